@@ -9,7 +9,9 @@ use crate::{
     mr_table::MrTable,
     names::{ConnectionName, PdId, Qpn},
     pd_table::{Pd, PdTable},
+    portal::Report,
     portals::Portals,
+    verbs::WcStatus,
 };
 use rma_core::time::Instant;
 use rma_crypto::AeadProvider;
@@ -26,6 +28,12 @@ pub(crate) struct Host<'a> {
 }
 
 impl Host<'_> {
+    /// How the beginning of a connection has ended, for its application.
+    pub(crate) fn opened(&self, now: Instant, qp: u32, status: WcStatus, key: [u8; 16]) -> Report {
+        let valid_micros = self.config.valid_micros() as u32;
+        Report::Opened { qp, status, key, clock: z_time(now).0, valid_micros }
+    }
+
     /// The protection domain of a connection of which this host is the stateless side: if there is
     /// one, and its portal is that of the connection's QP.
     pub(crate) fn pd_of(&self, connection: &ConnectionName) -> Option<&Pd> {

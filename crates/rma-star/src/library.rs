@@ -123,7 +123,8 @@ pub struct VerbsConfig {
     /// Stateless side: how long nothing may be heard of a peer, while there are work requests,
     /// before it is asked whether it is there. Default: 10 s.
     pub probe_interval: Duration,
-    /// W of this host's engine: for how long a frame to a stateless side is valid. Default: 16 ms.
+    /// W of this host's engine: for how long a frame to a stateless side is valid. If the engine
+    /// says, with a connection, that it is longer, that counts. Default: 16 ms.
     pub valid: Duration,
     /// How long the set-up of a connection may take. Default: 10 s.
     pub set_up_timeout: Duration,

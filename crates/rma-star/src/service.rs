@@ -26,7 +26,7 @@ use crate::{
     config::{StarConfig, StarConfigError, StarPlace},
     counters::{Drop, Event, StarCounters},
     handover::Handover,
-    host::{Host, z_time},
+    host::Host,
     keys::PdKey,
     mr_table::{Access, MrError, MrTable},
     names::{MrId, PdId},
@@ -281,8 +281,8 @@ impl Star {
                 let key = stateless::open(&mut host, portal, qp);
                 let status = if key.is_some() { WcStatus::Success } else { WcStatus::LocQpOpErr };
                 let key = key.map_or([0; 16], |key| *key.expose());
-                let clock = z_time(now).0;
-                self.report(portal, &Report::Opened { qp, status, key, clock });
+                let opened = host.opened(now, qp, status, key);
+                self.report(portal, &opened);
             }
             Post::Close { qp } if stateful.is_stateful(portal, qp) => {
                 port.done();

@@ -64,7 +64,7 @@ use crate::{
     config::StarConfig,
     counters::Event,
     handover::Handover,
-    host::{Host, z_time},
+    host::Host,
     keys::FrameKey,
     names::{ConnectionName, Era, Nonce, PdId, Qpn, Side},
     portal::Report,
@@ -203,11 +203,7 @@ impl Stateful {
                 None => WcStatus::GeneralErr,
             },
         };
-        report_opened(
-            host,
-            portal,
-            &Report::Opened { qp, status, key: [0; 16], clock: z_time(now).0 },
-        );
+        report_opened(host, portal, (now, qp, status, [0; 16]));
     }
 
     fn beginning(
@@ -326,13 +322,17 @@ impl Stateful {
 }
 
 /// Reports how the beginning of a connection has ended, and counts it.
-fn report_opened(host: &mut Host<'_>, portal: u16, opened: &Report) {
-    let is_open = matches!(opened, Report::Opened { status: WcStatus::Success, .. });
+fn report_opened(
+    host: &mut Host<'_>,
+    portal: u16,
+    (now, qp, status, key): (Instant, u32, WcStatus, [u8; 16]),
+) {
+    let is_open = status == WcStatus::Success;
     match host.portals.get_mut(portal.into()) {
         Some(port) if is_open => port.stateful_opened(),
         _ => host.counters.count(Event::OpenRefused),
     }
-    report(host, portal, opened);
+    report(host, portal, &host.opened(now, qp, status, key));
 }
 
 /// Reports to the application of a portal.

@@ -1,5 +1,7 @@
 //! Takes what the engine reports, gives completions, and ends connections.
 
+use core::time::Duration;
+
 use rma_core::time::Instant;
 
 use super::{
@@ -41,7 +43,12 @@ impl Verbs {
                 let ended = Ended { qp, op, status, byte_len, immediate, is_of_write };
                 self.complete(now, (slot, generation), &ended)
             }
-            Report::Opened { qp, status, key, clock } => self.opened(now, qp, status, (clock, key)),
+            Report::Opened { qp, status, key, clock, valid_micros } => {
+                // What is told late must be late enough by the engine's W, whatever was set here.
+                let valid = Duration::from_micros(valid_micros.into());
+                self.config.valid = self.config.valid.max(valid);
+                self.opened(now, qp, status, (clock, key))
+            }
             Report::Ready { qp } => self.ready(now, qp),
             Report::SwitchAsked { qp, number, is_automatic } => {
                 self.switch_asked(now, qp, number, is_automatic)

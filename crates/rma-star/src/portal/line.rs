@@ -162,6 +162,8 @@ pub enum Report {
         /// This host's clock, in microseconds, for the stateful side to be told: the `z_clock` of
         /// its [record](super::QpRecord).
         clock: u64,
+        /// W of the engine, in microseconds: for how long frames to this host are valid.
+        valid_micros: u32,
     },
     /// The stateful side's engine has got the initial state, or in RC a frame of its peer: work may
     /// begin.
@@ -398,10 +400,11 @@ impl Report {
                     0,
                 ])
             }
-            Self::Opened { qp, status, key, clock } => {
+            Self::Opened { qp, status, key, clock, valid_micros } => {
                 let key = u128::from_be_bytes(key);
                 let head = first(2, [0, 0, status.code()], qp);
-                Line([head, (key >> 64) as u64, key as u64, clock, 0, 0, 0, 0])
+                let valid = valid_micros.into();
+                Line([head, (key >> 64) as u64, key as u64, clock, valid, 0, 0, 0])
             }
             Self::Ready { qp } => alone(first(3, [0; 3], qp)),
             Self::Failed { qp, status } => alone(first(4, [0, 0, status.code()], qp)),
@@ -446,7 +449,8 @@ impl Report {
             2 => {
                 let key = u128::from(words[0]) << 64 | u128::from(words[1]);
                 let status = WcStatus::from_code(status)?;
-                Self::Opened { qp, status, key: key.to_be_bytes(), clock: words[2] }
+                let (clock, valid_micros) = (words[2], words[3] as u32);
+                Self::Opened { qp, status, key: key.to_be_bytes(), clock, valid_micros }
             }
             3 => Self::Ready { qp },
             4 => Self::Failed { qp, status: WcStatus::from_code(status)? },

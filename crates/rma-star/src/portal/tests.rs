@@ -83,8 +83,11 @@ fn report() -> impl Strategy<Value = Report> {
     );
     prop_oneof![
         completed,
-        (any::<u32>(), status(), any::<[u8; 16]>(), any::<u64>())
-            .prop_map(|(qp, status, key, clock)| Report::Opened { qp, status, key, clock }),
+        (any::<u32>(), status(), any::<[u8; 16]>(), any::<u64>(), any::<u32>()).prop_map(
+            |(qp, status, key, clock, valid_micros)| {
+                Report::Opened { qp, status, key, clock, valid_micros }
+            }
+        ),
         any::<u32>().prop_map(|qp| Report::Ready { qp }),
         (any::<u32>(), status()).prop_map(|(qp, status)| Report::Failed { qp, status }),
         any::<u32>().prop_map(|qp| Report::Closed { qp }),

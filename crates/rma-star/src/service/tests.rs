@@ -101,7 +101,7 @@ impl Scene {
         application.post(&Post::Open { qp: 1, is_stateful: false }, None).unwrap();
         let now = Instant::from_nanos(3_600_000_000_000);
         assert_eq!(star.take_commands(now), 1);
-        let Some(Report::Opened { qp: 1, status: WcStatus::Success, key, clock }) =
+        let Some(Report::Opened { qp: 1, status: WcStatus::Success, key, clock, .. }) =
             application.poll()
         else {
             panic!("the connection is open");

@@ -12,10 +12,9 @@ use super::{
     Stateful, connection::Beginning, report_opened, responder::Responder, under_way::What,
 };
 use crate::{
-    host::{Host, z_time},
+    host::Host,
     keys::{Binding, FrameKey, KeyMessage},
     names::{ConnectionName, Side},
-    portal::Report,
     verbs::WcStatus,
     wire::Taken,
 };
@@ -42,7 +41,7 @@ impl Stateful {
             Ok(key) => (WcStatus::Success, if connects { *key.expose() } else { [0; 16] }),
             Err(status) => (status, [0; 16]),
         };
-        report_opened(host, portal, &Report::Opened { qp, status, key, clock: z_time(now).0 });
+        report_opened(host, portal, (now, qp, status, key));
     }
 
     fn add_rc(

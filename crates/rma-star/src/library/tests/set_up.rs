@@ -6,11 +6,14 @@ use crate::{clock::ZTime, keys::FrameKey, library::negotiate::Part, names::Side}
 
 const KEY: [u8; 16] = *b"the key of both.";
 const CLOCK: u64 = 1 << 40;
+/// W of the engines: longer than the libraries were told.
+const VALID_MICROS: u32 = 40_000;
 
 impl Host {
     /// The engine answers all that it was told but for work requests.
     fn engine_turn(&mut self, now: Instant) {
         self.take_posts();
+        let valid_micros = VALID_MICROS;
         while let Some(post) = self.others.pop_front() {
             match post {
                 Post::Open { qp, is_stateful } => {
@@ -20,11 +23,17 @@ impl Host {
                         let word = QpWord { nonce: 0, era: 0, heard: 0, state: WordState::Open };
                         self.engine.set_qp_word(qp, word);
                     }
-                    self.report(now, &Report::Opened { qp, status: Success, key, clock: CLOCK });
+                    self.report(
+                        now,
+                        &Report::Opened { qp, status: Success, key, clock: CLOCK, valid_micros },
+                    );
                 }
                 Post::OpenRc { qp, connects } => {
                     let key = if connects { KEY } else { [0; 16] };
-                    self.report(now, &Report::Opened { qp, status: Success, key, clock: CLOCK });
+                    self.report(
+                        now,
+                        &Report::Opened { qp, status: Success, key, clock: CLOCK, valid_micros },
+                    );
                 }
                 Post::Introduce { qp } => self.engine.note_taken(qp, Taken::default()),
                 Post::Close { qp } => self.report(now, &Report::Closed { qp }),
@@ -105,6 +114,22 @@ fn three_messages_make_both_ready_whoever_connects() {
         }
         assert_eq!((z.verbs.stateful, f.verbs.stateful), (0, 1));
     }
+}
+
+//= star#ours-failure-told-late
+//= type=test
+#[test]
+fn the_engines_w_counts_where_a_library_was_told_a_shorter_one() {
+    let ((mut a, qp_a), (mut b, qp_b)) = two(Role::Stateless, Role::Stateful);
+    a.verbs.connect(at(5), qp_a).unwrap();
+    connect(at(5), (&mut a, qp_a), (&mut b, qp_b));
+    a.recv(at(5), qp_a, 1).unwrap();
+    a.verbs.close(at(10), qp_a);
+    a.engine_turn(at(10));
+    a.verbs.poll(at(49));
+    assert_eq!(a.ids(), [], "something may have effect");
+    a.verbs.poll(at(60));
+    assert_eq!(a.ids(), [(1, WrFlushErr)]);
 }
 
 //= star#III-C1-auto
@@ -202,7 +227,7 @@ fn a_set_up_that_does_not_go_on_ends() {
     let answer = b.verbs.poll_message(at(0), qp_b).unwrap();
     a.verbs.handle_message(at(0), qp_a, &answer).unwrap();
     let (status, key) = (WcStatus::GeneralErr, [0; 16]);
-    a.report(at(0), &Report::Opened { qp: qp_a.index, status, key, clock: 0 });
+    a.report(at(0), &Report::Opened { qp: qp_a.index, status, key, clock: 0, valid_micros: 1 });
     assert_eq!(
         (a.verbs.state(qp_a), a.verbs.poll_message(at(0), qp_a)),
         (Some(QpState::Error), None)

@@ -135,7 +135,8 @@ fn a_portal_that_comes_after_another_has_nothing_of_it() {
     next.post(&Post::Open { qp: 1, is_stateful: false }, None).unwrap();
     scene.star.take_commands(scene.now);
     let clock = z_time(scene.now).0;
-    let refused = Report::Opened { qp: 1, status: WcStatus::LocQpOpErr, key: [0; 16], clock };
+    let (status, key, valid_micros) = (WcStatus::LocQpOpErr, [0; 16], W as u32);
+    let refused = Report::Opened { qp: 1, status, key, clock, valid_micros };
     assert_eq!(next.poll(), Some(refused));
 }
 
