@@ -10,6 +10,7 @@
 //! |---|---|
 //! | this | the tables; connections begin |
 //! | `receive` | opens frames, and takes what Z tells and answers |
+//! | `told` | takes what Z tells about the connection itself |
 //! | `take` | takes work requests, of applications and of Z |
 //! | `transfer` | begins them in order, and lands what is pulled |
 //! | `complete` | ends those whose data is there |
@@ -46,6 +47,7 @@ mod responder;
 mod roles;
 mod slab;
 mod take;
+mod told;
 mod transfer;
 mod under_way;
 mod work;

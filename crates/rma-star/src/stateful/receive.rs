@@ -16,7 +16,6 @@ use super::{
     Stateful,
     connection::{Connection, Phase, Roles},
     paths::Outcome,
-    report,
     under_way::{Copy, What},
     work::Way,
 };
@@ -25,17 +24,13 @@ use crate::{
     counters::{Drop, Event},
     host::Host,
     keys::FrameKey,
-    names::{MrId, Side},
-    portal::Report,
+    names::Side,
     sealer::{expect, expect_answer},
     verbs::{WcStatus, WqeOp},
     wire::{
-        Answer, ChunkAnswer, EaEntry, EaOfZ, FRAME_LEN_MIN, FrameView, Initial, Rule, State,
-        StateKind,
+        Answer, ChunkAnswer, EaEntry, EaOfZ, FRAME_LEN_MIN, FrameView, StateKind,
         data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN, RDA_HEADER_LEN},
         state::STATE_HEADER_LEN,
-        switch,
-        told::CLOSE_LEN,
         work::WORK_HEADER_LEN,
     },
 };
@@ -452,94 +447,5 @@ impl Stateful {
             }
         }
         self.advance(host, now, at);
-    }
-
-    //= star#III-C1-state
-    /// Z tells state.
-    fn take_state(
-        &mut self,
-        host: &mut Host<'_>,
-        now: Instant,
-        (at, time): (u16, ZTime),
-        state: &State,
-        payload: &[u8],
-    ) {
-        if let (StateKind::Switch | StateKind::Abort, Ok(number)) =
-            (state.kind, switch::name(payload))
-        {
-            return self.take_word(host, now, at, (state.kind, number));
-        }
-        match (state.kind, Initial::parse(payload), Rule::parse(payload)) {
-            (StateKind::Initial, Ok(initial), _) if (state.part, state.of) == (0, 1) => {
-                let connection = self.connections.at_mut(at);
-                let valid = u64::from(initial.valid_micros).min(host.config.valid_micros());
-                connection.valid_micros = valid;
-                let len_max = connection.packet_len_max.min(initial.packet_len_max);
-                connection.packet_len_max = len_max;
-                let frame_len_max = connection.frame_len_max.min(len_max.into());
-                connection.frame_len_max = frame_len_max.max(FRAME_LEN_MIN);
-                connection.state = (state.number, 1);
-                let (portal, qp) = (connection.portal, connection.qp);
-                if !core::mem::replace(&mut connection.is_ready, true) {
-                    report(host, portal, &Report::Ready { qp });
-                }
-                self.acknowledge(host, at);
-                self.relist(at);
-            }
-            (StateKind::Close, ..) if *payload == [0; CLOSE_LEN] => {
-                self.connections.at_mut(at).is_closed_there = true;
-            }
-            (StateKind::Rules, _, Ok(rule)) => {
-                self.take_rule(host, now, (at, time), state.number, rule);
-            }
-            _ => host.counters.drop_frame(Drop::Nonsense),
-        }
-    }
-
-    /// Z says what may be done with an MR or MW.
-    fn take_rule(
-        &mut self,
-        host: &mut Host<'_>,
-        now: Instant,
-        (at, time): (u16, ZTime),
-        number: u8,
-        rule: Rule,
-    ) {
-        let connection = self.connections.at(at);
-        let asks = |frame: &u16| {
-            matches!(self.frames.at(*frame).what,
-                What::Ask { mr, number: asked } if mr == rule.mr && asked == number)
-        };
-        let frame = connection.events.iter(&self.frame_links).find(asks);
-        let copy = frame.and_then(|frame| self.frames.at(frame).copy);
-        let (Some(frame), Some(copy)) = (frame, copy) else {
-            host.counters.drop_frame(Drop::LateOrUnsolicited);
-            return;
-        };
-        let _ = self.forget_frame(frame);
-        let connection = self.connections.at_mut(at);
-        connection.clock.answered(time, copy.sent_at, now);
-        connection.ask_is_under_way = false;
-        connection.wanted = None;
-        if rule.write.is_none() && rule.read.is_none() {
-            return self.refuse(host, now, at, rule.mr);
-        }
-        if let Some((other, mr)) = self.registry.has_to_give() {
-            let rules = &mut self.connections.at_mut(other).rules;
-            self.registry.drop_rule(rules, mr);
-        }
-        let rules = &mut self.connections.at_mut(at).rules;
-        self.registry.add(at, rules, rule);
-        self.advance(host, now, at);
-    }
-
-    /// Z has no such MR for this connection: the work request that needs it fails.
-    fn refuse(&mut self, host: &mut Host<'_>, now: Instant, at: u16, mr: MrId) {
-        let sends = &self.connections.at(at).queues[Side::Stateful as usize].sends;
-        let needs = sends.front().filter(|&row| self.works[row].there.mr == mr);
-        if let Some(row) = needs {
-            self.works[row].status = WcStatus::RemAccessErr;
-            self.fail(host, now, at, WcStatus::RemAccessErr);
-        }
     }
 }

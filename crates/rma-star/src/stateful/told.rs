@@ -1,0 +1,106 @@
+//! Takes what Z tells and answers about the connection itself: its initial state, rules, its end
+//! (§III-C1, §III-D1). What it says about changes of roles goes on to those.
+
+use rma_core::time::Instant;
+
+use super::{Stateful, report, under_way::What};
+use crate::{
+    clock::ZTime,
+    counters::Drop,
+    host::Host,
+    names::{MrId, Side},
+    portal::Report,
+    verbs::WcStatus,
+    wire::{FRAME_LEN_MIN, Initial, Rule, State, StateKind, switch, told::CLOSE_LEN},
+};
+
+impl Stateful {
+    //= star#III-C1-state
+    /// Z tells state.
+    pub(super) fn take_state(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, time): (u16, ZTime),
+        state: &State,
+        payload: &[u8],
+    ) {
+        if let (StateKind::Switch | StateKind::Abort, Ok(number)) =
+            (state.kind, switch::name(payload))
+        {
+            return self.take_word(host, now, at, (state.kind, number));
+        }
+        match (state.kind, Initial::parse(payload), Rule::parse(payload)) {
+            (StateKind::Initial, Ok(initial), _) if (state.part, state.of) == (0, 1) => {
+                let connection = self.connections.at_mut(at);
+                let valid = u64::from(initial.valid_micros).min(host.config.valid_micros());
+                connection.valid_micros = valid;
+                let len_max = connection.packet_len_max.min(initial.packet_len_max);
+                connection.packet_len_max = len_max;
+                let frame_len_max = connection.frame_len_max.min(len_max.into());
+                connection.frame_len_max = frame_len_max.max(FRAME_LEN_MIN);
+                connection.state = (state.number, 1);
+                let (portal, qp) = (connection.portal, connection.qp);
+                if !core::mem::replace(&mut connection.is_ready, true) {
+                    report(host, portal, &Report::Ready { qp });
+                }
+                self.acknowledge(host, at);
+                self.relist(at);
+            }
+            (StateKind::Close, ..) if *payload == [0; CLOSE_LEN] => {
+                self.connections.at_mut(at).is_closed_there = true;
+            }
+            (StateKind::Rules, _, Ok(rule)) => {
+                self.take_rule(host, now, (at, time), state.number, rule);
+            }
+            _ => host.counters.drop_frame(Drop::Nonsense),
+        }
+    }
+
+    /// Z says what may be done with an MR or MW.
+    fn take_rule(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Instant,
+        (at, time): (u16, ZTime),
+        number: u8,
+        rule: Rule,
+    ) {
+        let connection = self.connections.at(at);
+        let asks = |frame: &u16| {
+            matches!(self.frames.at(*frame).what,
+                What::Ask { mr, number: asked } if mr == rule.mr && asked == number)
+        };
+        let frame = connection.events.iter(&self.frame_links).find(asks);
+        let copy = frame.and_then(|frame| self.frames.at(frame).copy);
+        let (Some(frame), Some(copy)) = (frame, copy) else {
+            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            return;
+        };
+        let _ = self.forget_frame(frame);
+        let connection = self.connections.at_mut(at);
+        connection.clock.answered(time, copy.sent_at, now);
+        connection.ask_is_under_way = false;
+        connection.wanted = None;
+        if rule.write.is_none() && rule.read.is_none() {
+            return self.refuse(host, now, at, rule.mr);
+        }
+        if let Some((other, mr)) = self.registry.has_to_give() {
+            let rules = &mut self.connections.at_mut(other).rules;
+            self.registry.drop_rule(rules, mr);
+        }
+        let rules = &mut self.connections.at_mut(at).rules;
+        self.registry.add(at, rules, rule);
+        self.advance(host, now, at);
+    }
+
+    /// Z has no such MR for this connection: the work request that needs it fails.
+    fn refuse(&mut self, host: &mut Host<'_>, now: Instant, at: u16, mr: MrId) {
+        let sends = &self.connections.at(at).queues[Side::Stateful as usize].sends;
+        let needs = sends.front().filter(|&row| self.works[row].there.mr == mr);
+        if let Some(row) = needs {
+            self.works[row].status = WcStatus::RemAccessErr;
+            self.fail(host, now, at, WcStatus::RemAccessErr);
+        }
+    }
+}
