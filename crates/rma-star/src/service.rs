@@ -293,6 +293,10 @@ impl Star {
                 stateless.close(&mut host, now, portal, qp);
                 self.report(portal, &Report::Closed { qp });
             }
+            Post::Introduce { qp } if stateful.is_stateful(portal, qp) => {
+                port.done();
+                stateful.greet(now, portal, qp);
+            }
             Post::Switch { qp, is_automatic } if stateful.is_stateful(portal, qp) => {
                 port.done();
                 stateful.switch(&mut host, portal, qp, is_automatic);

@@ -314,6 +314,11 @@ impl Verbs {
         // Who answers and was given the key has said all that it has to say.
         self.set_phase(index, Phase::Opened, gives || !is_answerer);
         self.wheel.arm_before(index, now, self.config.set_up_timeout);
+        if is_answerer && part == Part::Of(Side::Stateful) {
+            // The peer's initial state may have come before there was a connection to take it.
+            // Without room for this it comes again.
+            let _ = self.portal.post(&Post::Introduce { qp: index }, None);
+        }
         true
     }
 }

@@ -57,6 +57,11 @@ impl ClockBounds {
         low.widen(self.lower(now).unwrap_or(self.hint))
     }
 
+    /// What set-up has told is to be believed until something is heard: it is over that it shows.
+    pub(super) fn is_told(&mut self, now: Instant) {
+        self.heard(self.hint, now);
+    }
+
     /// A frame came that was sealed when Z's clock showed `time`.
     pub(super) fn heard(&mut self, time: ZTime, now: Instant) {
         if self.lower(now).is_none_or(|lower| time > lower) {

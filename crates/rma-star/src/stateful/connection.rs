@@ -135,6 +135,8 @@ pub(super) struct Connection {
     /// The last STATE of Z, and how many of its parts were taken.
     pub(super) state: (u8, u16),
     pub(super) is_ready: bool,
+    /// Z is to be asked for its initial state.
+    pub(super) greeting_is_due: bool,
     /// Rules that are known.
     pub(super) rules: IndexList,
     /// The rule that is needed and not known, and the number of the last question.
@@ -229,6 +231,7 @@ impl Connection {
             eas_due: 0,
             state: (0, 0),
             is_ready: false,
+            greeting_is_due: false,
             rules: IndexList::new(),
             wanted: None,
             asks: 0,

@@ -292,7 +292,8 @@ impl Stateful {
             What::Chunk { work, .. } => Some(*work),
             What::Cqes { told, .. } => told.front(),
             What::Ask { .. } => self.connections.at(at).queues[0].sends.front(),
-            What::Probe | What::Switch | What::Transfer | What::Commit => None,
+            What::Greeting | What::Probe => None,
+            What::Switch | What::Transfer | What::Commit => None,
         };
         // The work request of this host that it is about, if any.
         let own = told.and_then(|row| {

@@ -50,7 +50,7 @@ impl Stateful {
         beginning: Beginning,
         connects: bool,
     ) -> Result<FrameKey, WcStatus> {
-        let Beginning { name, own, peer, portal, z_clock, now, .. } = beginning;
+        let Beginning { name, own, peer, portal, now, .. } = beginning;
         let theirs = ConnectionName { qpn_z: name.qpn_f, qpn_f: name.qpn_z, ..name };
         let their_half = Binding { connection: theirs, f: peer, z: own };
         let key = if connects {
@@ -67,7 +67,7 @@ impl Stateful {
         let their_key = key.of_half(host.aead, &their_half);
         connection.rc = Some(Responder::new(theirs, their_key));
         // The peer's library has told its clock: it shows that at least.
-        connection.clock.heard(z_clock, now);
+        connection.clock.is_told(now);
         // Who connects is there before the other, and hears of it by this.
         connection.probe_is_due = !connects;
         self.relist(at);
@@ -146,7 +146,8 @@ impl Stateful {
         match &self.frames.at(frame).what {
             What::Chunk { work, .. } => Some(*work),
             What::Cqes { told, .. } => told.front(),
-            What::Ask { .. } | What::Probe | What::Switch | What::Transfer | What::Commit => None,
+            What::Greeting | What::Ask { .. } | What::Probe => None,
+            What::Switch | What::Transfer | What::Commit => None,
         }
     }
 

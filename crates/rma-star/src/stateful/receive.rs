@@ -420,7 +420,8 @@ impl Stateful {
             What::Commit => self.committed(host, now, (at, frame), copy.sent_at),
             // A question is answered by a rule, what is asked for by the data, and what is about a
             // change of roles by the next word about it.
-            What::Ask { .. } | What::Chunk { .. } | What::Switch | What::Transfer => {}
+            What::Greeting | What::Ask { .. } | What::Chunk { .. } => {}
+            What::Switch | What::Transfer => {}
         }
         self.relist(at);
     }

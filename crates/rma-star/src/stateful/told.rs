@@ -3,7 +3,7 @@
 
 use rma_core::time::Instant;
 
-use super::{Stateful, report, under_way::What};
+use super::{Stateful, connection::Phase, report, under_way::What};
 use crate::{
     clock::ZTime,
     counters::Drop,
@@ -15,6 +15,19 @@ use crate::{
 };
 
 impl Stateful {
+    /// The application waits for Z's initial state, which Z may have told before there was a
+    /// connection here: Z is asked for it. Its clock is as the application was told.
+    pub(crate) fn greet(&mut self, now: Instant, portal: u16, qp: u32) {
+        let Some(at) = self.find(portal, qp) else { return };
+        let connection = self.connections.at_mut(at);
+        let waits = !connection.is_ready && connection.rc.is_none();
+        if waits && connection.phase == Phase::Open {
+            connection.clock.is_told(now);
+            connection.greeting_is_due = true;
+            self.relist(at);
+        }
+    }
+
     //= star#III-C1-state
     /// Z tells state.
     pub(super) fn take_state(
@@ -40,10 +53,12 @@ impl Stateful {
                 let frame_len_max = connection.frame_len_max.min(len_max.into());
                 connection.frame_len_max = frame_len_max.max(FRAME_LEN_MIN);
                 connection.state = (state.number, 1);
+                connection.greeting_is_due = false;
                 let (portal, qp) = (connection.portal, connection.qp);
                 if !core::mem::replace(&mut connection.is_ready, true) {
                     report(host, portal, &Report::Ready { qp });
                 }
+                self.forget_greeting(at);
                 self.acknowledge(host, at);
                 self.relist(at);
             }
@@ -54,6 +69,16 @@ impl Stateful {
                 self.take_rule(host, now, (at, time), state.number, rule);
             }
             _ => host.counters.drop_frame(Drop::Nonsense),
+        }
+    }
+
+    /// Z has told its initial state: it need not be asked again.
+    fn forget_greeting(&mut self, at: u16) {
+        let is_greeting = |frame: &u16| matches!(self.frames.at(*frame).what, What::Greeting);
+        let events = &self.connections.at(at).events;
+        let frame = events.iter(&self.frame_links).find(is_greeting);
+        if let Some(frame) = frame {
+            let _ = self.forget_frame(frame);
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) enum What {
         /// unless its next WQEs say that it has them.
         wants_answer: bool,
     },
+    /// A question for initial state.
+    Greeting,
     /// A question for a rule.
     Ask { mr: MrId, number: u8 },
     /// Whether the connection is there.

@@ -78,7 +78,7 @@ impl Stateful {
             }
             Roles::Stay | Roles::Asks(_) | Roles::Drains(_) => {}
         }
-        let asks = connection.wants_rule();
+        let asks = connection.wants_rule() || connection.greeting_is_due;
         let probes = connection.probe_is_due && !connection.probe_is_under_way;
         let events = usize::from(!connection.done.is_empty())
             + usize::from(asks || probes)
@@ -224,6 +224,9 @@ impl Stateful {
             }
             return Some(What::Cqes { told, wants_answer });
         }
+        if core::mem::replace(&mut connection.greeting_is_due, false) {
+            return Some(What::Greeting);
+        }
         if let Some(mr) = connection.wanted.filter(|_| connection.wants_rule()) {
             connection.ask_is_under_way = true;
             connection.asks = connection.asks.wrapping_add(1);
@@ -368,11 +371,15 @@ impl Stateful {
                     connection.eas_due = 0;
                 }
             }
-            What::Ask { .. } | What::Switch | What::Transfer | What::Commit => {
+            What::Greeting | What::Ask { .. } | What::Switch | What::Transfer | What::Commit => {
                 let mut octets = [0; STATE_HEADER_LEN];
                 let number = if let What::Ask { number, .. } = sent.what { number } else { 0 };
-                let (kind, payload_len) = word
-                    .map_or((StateKind::Ask, ASK_LEN), |word| (word.kind, word.payload().len()));
+                let question = match sent.what {
+                    What::Greeting => StateKind::Initial,
+                    _ => StateKind::Ask,
+                };
+                let (kind, payload_len) =
+                    word.map_or((question, ASK_LEN), |word| (word.kind, word.payload().len()));
                 let state = State {
                     header,
                     sender: Side::Stateful,
@@ -438,6 +445,7 @@ impl Stateful {
                 let connection = self.connections.at(sent.connection);
                 fill_cqes(bytes, connection, [Cqe::PROBE].into_iter()).ok_or(None)
             }
+            What::Greeting => fill_state(bytes, &[0; ASK_LEN]).ok_or(None),
             What::Ask { mr, .. } => fill_state(bytes, &told::ask(*mr)).ok_or(None),
             What::Switch | What::Transfer | What::Commit => {
                 word.and_then(|word| fill_state(bytes, word.payload())).ok_or(None)

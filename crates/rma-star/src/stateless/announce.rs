@@ -9,6 +9,7 @@
 
 use arrayvec::ArrayVec;
 use rma_core::{
+    addr::HostAddr,
     backend::{Transmit, TxFrame},
     crypto::EngineId,
     limits::{TAG_LEN, UNANNOUNCED_LEN_MAX},
@@ -40,6 +41,9 @@ use crate::{
 /// The most work requests of one WQEP that this host writes: with their inline data they fit the
 /// shortest path there may be.
 const WQES_MAX: usize = 8;
+
+/// The number of a STATE of this side that says nothing of a question.
+pub(super) const INITIAL_NUMBER: u8 = 1;
 
 /// A work request that a WQEP is to tell of.
 type Told = (Posted, Option<Line>);
@@ -258,13 +262,7 @@ impl Writer<'_, '_> {
         let Some((binding, key)) = open_connection(self.host, self.portal, qp) else {
             return false;
         };
-        let place = self.host.config.place();
-        let receive = &place.receive_len_max;
-        let longest = if binding.z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        let initial = Initial {
-            valid_micros: self.host.config.valid_micros() as u32,
-            packet_len_max: u16::try_from(longest).unwrap_or(u16::MAX),
-        };
+        let initial = initial_of(self.host, binding.z);
         self.write_state((&binding, &key), StateKind::Initial, &initial.to_octets(), out)
     }
 
@@ -284,7 +282,7 @@ impl Writer<'_, '_> {
             header,
             sender: Side::Stateless,
             kind,
-            number: 1,
+            number: INITIAL_NUMBER,
             part: 0,
             of: 1,
             payload_len: payload.len() as u16,
@@ -354,6 +352,16 @@ impl Writer<'_, '_> {
             ..Transmit::new(ends, port, class, len)
         });
         true
+    }
+}
+
+/// What the stateful side must know to begin, which speaks to `z`, an address of this host.
+pub(super) fn initial_of(host: &Host<'_>, z: HostAddr) -> Initial {
+    let receive = &host.config.place().receive_len_max;
+    let longest = if z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
+    Initial {
+        valid_micros: host.config.valid_micros() as u32,
+        packet_len_max: u16::try_from(longest).unwrap_or(u16::MAX),
     }
 }
 

@@ -23,7 +23,10 @@ use rma_core::{
     time::Instant,
 };
 
-use super::guard::{place_of, verdict_of};
+use super::{
+    announce::{INITIAL_NUMBER, initial_of},
+    guard::{place_of, verdict_of},
+};
 use crate::{
     config::Framing,
     counters::{Drop, Event},
@@ -81,6 +84,8 @@ pub(super) enum What {
     Ea(EaEntry),
     /// A question for the rule of an MR.
     Rule { mr: MrId, number: u8 },
+    /// A question for initial state.
+    Initial,
     /// Nothing: this host has ended the connection, and says so behind all that it has answered.
     Close,
 }
@@ -279,6 +284,10 @@ impl Writer<'_, '_> {
                 self.write_rda(guide, answered, *answer, out)
             }
             Waits::One(What::Rule { mr, number }) => self.write_rule(*mr, *number, out),
+            Waits::One(What::Initial) => {
+                let octets = initial_of(self.host, self.asker.z).to_octets();
+                self.write_state((StateKind::Initial, INITIAL_NUMBER), &octets, out)
+            }
             Waits::One(What::Close) => {
                 self.write_state((StateKind::Close, 0), &[0; CLOSE_LEN], out)
             }

@@ -19,7 +19,7 @@ use crate::{
     verbs::WcStatus,
     wire::{
         Answer, Header, State, StateKind, Switch, switch,
-        told::{self, CLOSE_LEN},
+        told::{self, ASK_LEN, CLOSE_LEN},
     },
 };
 
@@ -47,6 +47,10 @@ impl Stateless {
                     return;
                 }
                 None
+            }
+            StateKind::Initial if *payload == [0; ASK_LEN] => {
+                self.answer(host, came, What::Initial);
+                return;
             }
             StateKind::Close if *payload == [0; CLOSE_LEN] => return peer_closed(host, header),
             StateKind::Switch => Switch::parse(payload).ok().map(|switch| {
