@@ -30,8 +30,8 @@ pub enum Post {
         connects: bool,
     },
     /// The stateless side says its initial state to the stateful one (§III-C1). The latter's EA
-    /// counts up [`QpWord::heard`](super::QpWord). Of the stateful side: asks for it, as it may have
-    /// come before there was a connection to take it.
+    /// counts up [`QpWord::heard`](super::QpWord). Of the stateful side: asks for it, as it may
+    /// have come before there was a connection to take it.
     Introduce {
         /// The QP's number in the portal.
         qp: u32,
