@@ -58,8 +58,9 @@ pub struct StarConfigBuilder {
     pub filter_entries: u32,
     /// How many connections there may be of which this host is the stateful side. Default: 1024.
     pub connections: u32,
-    /// How many work requests of all those connections may be outstanding, of both sides. Default:
-    /// 4096.
+    /// How many work requests of all those connections may be outstanding, of both sides. A quarter
+    /// of them is kept for applications, in proportion to the connections that their portals may
+    /// have; of the rest a portal gets no more than it leaves. Default: 4096.
     pub work_requests: u32,
     /// How many frames of all those connections may be under way. Default: 4096.
     pub frames_under_way: u32,

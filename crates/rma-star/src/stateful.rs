@@ -20,7 +20,7 @@
 //! | `chunks` | which chunk goes next |
 //! | `rc`, `respond`, `reply` | connections both of whose sides are stateful |
 //! | `paths` | congestion control: what may be under way to each peer, and whose turn it is |
-//! | `connection`, `responder`, `work`, `under_way`, `registry`, `clock_bounds`, `slab` | what is kept |
+//! | `connection`, `responder`, `work`, `under_way`, `registry`, `clock_bounds`, `shares`, `slab` | what is kept |
 //!
 //! Order is that of reliable connections: SEND k of one side goes to RECV k of the other; SENDs may
 //! be under way together, a WRITE or READ is alone. Completions may come in any order, and the
@@ -45,6 +45,7 @@ mod reply;
 mod respond;
 mod responder;
 mod roles;
+mod shares;
 mod slab;
 mod take;
 mod told;
@@ -78,6 +79,7 @@ use connection::{Beginning, Connections, Phase};
 use paths::{Paths, WAYS};
 use registry::Registry;
 use responder::Replies;
+use shares::Shares;
 use slab::Slab;
 use under_way::UnderWay;
 use work::Work;
@@ -93,8 +95,8 @@ pub(crate) struct Stateful {
     works: Slab<Work>,
     /// Work requests are in the lists of their connection, or in that of a CQEP under way.
     work_links: Links,
-    /// How many of them are Z's.
-    works_of_z: usize,
+    /// Whose they may be.
+    shares: Shares,
     frames: UnderWay,
     paths: Paths,
     /// Frames under way are in one of two lists of their connection.
@@ -135,7 +137,7 @@ impl Stateful {
             connections: Connections::new(connections, config.place().secret),
             works: Slab::new(works),
             work_links: Links::new(works),
-            works_of_z: 0,
+            shares: Shares::new(works as u16, settings.connections),
             frames: UnderWay::new(frames, settings, config.place().secret),
             paths: Paths::new(config.cc, connections),
             frame_links: Links::new(frames),
@@ -167,6 +169,7 @@ impl Stateful {
             + self.frames.capacity() * of_frame
             + self.registry.capacity() * Registry::ENTRY_LEN
             + self.replies.capacity() * Replies::ENTRY_LEN
+            + self.shares.memory()
     }
 
     /// From now on no rule is looked for. What has none is sealed under a key that no stateless

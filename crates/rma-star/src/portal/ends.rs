@@ -175,9 +175,15 @@ impl StarPort {
     }
 
     /// The application may have no more than `most` connections of which this host is the stateful
-    /// side. Without this: as many as there is room for.
+    /// side. Without this: as many as there is room for. What it may have of the table of work
+    /// requests follows from it.
     pub const fn set_stateful_max(&mut self, most: u32) {
         self.stateful_max = most;
+    }
+
+    /// How many connections this host may be the stateful side of for the application.
+    pub(crate) const fn stateful_max(&self) -> u32 {
+        self.stateful_max
     }
 
     /// Whether one more connection may begin of which this host is the stateful side.

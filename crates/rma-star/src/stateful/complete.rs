@@ -91,7 +91,9 @@ impl Stateful {
         connection.works -= 1;
         if work.owner == Side::Stateless {
             connection.works_of_z -= 1;
-            self.works_of_z -= 1;
+            self.shares.peer_gives();
+        } else {
+            self.shares.gives(connection.portal);
         }
     }
 

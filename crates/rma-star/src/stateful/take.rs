@@ -2,8 +2,8 @@
 //! of (§III-C2).
 //!
 //! Those of Z come in the order of their queues, and each is taken once: one that comes again is
-//! acknowledged again (ours: the paper numbers no WQEs). What a peer may fill of the table is
-//! limited, so it cannot keep this host's applications from posting.
+//! acknowledged again (ours: the paper numbers no WQEs). What a peer, or an application, may fill
+//! of the table is limited ([`shares`](super::shares)), so it keeps nobody else from posting.
 
 use rma_core::time::Instant;
 use rma_shm::Line;
@@ -23,7 +23,7 @@ use crate::{
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     mr_table::Access,
     names::{MrId, Sequence, Side},
-    portal::Posted,
+    portal::{Posted, StarPort},
     verbs::{WcStatus, WqeOp},
     wire::{Wqe, WqeKind, Wqep},
 };
@@ -107,7 +107,7 @@ impl Stateful {
             status: WcStatus::WrFlushErr,
             byte_len: 0,
         };
-        if !self.queue(now, at, work) {
+        if !self.queue(host, now, at, work) {
             return Err(WcStatus::GeneralErr);
         }
         if op.is_recv() {
@@ -120,14 +120,22 @@ impl Stateful {
     }
 
     /// Puts a work request behind the others of its queue. `false` if there is no room.
-    fn queue(&mut self, now: Instant, at: u16, work: Work) -> bool {
+    fn queue(&mut self, host: &Host<'_>, now: Instant, at: u16, work: Work) -> bool {
         let (owner, op) = (work.owner, work.op);
+        let portal = self.connections.at(at).portal;
+        let of_portal = || host.portals.get(portal.into()).map_or(0, StarPort::stateful_max);
+        let stateful_max = if owner == Side::Stateful { of_portal() } else { 0 };
+        if owner == Side::Stateful && !self.shares.admits(portal, stateful_max) {
+            return false;
+        }
         let Some(row) = self.works.insert(work) else { return false };
         let connection = self.connections.at_mut(at);
         connection.works += 1;
         if owner == Side::Stateless {
             connection.works_of_z += 1;
-            self.works_of_z += 1;
+            self.shares.peer_takes();
+        } else {
+            self.shares.takes(connection.portal, stateful_max);
         }
         let queues = &mut connection.queues[owner as usize];
         let list = if op.is_recv() { &mut queues.recvs } else { &mut queues.sends };
@@ -138,12 +146,9 @@ impl Stateful {
         true
     }
 
-    /// Whether one more work request of Z has room: one connection may have a quarter of the table,
-    /// and all together three quarters.
+    /// Whether one more work request of Z has room.
     fn has_room_for_z(&self, at: u16) -> bool {
-        let all = self.works.capacity();
-        let of_this = self.connections.at(at).works_of_z as usize;
-        self.works.has_room() && of_this < (all / 4).max(1) && self.works_of_z < all - all / 4
+        self.works.has_room() && self.shares.admits_peer(self.connections.at(at).works_of_z)
     }
 
     //= star#III-C2-wqep
@@ -182,7 +187,7 @@ impl Stateful {
                 self.settle_known(at, wqe.oldest_open());
             }
             let work = work_of(at, op, &wqe, inline, (sealed, now));
-            if !self.has_room_for_z(at) || !self.queue(now, at, work) {
+            if !self.has_room_for_z(at) || !self.queue(host, now, at, work) {
                 host.counters.drop_frame(Drop::NoRoom);
                 break;
             }

@@ -125,3 +125,79 @@ fn what_waits_for_a_frame_is_sent_however_late_there_is_room() {
     assert_eq!(scene.transmit().len(), 1);
     assert!(!scene.star.wants_transmit() && scene.star.is_idle());
 }
+
+/// An application that posts without end fills no table that others need (P12).
+#[test]
+fn a_greedy_portal_leaves_the_others_their_share_of_work_requests() {
+    let settings = StarConfigBuilder::default().with(|it| {
+        (it.connections, it.work_requests) = (4, 64);
+    });
+    let config = settings.build(StarPlace::at(address(Z))).unwrap();
+    let mut star = Star::new(config, CounterBlock::new(0, u64::MAX));
+    let mut applications = Vec::new();
+    for connections in [2, 1, 1] {
+        let (mut application, mut port) = portal(256, 2).unwrap();
+        port.set_stateful_max(connections);
+        let number = star.attach(port).unwrap();
+        let pd = star.alloc_pd(number, &PdKey::from_bytes([9; 16])).unwrap();
+        for qp in 0..connections {
+            let record = QpRecord {
+                peer: address(F),
+                pd: 1,
+                local_pd: pd.0,
+                z_clock: 0,
+                peer_qpn: QPN_F,
+                nonce: NONCE,
+                era: 0,
+                packet_len_max: 1472,
+                key: [0; 16],
+            };
+            application.set_record(qp, &record);
+            application.post(&Post::Open { qp, is_stateful: true }, None).unwrap();
+        }
+        applications.push(application);
+    }
+    // RECVs of no octets, which nobody ever takes.
+    let recvs = |application: &mut StarPortal, qp: u32, slots: core::ops::Range<u32>| {
+        for (sequence, slot) in (0..).zip(slots) {
+            let recv = Posted {
+                slot,
+                generation: 1,
+                qp,
+                sequence,
+                open_before: sequence as u16,
+                op: WqeOp::Recv,
+                again: false,
+                is_moved: false,
+                immediate: None,
+                inline_len: 0,
+                mr: 0,
+                offset: 0,
+                length: 0,
+                remote_mr: 0,
+                remote_offset: 0,
+            };
+            application.post(&Post::Wqe(recv), None).unwrap();
+        }
+    };
+    let take = |star: &mut Star| while star.take_commands(at(1)) > 0 {};
+    take(&mut star);
+    let refused = |application: &mut StarPortal| {
+        let reports = core::iter::from_fn(|| application.poll());
+        reports.filter(|it| matches!(it, Report::Completed { .. })).count()
+    };
+    // Of its own 8, and half of what is shared, it has all.
+    recvs(&mut applications[0], 0, 0..32);
+    take(&mut star);
+    assert_eq!(refused(&mut applications[0]), 0);
+    // The next one is too much, and ends its connection.
+    recvs(&mut applications[0], 1, 32..64);
+    take(&mut star);
+    assert_eq!(refused(&mut applications[0]), 32);
+    // The others have their share, whatever it has.
+    for honest in [1, 2] {
+        recvs(&mut applications[honest], 0, 0..4);
+        take(&mut star);
+        assert_eq!(refused(&mut applications[honest]), 0, "{honest}");
+    }
+}
