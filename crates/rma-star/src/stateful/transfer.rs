@@ -70,6 +70,10 @@ impl Stateful {
         } else {
             None
         };
+        // With it the connection ends: those before it are to be over, or they would fail as well.
+        if before.is_some() && self.is_too_long(row, recv) {
+            return false;
+        }
         let Some(key) = self.key_of(host, now, at, row) else { return false };
         let connection = self.connections.at_mut(at);
         connection.queues[side as usize].sends.remove(&mut self.work_links, row);
@@ -139,10 +143,7 @@ impl Stateful {
     fn may_go(&mut self, host: &Host<'_>, row: u16) -> bool {
         let work = &self.works[row];
         let (at, is_own, len) = (work.connection, work.owner == Side::Stateful, work.len);
-        let is_too_long =
-            work.op == WqeOp::Send && work.partner.is_some_and(|recv| len > self.works[recv].len);
-        if is_too_long {
-            let Some(recv) = work.partner else { return true };
+        if let Some(recv) = work.partner.filter(|&recv| self.is_too_long(row, Some(recv))) {
             self.works[row].status = WcStatus::RemInvReqErr;
             self.works[recv].status = WcStatus::LocLenErr;
             let told = if is_own { self.turn_over(row, recv) } else { row };
@@ -160,6 +161,12 @@ impl Stateful {
             return false;
         }
         true
+    }
+
+    /// Whether a message is longer than the RECV that it would go to.
+    fn is_too_long(&self, row: u16, recv: Option<u16>) -> bool {
+        let work = &self.works[row];
+        work.op == WqeOp::Send && recv.is_some_and(|recv| work.len > self.works[recv].len)
     }
 
     /// Z is to be told of a work request of its that has failed, and then the connection ends.

@@ -155,6 +155,39 @@ fn a_message_that_is_too_long_fails_on_both_sides() {
 }
 
 #[test]
+fn messages_before_one_that_is_too_long_do_not_fail_with_it_whichever_frame_is_lost() {
+    let wr = |len| Wr { here: 0, len, ..Wr::default() };
+    for (is_of_f, lost) in [true, false].into_iter().flat_map(|it| (0..8).map(move |n| (it, n))) {
+        let mut pair = Pair::new(fused());
+        let mut number = 0;
+        pair.fate = Box::new(move |_| {
+            number += 1;
+            if number == lost { vec![] } else { vec![LATENCY] }
+        });
+        let (recvs, sends) = if is_of_f {
+            (
+                [100; 3].map(|len| pair.z.post(WqeOp::Recv, wr(len))),
+                [90, 100, 101].map(|len| pair.f.post(WqeOp::Send, wr(len))),
+            )
+        } else {
+            (
+                [100; 3].map(|len| pair.f.post(WqeOp::Recv, wr(len))),
+                [90, 100, 101].map(|len| pair.z.post(WqeOp::Send, wr(len))),
+            )
+        };
+        pair.run_for(Duration::from_secs(1));
+        let status_of = |is_of_f: bool, slot: u32| {
+            if is_of_f { pair.f.status(slot) } else { pair.z.status(slot) }.unwrap()
+        };
+        use WcStatus::{LocLenErr, RemInvReqErr, Success};
+        let taken = recvs.map(|recv| status_of(!is_of_f, recv));
+        assert_eq!(taken, [Success, Success, LocLenErr], "{is_of_f} {lost}");
+        let sent = sends.map(|send| status_of(is_of_f, send));
+        assert_eq!(sent, [Success, Success, RemInvReqErr], "{is_of_f} {lost}");
+    }
+}
+
+#[test]
 fn what_a_peer_does_not_share_is_not_touched() {
     for op in [WqeOp::Write, WqeOp::Read] {
         let mut pair = Pair::new(fused());
