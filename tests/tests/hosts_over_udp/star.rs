@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use rma_tests::hosts::Loopback;
+use rma_tests::{exposition::Exposition, hosts::Loopback};
 use rma_xdp::{
     AllocationError, Host, HostAddr, HostConfig, HostError, IdlePolicy, InlineHost, Quota, Quotas,
     Resource, TenantConfig, WaitError,
@@ -257,6 +257,13 @@ fn what_a_tenant_has_of_star_is_within_its_quotas_and_comes_back() {
             .map(|pool| pool.used)
     };
     assert_eq!(used(), [2, 3, 1000, 60, 8]);
+    let mut text = String::new();
+    host.metrics().prometheus(&mut text).unwrap();
+    let text = Exposition::parse(&text);
+    let shown = ["protection_domains", "memory_regions", "work_requests", "stateful_connections"]
+        .map(|pool| ["used", "available"].map(|what| format!("rma_tenant_star_{pool}_{what}")))
+        .map(|names| names.map(|name| text.get(&format!("{name}{{tenant=\"star\",id=\"1\"}}"))));
+    assert_eq!(shown, [[2.0, 0.0], [3.0, 0.0], [60.0, 40.0], [8.0, 0.0]]);
     // With a protection domain all its memory goes, windows and all.
     host.dealloc_pd(&pds[1]).unwrap();
     assert_eq!(used(), [1, 1, 600, 60, 8]);
