@@ -5,7 +5,8 @@
 //! for who comes first: peers, which have told of work requests, and applications that have more
 //! than their share. There nobody gets all: a peer's connection no more than a quarter of the
 //! table, an application no more than what it leaves to others. So whoever posts without end, or
-//! never gets done, keeps nobody else from posting.
+//! never gets done, keeps no application of this host from posting. Peers are not told apart by
+//! host yet: several connections of one, whose RECVs never complete, can keep out those of others.
 //!
 //! A portal that was given no share has its engine to itself, and may fill all.
 
