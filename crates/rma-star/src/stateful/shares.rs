@@ -69,7 +69,8 @@ impl Shares {
     /// the engine to itself.
     pub(super) fn admits(&self, portal: u16, stateful_max: u32) -> bool {
         let Some(of) = self.portals.get(usize::from(portal)) else { return false };
-        let share = self.share_of(stateful_max);
+        // Once it has rows it is known, and need not be divided out for each post.
+        let share = if of.rows > 0 { of.share } else { self.share_of(stateful_max) };
         stateful_max == u32::MAX || of.rows < share || of.rows - share < self.common_left()
     }
 
@@ -91,11 +92,10 @@ impl Shares {
 
     /// A portal has one more row.
     pub(super) fn takes(&mut self, portal: u16, stateful_max: u32) {
-        let share = self.share_of(stateful_max);
+        let is_first = self.portals.get(usize::from(portal)).is_some_and(|of| of.rows == 0);
+        let share = is_first.then(|| self.share_of(stateful_max));
         let Some(of) = self.portals.get_mut(usize::from(portal)) else { return };
-        if of.rows == 0 {
-            of.share = share;
-        }
+        of.share = share.unwrap_or(of.share);
         let before = of.beyond();
         of.rows += 1;
         self.common += of.beyond() - before;
