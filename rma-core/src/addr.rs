@@ -42,6 +42,14 @@ impl HostAddr {
         Ipv6Addr::from_octets(self.to_octets()).to_canonical()
     }
 
+    /// What tells hosts apart: an IPv4 address, or the /64 of an IPv6 address, as one host has as
+    /// many addresses of that as it likes.
+    #[must_use]
+    pub const fn host_bits(self) -> u64 {
+        let [high, low] = self.0;
+        if self.is_ipv4() { low } else { high }
+    }
+
     /// Sixteen octets that name this address: IPv6 as it is, IPv4 mapped (`::ffff:a.b.c.d`).
     #[must_use]
     pub const fn to_octets(self) -> [u8; 16] {
