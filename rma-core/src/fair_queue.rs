@@ -38,9 +38,7 @@ impl BucketSecret {
     /// as many addresses of it as it likes.
     #[must_use]
     pub const fn bucket_of(self, initiator: HostAddr) -> Bucket {
-        let bits = u128::from_be_bytes(initiator.to_octets());
-        let name = if initiator.is_ipv4() { bits as u64 } else { (bits >> 64) as u64 };
-        Bucket((self.hash(name) % BUCKETS as u64) as u8)
+        Bucket((self.hash(initiator.host_bits()) % BUCKETS as u64) as u8)
     }
 
     /// A number that nobody can foretell who does not know the secret, always the same for the same

@@ -60,7 +60,9 @@ pub struct StarConfigBuilder {
     pub connections: u32,
     /// How many work requests of all those connections may be outstanding, of both sides. A quarter
     /// of them is kept for applications, in proportion to the connections that their portals may
-    /// have; of the rest a portal gets no more than it leaves. Default: 4096.
+    /// have, and two for each connection for its stateless side: one that sends, writes or reads,
+    /// and one RECV. Of the rest, nobody gets more than two thirds. Fewer than four for each
+    /// connection: not every stateless side always gets one in. Default: 8192.
     pub work_requests: u32,
     /// How many frames of all those connections may be under way. Default: 4096.
     pub frames_under_way: u32,
@@ -97,7 +99,7 @@ impl Default for StarConfigBuilder {
             answers: 512,
             filter_entries: 1 << 16,
             connections: 1024,
-            work_requests: 4096,
+            work_requests: 8192,
             frames_under_way: 4096,
             cc: congestion_control(),
             valid: Duration::from_millis(16),

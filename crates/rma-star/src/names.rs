@@ -64,6 +64,54 @@ impl Sequence {
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
+
+    /// The later of both, by their distance: sequences may wrap.
+    #[must_use]
+    pub const fn later(self, other: Self) -> Self {
+        if other.since(self).cast_signed() > 0 { other } else { self }
+    }
+}
+
+/// What the stateful side has taken of a connection, as EAs and CQEPs say it and a word of the QP
+/// keeps it: below which place it has all of each queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Of the queue of SENDs, WRITEs and READs.
+    pub send: Sequence,
+    /// Of the queue of RECVs.
+    pub recv: Sequence,
+}
+
+impl Taken {
+    /// As a word.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.send.0 as u64) << 32 | self.recv.0 as u64
+    }
+
+    /// Of any word.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { send: Sequence((bits >> 32) as u32), recv: Sequence(bits as u32) }
+    }
+
+    /// As octets of a frame.
+    #[must_use]
+    pub const fn to_octets(self) -> [u8; 8] {
+        self.to_bits().to_be_bytes()
+    }
+
+    /// Of any octets.
+    #[must_use]
+    pub const fn from_octets(octets: [u8; 8]) -> Self {
+        Self::from_bits(u64::from_be_bytes(octets))
+    }
+
+    /// The later of both, queue by queue: acknowledgements may come in any order.
+    #[must_use]
+    pub const fn later(self, other: Self) -> Self {
+        Self { send: self.send.later(other.send), recv: self.recv.later(other.recv) }
+    }
 }
 
 /// All of the name of a memory region of Z, or of a memory window, which never comes twice. Its low

@@ -6,7 +6,7 @@
 //! | ring of [posts](Post) | application | engine |
 //! | ring of [reports](Report) | engine | application |
 //! | [guard words](Guard), one a slot | engine | engine |
-//! | [QP words](QpWord) and [words of what is taken](Taken), one each a QP | engine | both |
+//! | [QP words](QpWord) and [words of what is taken](crate::names::Taken), one each a QP | engine | both |
 //! | [QP records](QpRecord), one a QP | application | engine |
 //!
 //! This is where the state of connections lives of which this host is the stateless side: in
@@ -33,4 +33,4 @@ pub use ends::{StarPort, StarPortal, portal};
 pub use line::{Post, Posted, Report};
 pub use memory::StarPortalMemory;
 pub use record::QpRecord;
-pub use words::{Guard, GuardState, QpState, QpWord, Taken, Verdict};
+pub use words::{Guard, GuardState, QpState, QpWord, Verdict};

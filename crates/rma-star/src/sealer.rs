@@ -14,7 +14,8 @@ use crate::{
     aad::{self, AAD_LEN_MAX},
     clock::ZTime,
     keys::FrameKey,
-    wire::Header,
+    names::ConnectionName,
+    wire::{Header, KeyPhase},
 };
 
 /// Frames that are written and to be sealed, and the counter that makes their IVs fresh.
@@ -53,10 +54,15 @@ impl Sealer {
         &mut self.counter
     }
 
-    /// Makes `header` this engine's, with a counter never used before.
-    pub(crate) fn stamp(&mut self, header: &mut Header) {
-        header.engine = self.engine;
-        header.counter = self.counter.next().expect("`can_seal` was asked first");
+    /// The header of a frame of this engine's, with a counter never used before.
+    pub(crate) fn header(
+        &mut self,
+        connection: ConnectionName,
+        phase: KeyPhase,
+        time: ZTime,
+    ) -> Header {
+        let counter = self.counter.next().expect("`can_seal` was asked first");
+        Header { connection, phase, engine: self.engine, counter, time: time.low() }
     }
 
     /// Notes what the next frame is sealed with: one with this header, that answers none.

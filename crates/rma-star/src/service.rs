@@ -5,7 +5,8 @@
 //! stateful side, share portals, protection domains, memory regions and the message counter, and
 //! nothing else.
 
-use core::ops::Range;
+mod memory;
+
 use std::sync::Arc;
 
 use rma_core::{
@@ -20,17 +21,14 @@ use rma_core::{
     time::{Clock, Instant},
 };
 use rma_crypto::{AeadProvider, fastest};
-use rma_shm::Region;
 
 use crate::{
     config::{StarConfig, StarConfigError, StarPlace},
     counters::{Drop, Event, StarCounters},
     handover::Handover,
     host::Host,
-    keys::PdKey,
-    mr_table::{Access, MrError, MrTable},
-    names::{MrId, PdId},
-    pd_table::{PdError, PdTable},
+    mr_table::MrTable,
+    pd_table::PdTable,
     portal::{Post, Report, StarPort},
     portals::Portals,
     sealer::Sealer,
@@ -151,6 +149,12 @@ impl Star {
         self.stateful.len()
     }
 
+    /// How many work requests stateful processing knows, and how many frames of it are under way.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> (usize, usize) {
+        self.stateful.in_use()
+    }
+
     /// Serves a portal from now on. Returns its number, which QPNs have in them; `None` if there
     /// are as many portals as there can be.
     pub fn attach(&mut self, port: StarPort) -> Option<u16> {
@@ -175,78 +179,6 @@ impl Star {
             }
         }
         Some(port)
-    }
-
-    /// A protection domain for a portal: `ibv_alloc_pd`. `key` is its secret, K_p, and new.
-    ///
-    /// # Errors
-    /// [`PdError::TableFull`].
-    pub fn alloc_pd(&mut self, portal: u16, key: &PdKey) -> Result<PdId, PdError> {
-        self.pds.alloc(self.sealer.aead, portal, key)
-    }
-
-    /// Ends a protection domain of a portal with all its memory regions: `ibv_dealloc_pd`. No frame
-    /// of its connections is authentic any more.
-    ///
-    /// # Errors
-    /// [`PdError::NoSuchPd`], also if it is another portal's.
-    pub fn dealloc_pd(&mut self, portal: u16, pd: PdId) -> Result<(), PdError> {
-        if self.pds.owner(pd) != Some(portal) {
-            return Err(PdError::NoSuchPd(pd));
-        }
-        self.pds.dealloc(pd)?;
-        self.mrs.deregister_all(pd);
-        Ok(())
-    }
-
-    /// Registers memory in a protection domain of a portal: `ibv_reg_mr`.
-    ///
-    /// # Errors
-    /// [`MrError`]. In a protection domain that there is not nothing is registered: it could be
-    /// another application's one day, which has the same name. Nor in another portal's.
-    pub fn reg_mr(
-        &mut self,
-        portal: u16,
-        pd: PdId,
-        memory: Arc<Region>,
-        span: Range<u64>,
-        access: Access,
-    ) -> Result<MrId, MrError> {
-        if self.pds.owner(pd) != Some(portal) {
-            return Err(MrError::NoSuchPd(pd));
-        }
-        self.mrs.register(pd, memory, span, access)
-    }
-
-    /// Binds a memory window to a region of a portal's: `ibv_bind_mw`.
-    ///
-    /// # Errors
-    /// [`MrError`]. A region of another portal is no region.
-    pub fn bind_mw(
-        &mut self,
-        portal: u16,
-        mr: MrId,
-        span: Range<u64>,
-        access: Access,
-    ) -> Result<MrId, MrError> {
-        self.check_mr(portal, mr)?;
-        self.mrs.bind(mr, span, access)
-    }
-
-    /// Takes back a memory region or window of a portal: `ibv_dereg_mr`, `ibv_dealloc_mw`. Once
-    /// this returns, no frame changes it or reads it, whatever the peers know.
-    ///
-    /// # Errors
-    /// [`MrError::NoSuchMr`], also if it is another portal's, and [`MrError::HasWindows`].
-    pub fn dereg_mr(&mut self, portal: u16, mr: MrId) -> Result<Arc<Region>, MrError> {
-        self.check_mr(portal, mr)?;
-        self.mrs.deregister(mr)
-    }
-
-    /// Whether a memory region or window is of a portal: of one of its protection domains.
-    fn check_mr(&self, portal: u16, mr: MrId) -> Result<(), MrError> {
-        let owner = self.mrs.pd(mr).and_then(|pd| self.pds.owner(pd));
-        if owner == Some(portal) { Ok(()) } else { Err(MrError::NoSuchMr(mr)) }
     }
 
     /// The tables that both kinds of processing work with, and these.
@@ -301,9 +233,9 @@ impl Star {
                 port.done();
                 stateful.switch(&mut host, portal, qp, is_automatic);
             }
-            Post::TakeOver { qp, handover } => {
+            Post::TakeOver { qp, handover, outstanding } => {
                 port.done();
-                self.take_over(now, portal, qp, &handover);
+                self.take_over(now, (portal, qp), &handover, outstanding);
             }
             // It stays the next until the frame that tells of it is written.
             Post::Wqe(_) | Post::Introduce { .. } | Post::Switch { .. } | Post::Answer { .. } => {
@@ -316,13 +248,20 @@ impl Star {
 
     //= star#ours-switch
     /// This host, the stateless side of a connection, becomes the stateful one: in one step no
-    /// frame of the era before has effect any more, and there is a row for the next.
-    fn take_over(&mut self, now: Instant, portal: u16, qp: u32, handover: &Handover) {
+    /// frame of the era before has effect any more, and there is a row for the next, and rows for
+    /// the work requests that its application will post anew.
+    fn take_over(
+        &mut self,
+        now: Instant,
+        (portal, qp): (u16, u32),
+        handover: &Handover,
+        outstanding: u32,
+    ) {
         let (mut host, _, _, stateful) = self.split();
         let may = !stateful.is_stateful(portal, qp)
             && stateless::may_be_taken_over(&host, portal, qp, handover.era);
         let status = if may {
-            stateful.take_over(&mut host, now, portal, qp, handover)
+            stateful.take_over(&mut host, now, (portal, qp), handover, outstanding)
         } else {
             WcStatus::LocQpOpErr
         };

@@ -16,11 +16,12 @@
 //! | `complete` | ends those whose data is there |
 //! | `roles` | changes roles: gives a connection to Z, or has taken it over |
 //! | `end` | ends connections; what is due by time |
-//! | `write` | writes frames |
+//! | `write`, `payload` | writes frames, and what they carry |
 //! | `chunks` | which chunk goes next |
 //! | `rc`, `respond`, `reply` | connections both of whose sides are stateful |
 //! | `paths` | congestion control: what may be under way to each peer, and whose turn it is |
-//! | `connection`, `responder`, `work`, `under_way`, `registry`, `clock_bounds`, `shares`, `slab` | what is kept |
+//! | `connection`, `responder`, `work`, `under_way`, `registry`, `clock_bounds`, `shares` | what is kept |
+//! | `slab`, `row_index` | tables of fixed size |
 //!
 //! Order is that of reliable connections: SEND k of one side goes to RECV k of the other; SENDs may
 //! be under way together, a WRITE or READ is alone. Completions may come in any order, and the
@@ -38,6 +39,7 @@ mod complete;
 mod connection;
 mod end;
 mod paths;
+mod payload;
 mod rc;
 mod receive;
 mod registry;
@@ -45,6 +47,7 @@ mod reply;
 mod respond;
 mod responder;
 mod roles;
+mod row_index;
 mod shares;
 mod slab;
 mod take;
@@ -75,7 +78,7 @@ use crate::{
     verbs::WcStatus,
     wire::FRAME_LEN_MIN,
 };
-use connection::{Beginning, Connections, Phase};
+use connection::{Beginning, Connection, Connections, Phase};
 use paths::{Paths, WAYS};
 use registry::Registry;
 use responder::Replies;
@@ -137,7 +140,7 @@ impl Stateful {
             connections: Connections::new(connections, config.place().secret),
             works: Slab::new(works),
             work_links: Links::new(works),
-            shares: Shares::new(works as u16, settings.connections),
+            shares: Shares::new(works as u16, settings.connections, config.place().secret.hash(4)),
             frames: UnderWay::new(frames, settings, config.place().secret),
             paths: Paths::new(config.cc, connections),
             frame_links: Links::new(frames),
@@ -161,7 +164,8 @@ impl Stateful {
 
     /// Bytes that the tables take, whatever the connections do.
     pub(crate) fn memory(&self) -> usize {
-        let of_connection = Connections::ENTRY_LEN + Paths::ENTRY_LEN + 5 * Links::ENTRY_LEN;
+        let of_connection =
+            Connections::ENTRY_LEN + Paths::ENTRY_LEN + Shares::ENTRY_LEN + 5 * Links::ENTRY_LEN;
         let of_work = Slab::<Work>::ENTRY_LEN + Links::ENTRY_LEN;
         let of_frame = UnderWay::ENTRY_LEN + Links::ENTRY_LEN;
         self.connections.capacity() * of_connection
@@ -195,7 +199,17 @@ impl Stateful {
     /// How many work requests are known, and how many frames are under way.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> (usize, usize) {
+        let connections =
+            (0..self.connections.capacity() as u16).map(|at| self.connections.get(at));
+        let to_come: usize = connections.flatten().map(|it| usize::from(it.rows_to_come)).sum();
+        assert_eq!(self.shares.in_use(), self.works.len() + to_come, "each row is somebody's");
         (self.works.len(), self.frames.len())
+    }
+
+    /// How often frames under way were looked at since this was asked last.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> usize {
+        self.frames.looks()
     }
 
     //= star#III-C1-state
@@ -203,7 +217,7 @@ impl Stateful {
     pub(crate) fn open(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
         let status = match self.beginning(host, now, portal, qp, None) {
             Err(status) => status,
-            Ok(beginning) => match self.connections.add(&beginning) {
+            Ok(beginning) => match self.add(&beginning) {
                 Some(_) => WcStatus::Success,
                 None => WcStatus::GeneralErr,
             },
@@ -265,6 +279,15 @@ impl Stateful {
             z_clock: ZTime(z_clock.min(u64::MAX / 2)),
             now,
         })
+    }
+
+    /// Adds a connection. `None` if there is no room.
+    fn add(&mut self, beginning: &Beginning) -> Option<u16> {
+        if !self.connections.has_room() {
+            return None;
+        }
+        let of_z = self.shares.hold(beginning.peer)?;
+        self.connections.add(Connection::new(beginning, of_z))
     }
 
     /// About how many frames [`Stateful::write_next`] has: 0 only if it has none that it can send.

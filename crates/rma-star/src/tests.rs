@@ -3,8 +3,10 @@
 mod deeds;
 mod hostile;
 mod hostile_rc;
+mod lookups;
 mod one_answer;
 mod pair;
 mod rc;
+mod shares;
 mod stories;
 mod swarm;

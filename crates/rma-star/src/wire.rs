@@ -24,7 +24,7 @@ pub use entries::{Cqe, Wqe, WqeKind};
 pub use state::{Refusal, Refused, State, StateKind};
 pub use switch::Switch;
 pub use told::{Initial, Rule};
-pub use work::{Cqep, EaEntry, EaOfF, EaOfZ, Taken, Wqep};
+pub use work::{Cqep, EaEntry, EaOfF, EaOfZ, Wqep};
 
 use common::{Common, frame_type_of};
 use data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN, RDA_HEADER_LEN};

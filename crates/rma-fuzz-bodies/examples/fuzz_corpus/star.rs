@@ -169,7 +169,7 @@ pub(crate) fn rings() -> Files {
                 both(300),
                 [command(B, 47, 0), vec![0], turns(2), command(A, 47 + 64, 0), vec![1]].concat(),
                 turns(3),
-                [command(A, 47 + 192, 0), vec![1, 0x3e, 0x80, 1, 1, 20]].concat(),
+                [command(A, 47 + 192, 0), vec![1, 0x3e, 0x80, 1, 1, 20, 0, 2, 0]].concat(),
                 turns(12),
             ],
         ),

@@ -159,7 +159,7 @@ impl Verbs {
             );
             if after_first > 0 && before_next >= 0 { told } else { first }
         };
-        [of(&row.queues[SEND], told.send), of(&row.queues[RECV], told.recv)]
+        [of(&row.queues[SEND], told.send.0), of(&row.queues[RECV], told.recv.0)]
     }
 
     /// Posts again what is not taken. Whether there was something.

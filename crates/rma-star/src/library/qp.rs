@@ -80,8 +80,9 @@ pub struct QpInfo {
     pub state: QpState,
     /// Whether this host is the stateful side of its connection. `None` if that is not decided.
     pub is_stateful: Option<bool>,
-    /// Whether its roles change: this host has asked for it, or has agreed. What comes of it shows
-    /// in `is_stateful`.
+    /// Whether its roles change: of the stateful side, from when this host has asked for it; of the
+    /// stateless side, from when the peer has handed the connection over. What comes of it shows in
+    /// `is_stateful`.
     pub is_switching: bool,
 }
 
@@ -226,9 +227,12 @@ impl Row {
         }
     }
 
-    /// Whether a change of roles was asked for, or agreed to, and has not begun here.
+    /// Whether this is the stateful side and has asked for a change of roles, of which nothing has
+    /// come yet. (A stateless side that has agreed to one waits for nothing: its peer may not have
+    /// heard of that, and have given up.)
     pub(super) const fn is_switching(&self) -> bool {
-        matches!(self.phase, Phase::Ready { .. }) && self.flags.has(Flags::IS_SWITCHING)
+        let is_at_work = matches!(self.phase, Phase::Ready { .. }) && self.is_stateful();
+        is_at_work && self.flags.has(Flags::IS_SWITCHING)
     }
 
     /// Whether no work request of either queue is outstanding.

@@ -24,11 +24,7 @@ impl Verbs {
             return;
         }
         let rows = &self.rows;
-        let is_tried = |index: &u32| {
-            let row = &rows[*index as usize];
-            row.is_stateful() && row.is_switching()
-        };
-        self.giving.retain(|index| is_tried(index));
+        self.giving.retain(|index| rows[*index as usize].is_switching());
         let most = GIVEN_AT_A_TIME.min((load.connections - load.threshold) as usize);
         for _ in 0..LOOKS.min(self.rows.len() as u32) {
             if self.giving.len() >= most {

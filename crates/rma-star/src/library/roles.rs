@@ -35,9 +35,13 @@ impl Verbs {
     /// The two sides of a connection are to change roles, while it is in use (ours). Nothing that
     /// is posted is lost or done twice, and nothing has to wait for it.
     ///
-    /// Of the stateful side, the peer may refuse: then all stays as it is. Of the stateless side
-    /// this is a wish: the peer is asked once, and a frame may be lost. [`Verbs::query_qp`] tells
-    /// when it has come true.
+    /// Of the stateful side, the peer may refuse, as it has no room for the connection or for what
+    /// it has posted: then all stays as it is. Of the stateless side this is a wish: the peer is
+    /// asked once, and a frame may be lost. [`Verbs::query_qp`] tells when it has come true.
+    ///
+    /// From the change on each work request of the new stateful side needs a row of its engine. One
+    /// that is posted when its application's share is full ends the connection, as it does with any
+    /// stateful side, and that goes for what is posted while the change is under way, too.
     ///
     /// # Errors
     /// [`SwitchError`]. Nothing has happened then.
@@ -113,7 +117,9 @@ impl Verbs {
             Sequence(first.map_or(queue.next, |(_, record)| record.sequence))
         });
         if is_agreed && handover.era.0 == record.era && handover.taker == open {
-            let take_over = Post::TakeOver { qp: index, handover: *handover };
+            let records = row.queues.iter().flat_map(|queue| self.slots.iter(queue));
+            let outstanding = records.filter(|(_, it)| it.status().is_none()).count() as u32;
+            let take_over = Post::TakeOver { qp: index, handover: *handover, outstanding };
             // Without room it is handed over again.
             if self.portal.post(&take_over, None).is_ok() {
                 self.wheel.disarm(index);

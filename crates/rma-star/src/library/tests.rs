@@ -10,8 +10,8 @@ use rma_shm::Region;
 use super::*;
 use crate::{
     limits::MESSAGE_LEN_MAX,
-    names::MrId,
-    portal::{Post, Posted, QpState as WordState, QpWord, Report, StarPort, Taken, portal},
+    names::{MrId, Sequence, Taken},
+    portal::{Post, Posted, QpState as WordState, QpWord, Report, StarPort, portal},
     verbs::{WcStatus, WqeOp},
 };
 
@@ -134,7 +134,7 @@ impl Host {
 
     /// The stateful side's acknowledgement comes.
     fn ea(&mut self, qp: Qp, send: u32, recv: u32) {
-        self.engine.note_taken(qp.index, Taken { send, recv });
+        self.engine.note_taken(qp.index, Taken { send: Sequence(send), recv: Sequence(recv) });
     }
 }
 

@@ -8,8 +8,9 @@ use super::{
     line::{Post, Report},
     memory::StarPortalMemory,
     record::QpRecord,
-    words::{Guard, QpWord, Taken},
+    words::{Guard, QpWord},
 };
+use crate::names::Taken;
 use rma_shm::Mapping;
 
 /// The application's end: it posts, and takes reports.

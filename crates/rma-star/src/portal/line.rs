@@ -62,6 +62,9 @@ pub enum Post {
         qp: u32,
         /// What was handed over.
         handover: Handover,
+        /// How many work requests the application will post anew: 2^24 - 1 at most. Without room
+        /// for them the connection is not taken over.
+        outstanding: u32,
     },
     /// The connection ends. Answered by [`Report::Closed`], behind every other report of it.
     Close {
@@ -297,7 +300,10 @@ impl Post {
                 let [high, low] = number.to_be_bytes();
                 alone(first(7, [agrees as u8, high, low], qp))
             }
-            Self::TakeOver { qp, handover } => handed_over(first(8, [0; 3], qp), &handover),
+            Self::TakeOver { qp, handover, outstanding } => {
+                let [_, octets @ ..] = outstanding.to_be_bytes();
+                handed_over(first(8, octets, qp), &handover)
+            }
         }
     }
 
@@ -338,7 +344,10 @@ impl Post {
                 let number = Era(u16::from_be_bytes([high, low]));
                 Some(Self::Answer { qp, number, agrees: agrees != 0 })
             }
-            [8, ..] => Some(Self::TakeOver { qp, handover: handover_of(&words) }),
+            [8, a, b, c] => {
+                let outstanding = u32::from_be_bytes([0, a, b, c]);
+                Some(Self::TakeOver { qp, handover: handover_of(&words), outstanding })
+            }
             _ => None,
         }
     }

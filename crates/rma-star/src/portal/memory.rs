@@ -2,7 +2,7 @@
 //!
 //! | offset in bytes | what | written by |
 //! |---|---|---|
-//! | 0 | [label](Label): kind `StaRport`, version 1, size: slots | who formats it |
+//! | 0 | [label](Label): kind `StaRport`, version 2, size: slots | who formats it |
 //! | 128 | [doorbell](Doorbell): whether the engine sleeps | engine |
 //! | 256 | doorbell: whether the application's thread sleeps | application |
 //! | 384 | [ring](rma_shm::spsc) of posts | application; the engine its `head` |
@@ -20,8 +20,9 @@ use rma_shm::{Capacity, Doorbell, Label, LayoutError, Mapping, RingError, RingMe
 
 use super::{
     record::QpRecord,
-    words::{Guard, QpWord, Taken},
+    words::{Guard, QpWord},
 };
+use crate::names::Taken;
 
 const ENGINE_DOORBELL: usize = Label::FOOTPRINT;
 const APPLICATION_DOORBELL: usize = ENGINE_DOORBELL + Doorbell::FOOTPRINT;
@@ -100,7 +101,7 @@ impl StarPortalMemory {
     }
 
     fn label(slots: u32, qps: u32) -> Label {
-        Label { kind: *b"StaRport", version: 1, size: u64::from(slots) << 32 | u64::from(qps) }
+        Label { kind: *b"StaRport", version: 2, size: u64::from(slots) << 32 | u64::from(qps) }
     }
 
     /// Makes a portal's memory at the beginning of `mapping`, over whatever was there: no posts, no

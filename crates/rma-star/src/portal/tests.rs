@@ -7,11 +7,11 @@ use rma_shm::{Line, Mapping};
 
 use super::{
     Guard, GuardState, Post, Posted, QpRecord, QpState, QpWord, Report, StarPort, StarPortal,
-    StarPortalMemory, Taken, Verdict, ends::portal,
+    StarPortalMemory, Verdict, ends::portal,
 };
 use crate::{
     handover::{HANDOVER_LEN, Handover},
-    names::Era,
+    names::{Era, Sequence, Taken},
     verbs::{WcStatus, WqeOp},
 };
 
@@ -61,7 +61,9 @@ fn post() -> impl Strategy<Value = Post> {
             number: Era(number),
             agrees
         }),
-        (any::<u32>(), handover()).prop_map(|(qp, handover)| Post::TakeOver { qp, handover }),
+        (any::<u32>(), handover(), 0_u32..1 << 24).prop_map(|(qp, handover, outstanding)| {
+            Post::TakeOver { qp, handover, outstanding }
+        }),
     ]
 }
 
@@ -135,9 +137,10 @@ proptest! {
         now in any::<(u32, u32)>(),
         ahead in (0..1_u32 << 31, 0..1_u32 << 31),
     ) {
-        let now = Taken { send: now.0, recv: now.1 };
+        let now = Taken { send: Sequence(now.0), recv: Sequence(now.1) };
+        let add = |place: Sequence, ahead| Sequence(place.0.wrapping_add(ahead));
         let next =
-            Taken { send: now.send.wrapping_add(ahead.0), recv: now.recv.wrapping_add(ahead.1) };
+            Taken { send: add(now.send, ahead.0), recv: add(now.recv, ahead.1) };
         prop_assert_eq!(now.later(next), next);
         prop_assert_eq!(next.later(now), next);
     }
@@ -239,10 +242,11 @@ fn words_and_records_are_each_ones_own() {
     engine.set_qp_word(1, word);
     engine.set_guard(2, guard);
     application.set_record(1, &record);
-    engine.note_taken(1, Taken { send: 4, recv: 0 });
+    let taken = Taken { send: Sequence(4), recv: Sequence(0) };
+    engine.note_taken(1, taken);
     assert_eq!(memory.qp_word(1), QpWord { heard: 0, ..word });
     assert_eq!((memory.qp_word(0), memory.taken(0)), (QpWord::CLOSED, Taken::default()));
-    assert_eq!(memory.taken(1), Taken { send: 4, recv: 0 });
+    assert_eq!(memory.taken(1), taken);
     assert_eq!(
         [0, 1, 2].map(|slot| memory.guard(slot)),
         [Some(Guard::FREE), Some(Guard::FREE), Some(guard)]

@@ -159,39 +159,6 @@ impl QpWord {
     }
 }
 
-/// The second word of a QP: what the stateful side has said that it has taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Every work request of the send queue with a sequence before this one.
-    pub send: u32,
-    /// Every work request of the receive queue with a sequence before this one.
-    pub recv: u32,
-}
-
-impl Taken {
-    /// As a word.
-    #[must_use]
-    pub const fn to_bits(self) -> u64 {
-        (self.send as u64) << 32 | self.recv as u64
-    }
-
-    /// Of any word.
-    #[must_use]
-    pub const fn from_bits(bits: u64) -> Self {
-        Self { send: (bits >> 32) as u32, recv: bits as u32 }
-    }
-
-    /// The later of both, queue by queue. Acknowledgements may come in any order; sequences are
-    /// compared by their distance, so they may wrap.
-    #[must_use]
-    pub const fn later(self, other: Self) -> Self {
-        const fn later(one: u32, other: u32) -> u32 {
-            if other.wrapping_sub(one) as i32 > 0 { other } else { one }
-        }
-        Self { send: later(self.send, other.send), recv: later(self.recv, other.recv) }
-    }
-}
-
 /// What an authentic frame for a slot may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -68,6 +68,7 @@ impl Stateful {
             return None;
         }
         let completes = left == len && self.may_complete(host, row);
+        let completes = completes.then(|| self.place_of_recv(row));
         let charge = self.paths.send(path, len, writing.now);
         let transfer = self.works[row].transfer.as_mut()?;
         let offset = transfer.begun;

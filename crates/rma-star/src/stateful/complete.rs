@@ -89,11 +89,9 @@ impl Stateful {
         let work = self.works.remove(row);
         let connection = self.connections.at_mut(work.connection);
         connection.works -= 1;
-        if work.owner == Side::Stateless {
-            connection.works_of_z -= 1;
-            self.shares.peer_gives();
-        } else {
-            self.shares.gives(connection.portal);
+        match work.owner {
+            Side::Stateless => self.shares.peer_gives(&mut connection.of_z, work.op.is_recv()),
+            Side::Stateful => self.shares.gives(connection.portal, 1),
         }
     }
 

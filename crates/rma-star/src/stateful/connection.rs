@@ -1,14 +1,14 @@
 //! Connections of which this host is the stateful side (§II-B: all their state, of both ends).
 
 use rma_core::{
-    addr::HostAddr,
-    cc::RemoteWindowId,
-    fair_queue::BucketSecret,
-    index_list::{IndexList, Links},
+    addr::HostAddr, cc::RemoteWindowId, fair_queue::BucketSecret, index_list::IndexList,
     time::Instant,
 };
 
-use super::{clock_bounds::ClockBounds, responder::Responder, slab::Slab};
+use super::{
+    clock_bounds::ClockBounds, responder::Responder, row_index::RowIndex, shares::OfConnection,
+    slab::Slab,
+};
 use crate::{
     clock::ZTime,
     keys::FrameKey,
@@ -96,6 +96,8 @@ pub(super) struct Connection {
     pub(super) roles: Roles,
     /// The highest number of a change of roles that was tried.
     pub(super) tried: Era,
+    /// The counter of Z's frame that has asked for one last.
+    pub(super) wished: Option<u64>,
     /// The application waits for the end.
     pub(super) is_closing: bool,
     /// The peer is to be told that it has ended.
@@ -115,9 +117,12 @@ pub(super) struct Connection {
     /// What was taken of Z's: below these. In RC, below what place RECVs were posted here.
     pub(super) taken_send: Sequence,
     pub(super) taken_recv: Sequence,
-    /// Work requests of all queues, and those of Z among them.
+    /// Work requests of all queues, and what those of Z among them have of the table.
     pub(super) works: u32,
-    pub(super) works_of_z: u32,
+    pub(super) of_z: OfConnection,
+    /// Rows that its application has for what it posts anew, as this host has taken the connection
+    /// over.
+    pub(super) rows_to_come: u16,
     /// Those of Z that are done, whose CQEs are to be sent.
     pub(super) done: IndexList,
     /// Chunks under way, and frames under way that an EA answers.
@@ -189,7 +194,7 @@ pub(super) struct Beginning {
 }
 
 impl Connection {
-    pub(super) fn new(beginning: &Beginning) -> Self {
+    pub(super) fn new(beginning: &Beginning, of_z: OfConnection) -> Self {
         let Beginning { portal, qp, name, local_pd, own, peer, paths, key, .. } = *beginning;
         let Beginning { packet_len_max, frame_len_max, valid_micros, z_clock, now, .. } =
             *beginning;
@@ -209,6 +214,7 @@ impl Connection {
             phase: Phase::Open,
             roles: Roles::Stay,
             tried: name.era,
+            wished: None,
             is_closing: false,
             close_is_due: false,
             is_closed_there: false,
@@ -220,7 +226,8 @@ impl Connection {
             taken_send: Sequence(0),
             taken_recv: Sequence(0),
             works: 0,
-            works_of_z: 0,
+            of_z,
+            rows_to_come: 0,
             done: IndexList::new(),
             chunks: IndexList::new(),
             events: IndexList::new(),
@@ -270,20 +277,16 @@ impl Connection {
 #[derive(Debug)]
 pub(super) struct Connections {
     rows: Slab<Connection>,
-    buckets: Box<[IndexList]>,
-    links: Links,
-    secret: BucketSecret,
+    by_qpn: RowIndex,
 }
 
 impl Connections {
     /// Bytes that each connection takes.
-    pub(super) const ENTRY_LEN: usize =
-        Slab::<Connection>::ENTRY_LEN + Links::ENTRY_LEN + 2 * size_of::<IndexList>();
+    pub(super) const ENTRY_LEN: usize = Slab::<Connection>::ENTRY_LEN + RowIndex::ENTRY_LEN;
 
     /// Room for so many.
     pub(super) fn new(capacity: usize, secret: BucketSecret) -> Self {
-        let buckets = (0..capacity.next_power_of_two()).map(|_| IndexList::new()).collect();
-        Self { rows: Slab::new(capacity), buckets, links: Links::new(capacity), secret }
+        Self { rows: Slab::new(capacity), by_qpn: RowIndex::new(capacity, secret.hash(3)) }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -298,10 +301,6 @@ impl Connections {
         self.rows.len()
     }
 
-    fn bucket(&self, qpn: Qpn) -> usize {
-        self.secret.hash(qpn.to_bits().into()) as usize & (self.buckets.len() - 1)
-    }
-
     /// The connection of a row, if it is in use.
     pub(super) fn get(&self, at: u16) -> Option<&Connection> {
         self.rows.get(at)
@@ -309,24 +308,20 @@ impl Connections {
 
     /// The row of a QPN of this host.
     pub(super) fn find(&self, qpn: Qpn) -> Option<u16> {
-        let bucket = &self.buckets[self.bucket(qpn)];
-        bucket.iter(&self.links).find(|&at| self.rows[at].name.qpn_f == qpn)
+        let mut rows = self.by_qpn.rows(qpn.to_bits().into());
+        rows.find(|&at| self.rows[at].name.qpn_f == qpn)
     }
 
     /// Adds one whose QPN has no row. `None` if there is no room.
-    pub(super) fn add(&mut self, beginning: &Beginning) -> Option<u16> {
-        if !self.rows.has_room() {
-            return None;
-        }
-        let at = self.rows.insert(Connection::new(beginning))?;
-        let bucket = self.bucket(beginning.name.qpn_f);
-        self.buckets[bucket].push_back(&mut self.links, at);
+    pub(super) fn add(&mut self, connection: Connection) -> Option<u16> {
+        let qpn = connection.name.qpn_f;
+        let at = self.rows.insert(connection)?;
+        self.by_qpn.add(qpn.to_bits().into(), at);
         Some(at)
     }
 
     pub(super) fn remove(&mut self, at: u16) -> Connection {
-        let bucket = self.bucket(self.rows[at].name.qpn_f);
-        self.buckets[bucket].remove(&mut self.links, at);
+        self.by_qpn.remove(self.rows[at].name.qpn_f.to_bits().into(), at);
         self.rows.remove(at)
     }
 

@@ -126,6 +126,7 @@ impl Stateful {
             connection.phase = Phase::Over;
         }
         self.registry.drop_all(&mut connection.rules);
+        self.shares.gives(connection.portal, core::mem::take(&mut connection.rows_to_come));
         if core::mem::replace(&mut connection.is_listed, false) {
             self.ready.remove(&mut self.ready_links, at);
         }
@@ -187,7 +188,7 @@ impl Stateful {
             }
         }
         let connection = self.connections.at(at);
-        debug_assert_eq!((connection.works, connection.works_of_z), (0, 0), "all have ended");
+        debug_assert!(connection.works == 0 && connection.of_z.is_empty(), "all have ended");
     }
 
     /// Forgets a work request, and reports it if it is this host's own.
@@ -214,6 +215,7 @@ impl Stateful {
             self.ready.remove(&mut self.ready_links, at);
         }
         self.paths.release(connection.paths);
+        self.shares.release(&connection.of_z);
         if let Some(port) = host.portals.get_mut(connection.portal.into()) {
             port.stateful_closed();
         }

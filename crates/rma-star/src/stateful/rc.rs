@@ -14,9 +14,8 @@ use super::{
 use crate::{
     host::Host,
     keys::{Binding, FrameKey, KeyMessage},
-    names::{ConnectionName, Side},
+    names::{ConnectionName, Side, Taken},
     verbs::WcStatus,
-    wire::Taken,
 };
 
 impl Stateful {
@@ -62,7 +61,7 @@ impl Stateful {
         };
         let own_half = Binding { connection: name, f: own, z: peer };
         let beginning = Beginning { key: key.of_half(host.aead, &own_half), ..beginning };
-        let at = self.connections.add(&beginning).ok_or(WcStatus::GeneralErr)?;
+        let at = self.add(&beginning).ok_or(WcStatus::GeneralErr)?;
         let connection = self.connections.at_mut(at);
         let their_key = key.of_half(host.aead, &their_half);
         connection.rc = Some(Responder::new(theirs, their_key));

@@ -24,7 +24,7 @@ use crate::{
     counters::{Drop, Event},
     host::Host,
     keys::FrameKey,
-    names::Side,
+    names::{Sequence, Side},
     sealer::{expect, expect_answer},
     verbs::{WcStatus, WqeOp},
     wire::{
@@ -139,38 +139,30 @@ impl Stateful {
         way: Way,
         answer: &ChunkAnswer,
     ) -> Result<(FrameKey, Option<(Copy, u32)>), Drop> {
-        let told = answer.sequence.0;
-        let is_this = |&at: &u16| {
+        let told = answer.sequence;
+        // The key of a chunk, and its copy, if it is this one: what completes a RECV is not named
+        // by a number of ours.
+        let is_this = |at: u16, named: Option<Sequence>| {
             let sent = self.frames.at(at);
-            let What::Chunk { work, offset, completes, .. } = sent.what else { return false };
-            let sequence = if completes { self.sequence_of(work) } else { self.frames.number(at) };
-            sent.connection == connection
+            let What::Chunk { work, offset, completes, .. } = sent.what else { return None };
+            let transfer = self.works[work].transfer.as_ref()?;
+            let is_this = sent.connection == connection
                 && sent.tries == answer.copy
-                && sequence == told
+                && completes == named
                 && offset == answer.chunk_offset
-                && self.works[work]
-                    .transfer
-                    .is_some_and(|transfer| transfer.way == way && transfer.op == answer.op)
+                && (transfer.way, transfer.op) == (way, answer.op);
+            let found = (sent.copy?, self.frames.number(at));
+            is_this.then_some((transfer.key, Some(found)))
         };
-        // What completes a RECV has that one's place in its queue in place of a number of ours.
-        let found = self.frames.find(told).filter(is_this).or_else(|| {
-            let chunks = &self.connections.at(connection).chunks;
-            chunks.iter(&self.frame_links).find(is_this)
-        });
-        let find = || {
-            let at = found?;
-            let sent = self.frames.at(at);
-            let What::Chunk { work, .. } = sent.what else { return None };
-            let key = self.works[work].transfer.as_ref()?.key;
-            Some((key, Some((sent.copy?, self.frames.number(at)))))
-        };
-        find().ok_or(Drop::LateOrUnsolicited)
+        let by_number = self.frames.find(told.0).and_then(|at| is_this(at, None));
+        let by_recv = || is_this(self.frames.find_completing(connection, told)?, Some(told));
+        by_number.or_else(by_recv).ok_or(Drop::LateOrUnsolicited)
     }
 
     /// The place in its queue of the RECV that the message of a work request goes to.
-    pub(super) fn sequence_of(&self, row: u16) -> u32 {
+    pub(super) fn place_of_recv(&self, row: u16) -> Sequence {
         let work = &self.works[row];
-        work.partner.map_or(work.sequence, |recv| self.works[recv].sequence)
+        Sequence(work.partner.map_or(work.sequence, |recv| self.works[recv].sequence))
     }
 
     /// Notes what a frame is opened with.
@@ -277,7 +269,7 @@ impl Stateful {
                         return;
                     }
                 }
-                self.chunk_is_done(host, now, (at, frame), (row, completes));
+                self.chunk_is_done(host, now, (at, frame), (row, completes.is_some()));
             }
             Answer::Denied => self.chunk_is_denied(host, now, at, row),
             other => self.not_done(host, now, (at, frame), (other, seen.time, copy)),
@@ -369,15 +361,6 @@ impl Stateful {
         }
     }
 
-    /// The frame of a connection that an entry of an EA answers, and its copy that is alive.
-    fn event(&self, connection: &Connection, counter: u64) -> Option<(u16, Copy)> {
-        let with_copy = |at| Some((at, self.frames.at(at).copy?));
-        let events = connection.events.iter(&self.frame_links);
-        let chunks = connection.chunks.iter(&self.frame_links);
-        let mut frames = events.chain(chunks).filter_map(with_copy);
-        frames.find(|(_, copy)| copy.iv.counter() == counter)
-    }
-
     //= star#III-C4-cqep
     /// Z has taken a CQEP, or another frame that an EA answers.
     fn take_ea(
@@ -387,9 +370,9 @@ impl Stateful {
         (at, time): (u16, ZTime),
         entry: &EaEntry,
     ) {
-        let connection = self.connections.at(at);
-        let found = self.event(connection, entry.counter);
-        let Some((frame, copy)) = found.filter(|_| connection.phase == Phase::Open) else {
+        let is_open = self.connections.at(at).phase == Phase::Open;
+        let found = self.frames.find_copy(at, entry.counter);
+        let Some((frame, copy)) = found.filter(|_| is_open) else {
             host.counters.drop_frame(Drop::LateOrUnsolicited);
             return;
         };
@@ -415,7 +398,7 @@ impl Stateful {
                 self.is_there(host, now, at, copy.sent_at);
             }
             What::Chunk { work: row, completes, .. } if self.is_pushed(row) => {
-                self.chunk_is_done(host, now, (at, frame), (row, completes));
+                self.chunk_is_done(host, now, (at, frame), (row, completes.is_some()));
             }
             What::Commit => self.committed(host, now, (at, frame), copy.sent_at),
             // A question is answered by a rule, what is asked for by the data, and what is about a

@@ -2,13 +2,8 @@
 //! would, with this host's clock.
 
 use rma_core::{
-    backend::Transmit,
-    crypto::{EngineId, Iv},
-    limits::TAG_LEN,
-    op::ClassOfService,
-    packet::SMALL,
-    port::SourcePort,
-    time::Instant,
+    backend::Transmit, crypto::Iv, limits::TAG_LEN, op::ClassOfService, packet::SMALL,
+    port::SourcePort, time::Instant,
 };
 
 use super::{
@@ -131,15 +126,7 @@ impl Stateful {
 
 /// The header of a reply, with a counter never used before.
 fn header_of(responder: &Responder, writing: &mut Writing<'_, '_>) -> Header {
-    let mut header = Header {
-        connection: responder.name,
-        phase: KeyPhase::Even,
-        engine: EngineId::default(),
-        counter: 0,
-        time: z_time(writing.now).low(),
-    };
-    writing.sealer.stamp(&mut header);
-    header
+    writing.sealer.header(responder.name, KeyPhase::Even, z_time(writing.now))
 }
 
 fn delay_micros(came_at: Instant, now: Instant) -> u16 {

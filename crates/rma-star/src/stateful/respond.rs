@@ -34,12 +34,11 @@ use crate::{
     counters::{Drop, Event},
     host::{Host, z_time},
     mr_table::Access,
-    names::{Side, Slot},
+    names::{Side, Slot, Taken},
     portal::Report,
     verbs::{WcStatus, WqeOp},
     wire::{
-        Answer, Cqe, Cqep, EaEntry, FRAME_LEN_MIN, FrameView, Guide, Rd, StateKind, Taken,
-        told::CLOSE_LEN,
+        Answer, Cqe, Cqep, EaEntry, FRAME_LEN_MIN, FrameView, Guide, Rd, StateKind, told::CLOSE_LEN,
     },
 };
 

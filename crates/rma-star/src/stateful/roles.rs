@@ -33,8 +33,8 @@ use crate::{
     handover::Handover,
     host::{Host, z_time},
     keys::{Binding, FrameKey, KeyMessage},
-    names::{ConnectionName, Era, Nonce, Sequence, Side},
-    portal::{QpState, QpWord, Report, Taken},
+    names::{ConnectionName, Era, Nonce, Sequence, Side, Taken},
+    portal::{QpState, QpWord, Report, StarPort},
     verbs::WcStatus,
     wire::{StateKind, Switch, switch},
 };
@@ -45,6 +45,17 @@ impl Stateful {
         let begun = self.find(portal, qp).is_some_and(|at| self.ask(at, is_automatic, true));
         if !begun {
             report(host, portal, &Report::NotSwitched { qp });
+        }
+    }
+
+    /// Z asks for a change of roles, by a frame with this counter. There may be one under way. The
+    /// same wish may come again, whoever sends it, also when nobody wishes it any more: Z's frames
+    /// count up, so it is known.
+    pub(super) fn take_wish(&mut self, at: u16, counter: u64) {
+        let connection = self.connections.at_mut(at);
+        if connection.wished < Some(counter) {
+            connection.wished = Some(counter);
+            let _ = self.ask(at, false, false);
         }
     }
 
@@ -151,7 +162,7 @@ impl Stateful {
     /// From now on this host's stateless processing takes COMMIT.
     fn expect_commit(&self, host: &mut Host<'_>, at: u16, Era(era): Era) {
         let connection = self.connections.at(at);
-        let [Sequence(send), Sequence(recv)] = self.first_open(at, Side::Stateful);
+        let [send, recv] = self.first_open(at, Side::Stateful);
         let Some(port) = host.portals.get_mut(connection.portal.into()) else { return };
         let nonce = port.memory().record(connection.qp).map_or(0, |record| record.nonce);
         let word = QpWord { nonce, era, heard: 0, state: QpState::Expected };
@@ -236,31 +247,42 @@ impl Stateful {
         let _ = self.forget(host, at);
     }
 
-    /// This host, the stateless side until now, has the connection. Nothing begins before the peer
-    /// has said that it knows.
+    /// This host, the stateless side until now, has the connection, and rows for so many work
+    /// requests that its application will post anew: one that found none would end the connection.
+    /// Nothing begins before the peer has said that it knows.
     pub(crate) fn take_over(
         &mut self,
         host: &mut Host<'_>,
         now: Instant,
-        portal: u16,
-        qp: u32,
+        (portal, qp): (u16, u32),
         handover: &Handover,
+        outstanding: u32,
     ) -> WcStatus {
-        let beginning = match self.beginning(host, now, portal, qp, Some(handover)) {
-            Ok(beginning) => beginning,
-            Err(status) => return status,
+        let full = WcStatus::GeneralErr;
+        let stateful_max = host.portals.get(portal.into()).map_or(0, StarPort::stateful_max);
+        let rows = u16::try_from(outstanding).ok();
+        let rows = rows.filter(|&rows| self.shares.takes(portal, stateful_max, rows));
+        let Some(rows) = rows else { return full };
+        let beginning = self.beginning(host, now, portal, qp, Some(handover));
+        let added = beginning.and_then(|it| Ok((self.add(&it).ok_or(full)?, it.z_clock)));
+        let (at, z_clock) = match added {
+            Ok(added) => added,
+            Err(status) => {
+                self.shares.gives(portal, rows);
+                return status;
+            }
         };
-        let Some(at) = self.connections.add(&beginning) else { return WcStatus::GeneralErr };
         if let Some(port) = host.portals.get_mut(portal.into()) {
             port.stateful_opened();
         }
         let connection = self.connections.at_mut(at);
+        connection.rows_to_come = rows;
         connection.is_ready = true;
         connection.roles = Roles::Commits { is_sent: false };
         [connection.taken_send, connection.taken_recv] = handover.giver;
         connection.posted = handover.taker;
         // It has shown that since this was sealed.
-        connection.clock.heard(beginning.z_clock, now);
+        connection.clock.heard(z_clock, now);
         self.relist(at);
         WcStatus::Success
     }

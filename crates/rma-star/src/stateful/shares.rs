@@ -1,15 +1,28 @@
 //! Whose the rows of the table of work requests may be (P12, P13).
 //!
-//! A quarter of the table is shared out: an application has of it what its portal has of the
-//! connections that this host may be the stateful side of, and always finds that free. The rest is
-//! for who comes first: peers, which have told of work requests, and applications that have more
-//! than their share. There nobody gets all: a peer's connection no more than a quarter of the
-//! table, an application no more than what it leaves to others. So whoever posts without end, or
-//! never gets done, keeps no application of this host from posting. Peers are not told apart by
-//! host yet: several connections of one, whose RECVs never complete, can keep out those of others.
+//! | part | of the table | whose |
+//! |---|---|---|
+//! | shared out | a quarter | applications', in proportion to the connections that their portals may have |
+//! | kept | two rows for each connection that there may be, half of the table at most | Z's, of each connection: the first SEND, WRITE or READ, and the first RECV |
+//! | common | the rest | who comes first, if that leaves enough to others |
 //!
-//! A portal that was given no share has its engine to itself, and may fill all.
+//! Of the common part an application, and all RECVs of a peer, get no more than they leave free; a
+//! peer gets at most twice as much as it leaves, so its RECVs, which nobody may ever send to, leave
+//! room for its SENDs. A peer is an IPv4 address, or the /64 of an IPv6 address, however many
+//! connections it has.
+//!
+//! So, with four rows for each connection: an application always finds what is shared out to it,
+//! and of each connection one SEND, WRITE or READ of Z and one RECV always get in, whatever all
+//! others do. One peer that never gets done leaves a third of the common part to others, and `n` of
+//! them leave one in `2 n + 1`. Who has enough addresses leaves nothing of it, and everybody goes
+//! on with what is kept. With fewer rows than four for each connection, what is kept is for those
+//! that come first.
+//!
+//! A portal that was given no share has its engine to itself: it may fill the common part.
 
+use rma_core::addr::HostAddr;
+
+use super::{row_index::RowIndex, slab::Slab};
 use crate::names::Qpn;
 
 /// The rows of one portal.
@@ -27,150 +40,333 @@ impl OfPortal {
     }
 }
 
+/// A peer that has connections.
+#[derive(Debug)]
+struct Peer {
+    host_bits: u64,
+    connections: u16,
+    /// What it has of the common part: for its sends, and for its RECVs.
+    rows: [u16; 2],
+}
+
+/// The rows of one queue of Z.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfQueue {
+    rows: u16,
+    /// Whether one of them is of those that are kept.
+    has_kept: bool,
+}
+
+/// What Z has of the table for one connection: for its sends, and for its RECVs.
+#[derive(Debug)]
+pub(super) struct OfConnection {
+    peer: u16,
+    queues: [OfQueue; 2],
+}
+
+impl OfConnection {
+    /// Whether it has nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.rows == 0)
+    }
+}
+
 /// How the rows of a table are shared.
 #[derive(Debug)]
 pub(super) struct Shares {
-    capacity: u16,
+    /// How many are shared out, kept, and common.
+    shared: u16,
+    kept: u16,
+    common: u16,
     /// How many connections there may be.
     connections: u32,
     portals: Box<[OfPortal]>,
-    /// Rows of peers, and of applications beyond their shares.
-    common: u16,
+    peers: Slab<Peer>,
+    by_host_bits: RowIndex,
+    /// Those of the kept and of the common ones that are in use.
+    kept_used: u16,
+    common_used: u16,
 }
 
 impl Shares {
+    /// Bytes that each connection takes.
+    pub(super) const ENTRY_LEN: usize = Slab::<Peer>::ENTRY_LEN + RowIndex::ENTRY_LEN;
+
     /// Of a table of so many rows, on a host that may be the stateful side of so many connections.
-    pub(super) fn new(capacity: u16, connections: u32) -> Self {
-        let portals = vec![OfPortal::default(); Qpn::PORTALS as usize].into();
-        Self { capacity, connections, portals, common: 0 }
+    pub(super) fn new(capacity: u16, connections: u32, secret: u64) -> Self {
+        let shared = capacity / 4;
+        let kept = connections.saturating_mul(2).min(u32::from(capacity / 2)) as u16;
+        Self {
+            shared,
+            kept,
+            common: capacity - shared - kept,
+            connections,
+            portals: vec![OfPortal::default(); Qpn::PORTALS as usize].into(),
+            peers: Slab::new(connections as usize),
+            by_host_bits: RowIndex::new(connections as usize, secret),
+            kept_used: 0,
+            common_used: 0,
+        }
     }
 
-    /// Bytes that this takes.
+    /// Bytes that this takes beside [`Shares::ENTRY_LEN`].
     pub(super) const fn memory(&self) -> usize {
         self.portals.len() * size_of::<OfPortal>()
     }
 
-    /// The part that is shared out.
-    const fn quarter(&self) -> u16 {
-        self.capacity / 4
+    /// How many rows are given to anybody.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> usize {
+        let shared: usize = self.portals.iter().map(|of| usize::from(of.rows.min(of.share))).sum();
+        shared + usize::from(self.kept_used) + usize::from(self.common_used)
     }
 
-    /// How many more rows anybody may have beyond what is shared out.
+    /// A connection to this peer begins. `None` if there are as many as there may be.
+    pub(super) fn hold(&mut self, peer: HostAddr) -> Option<OfConnection> {
+        let host_bits = peer.host_bits();
+        let mut rows = self.by_host_bits.rows(host_bits);
+        let known = rows.find(|&at| self.peers[at].host_bits == host_bits);
+        drop(rows);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let at = self.peers.insert(Peer { host_bits, connections: 0, rows: [0; 2] })?;
+                self.by_host_bits.add(host_bits, at);
+                at
+            }
+        };
+        self.peers[at].connections += 1;
+        Some(OfConnection { peer: at, queues: Default::default() })
+    }
+
+    /// A connection whose peer has nothing of the table any more is over.
+    pub(super) fn release(&mut self, of: &OfConnection) {
+        debug_assert!(of.is_empty(), "its work requests have ended");
+        let peer = &mut self.peers[of.peer];
+        peer.connections -= 1;
+        if peer.connections == 0 {
+            self.by_host_bits.remove(peer.host_bits, of.peer);
+            let _ = self.peers.remove(of.peer);
+        }
+    }
+
     const fn common_left(&self) -> u16 {
-        (self.capacity - self.quarter()).saturating_sub(self.common)
+        self.common - self.common_used
     }
 
-    /// Whether a connection's peer, which has `rows` of it, may have one more.
-    pub(super) fn admits_peer(&self, rows: u32) -> bool {
-        rows < u32::from(self.quarter().max(1)) && self.common_left() > 0
+    /// Gives Z one more row for a connection, if it may have one.
+    #[must_use]
+    pub(super) fn peer_takes(&mut self, of: &mut OfConnection, is_recv: bool) -> bool {
+        let which = usize::from(is_recv);
+        let (queue, left) = (&mut of.queues[which], self.common_left());
+        let peer = &mut self.peers[of.peer];
+        if queue.rows == 0 && self.kept_used < self.kept {
+            self.kept_used += 1;
+            queue.has_kept = true;
+        } else {
+            let all = peer.rows.iter().sum::<u16>();
+            if all >= left.saturating_mul(2) || (is_recv && peer.rows[which] >= left) {
+                return false;
+            }
+            self.common_used += 1;
+            peer.rows[which] += 1;
+        }
+        queue.rows += 1;
+        true
     }
 
-    /// Whether a portal may have one more, that may have `stateful_max` connections: all if it has
-    /// the engine to itself.
-    pub(super) fn admits(&self, portal: u16, stateful_max: u32) -> bool {
-        let Some(of) = self.portals.get(usize::from(portal)) else { return false };
-        // Once it has rows it is known, and need not be divided out for each post.
-        let share = if of.rows > 0 { of.share } else { self.share_of(stateful_max) };
-        stateful_max == u32::MAX || of.rows < share || of.rows - share < self.common_left()
+    /// Z has one row less for a connection.
+    pub(super) fn peer_gives(&mut self, of: &mut OfConnection, is_recv: bool) {
+        let which = usize::from(is_recv);
+        let queue = &mut of.queues[which];
+        queue.rows -= 1;
+        // What is kept is given back last.
+        if queue.rows == 0 && core::mem::take(&mut queue.has_kept) {
+            self.kept_used -= 1;
+        } else {
+            self.common_used -= 1;
+            self.peers[of.peer].rows[which] -= 1;
+        }
     }
 
     fn share_of(&self, stateful_max: u32) -> u16 {
         let part = u64::from(stateful_max.min(self.connections));
-        let share = u64::from(self.quarter()) * part / u64::from(self.connections.max(1));
+        let share = u64::from(self.shared) * part / u64::from(self.connections.max(1));
         share as u16
     }
 
-    /// A peer has one more row.
-    pub(super) const fn peer_takes(&mut self) {
-        self.common += 1;
+    /// Gives so many more rows to a portal that may have `stateful_max` connections; none if it may
+    /// not have them all.
+    #[must_use]
+    pub(super) fn takes(&mut self, portal: u16, stateful_max: u32, count: u16) -> bool {
+        let Some(&before) = self.portals.get(usize::from(portal)) else { return false };
+        // Once it has rows it is known, and need not be divided out for each post.
+        let share = if before.rows > 0 { before.share } else { self.share_of(stateful_max) };
+        let Some(rows) = before.rows.checked_add(count) else { return false };
+        let after = OfPortal { rows, share };
+        let more = after.beyond() - before.beyond();
+        let left = self.common_left();
+        // The last of them is to leave as much as there are before it.
+        let leaves_enough = || u32::from(after.beyond()) + u32::from(more) <= u32::from(left) + 1;
+        let is_alone = stateful_max == u32::MAX;
+        if more > left || (more > 0 && !is_alone && !leaves_enough()) {
+            return false;
+        }
+        self.portals[usize::from(portal)] = after;
+        self.common_used += more;
+        true
     }
 
-    /// A peer has one row less.
-    pub(super) const fn peer_gives(&mut self) {
-        self.common -= 1;
-    }
-
-    /// A portal has one more row.
-    pub(super) fn takes(&mut self, portal: u16, stateful_max: u32) {
-        let is_first = self.portals.get(usize::from(portal)).is_some_and(|of| of.rows == 0);
-        let share = is_first.then(|| self.share_of(stateful_max));
+    /// A portal has so many rows less.
+    pub(super) fn gives(&mut self, portal: u16, count: u16) {
         let Some(of) = self.portals.get_mut(usize::from(portal)) else { return };
-        of.share = share.unwrap_or(of.share);
         let before = of.beyond();
-        of.rows += 1;
-        self.common += of.beyond() - before;
-    }
-
-    /// A portal has one row less.
-    pub(super) fn gives(&mut self, portal: u16) {
-        let Some(of) = self.portals.get_mut(usize::from(portal)) else { return };
-        let before = of.beyond();
-        of.rows -= 1;
-        self.common -= before - of.beyond();
+        of.rows -= count;
+        self.common_used -= before - of.beyond();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::net::Ipv6Addr;
+
     use proptest::prelude::*;
 
     use super::*;
 
+    const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    fn peer(number: u16) -> HostAddr {
+        let [high, low] = number.to_be_bytes();
+        [192, 0, high, low].into()
+    }
+
+    /// All that Z can get in for a connection.
+    fn fill(shares: &mut Shares, of: &mut OfConnection, is_recv: bool) -> u16 {
+        (0..).take_while(|_| shares.peer_takes(of, is_recv)).count() as u16
+    }
+
     proptest! {
-        /// Whatever others do, who has less than its share gets a row, and there is one.
+        /// Whatever others do, who has less than its share gets a row, and so does every queue of Z
+        /// that has none, and there is one.
         #[test]
         fn who_has_less_than_its_share_always_gets_a_row(
             capacity in 4_u16..200,
-            maxima in prop::collection::vec(0_u32..20, 1..6),
-            steps in prop::collection::vec((0_usize..8, prop::bool::weighted(0.8)), 0..600),
+            maxima in prop::collection::vec(0_u32..10, 1..6),
+            steps in prop::collection::vec(
+                (0_usize..12, 0_u16..4, prop::bool::weighted(0.8), any::<bool>()), 0..600),
         ) {
-            let connections = maxima.iter().sum::<u32>().max(1);
-            let mut shares = Shares::new(capacity, connections);
+            let connections = maxima.iter().sum::<u32>().max(6);
+            let mut shares = Shares::new(capacity, connections, SECRET);
             let mut rows = vec![0_u16; maxima.len()];
-            let mut peers = [0_u32; 2];
-            for (who, takes) in steps {
-                match (maxima.get(who), takes) {
-                    (Some(&max), true) if shares.admits(who as u16, max) => {
-                        shares.takes(who as u16, max);
-                        rows[who] += 1;
+            let mut of: Vec<_> = (0..6).map(|it| shares.hold(peer(it / 2)).unwrap()).collect();
+            let is_roomy = u32::from(capacity) >= 4 * connections;
+            for (who, count, takes, is_recv) in steps {
+                match (who, maxima.get(who), takes) {
+                    (6.., ..) => {
+                        let of = &mut of[who - 6];
+                        let has = of.queues[usize::from(is_recv)].rows;
+                        if takes {
+                            let got = shares.peer_takes(of, is_recv);
+                            prop_assert!(got || has > 0 || !is_roomy, "one is kept");
+                        } else if has > 0 {
+                            shares.peer_gives(of, is_recv);
+                        }
                     }
-                    (Some(_), false) if rows[who] > 0 => {
-                        shares.gives(who as u16);
-                        rows[who] -= 1;
+                    (_, Some(&max), true) => {
+                        let share = shares.share_of(max);
+                        let is_taken = shares.takes(who as u16, max, count);
+                        rows[who] += if is_taken { count } else { 0 };
+                        prop_assert!(is_taken || rows[who] + count > share);
                     }
-                    (None, true) if shares.admits_peer(peers[who % 2]) => {
-                        shares.peer_takes();
-                        peers[who % 2] += 1;
-                    }
-                    (None, false) if peers[who % 2] > 0 => {
-                        shares.peer_gives();
-                        peers[who % 2] -= 1;
+                    (_, Some(_), false) if rows[who] >= count => {
+                        shares.gives(who as u16, count);
+                        rows[who] -= count;
                     }
                     _ => {}
                 }
-                let used = rows.iter().sum::<u16>() + peers.iter().sum::<u32>() as u16;
+                let of_z = |it: &OfConnection| it.queues.iter().map(|queue| queue.rows).sum::<u16>();
+                let used = rows.iter().sum::<u16>() + of.iter().map(of_z).sum::<u16>();
                 prop_assert!(used <= capacity, "{} of {}", used, capacity);
-                for (portal, &max) in maxima.iter().enumerate() {
-                    let share = shares.share_of(max);
-                    if rows[portal] < share {
-                        prop_assert!(shares.admits(portal as u16, max) && used < capacity);
-                    }
-                }
+                prop_assert!(shares.common_used <= shares.common);
+                prop_assert!(shares.kept_used <= shares.kept);
             }
+            for of in &mut of {
+                for is_recv in [false, true] {
+                    (0..of.queues[usize::from(is_recv)].rows)
+                        .for_each(|_| shares.peer_gives(of, is_recv));
+                }
+                shares.release(of);
+            }
+            for (portal, &rows) in rows.iter().enumerate() {
+                shares.gives(portal as u16, rows);
+            }
+            prop_assert_eq!((shares.kept_used, shares.common_used, shares.peers.len()), (0, 0, 0));
         }
     }
 
     #[test]
-    fn one_that_takes_all_it_can_leaves_half_to_others() {
-        let mut shares = Shares::new(4096, 1024);
-        let mut rows = 0;
-        while shares.admits(7, 64) {
-            shares.takes(7, 64);
-            rows += 1;
+    fn an_application_that_takes_all_it_can_leaves_half_of_what_is_common() {
+        let mut shares = Shares::new(8192, 1024, SECRET);
+        let rows = (0..).take_while(|_| shares.takes(7, 64, 1)).count() as u16;
+        assert_eq!(rows, 128 + 2048);
+        assert!(shares.takes(8, 64, 1));
+        shares.gives(8, 1);
+        shares.gives(7, rows);
+        assert_eq!(shares.common_used, 0);
+        // As many at once as one by one, and not one more.
+        assert!(!shares.takes(7, 64, rows + 1));
+        assert!(shares.takes(7, 64, rows) && !shares.takes(7, 64, 1));
+    }
+
+    #[test]
+    fn a_portal_that_is_alone_has_what_is_not_kept_for_others() {
+        let mut shares = Shares::new(64, 4, SECRET);
+        assert!(shares.takes(0, u32::MAX, 56) && !shares.takes(0, u32::MAX, 1));
+        let mut of = shares.hold(peer(1)).unwrap();
+        assert!([false, true].map(|is_recv| shares.peer_takes(&mut of, is_recv)) == [true; 2]);
+    }
+
+    #[test]
+    fn a_peer_has_no_more_for_having_many_connections_and_others_get_theirs() {
+        let mut shares = Shares::new(8192, 1024, SECRET);
+        let mut hostile: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
+        let recvs: u16 = hostile.iter_mut().map(|of| fill(&mut shares, of, true)).sum();
+        assert_eq!(recvs, 500 + 2048, "half of what is common, and what is kept");
+        let sends: u16 = hostile.iter_mut().map(|of| fill(&mut shares, of, false)).sum();
+        assert_eq!((sends, shares.common_left()), (500 + 683, 1365));
+        let mut honest = shares.hold(peer(2)).unwrap();
+        assert_eq!(fill(&mut shares, &mut honest, true), 1 + 683);
+        assert!(shares.takes(3, 64, 128 + 341));
+    }
+
+    #[test]
+    fn who_has_many_addresses_leaves_everybody_what_is_kept() {
+        let mut shares = Shares::new(8192, 1024, SECRET);
+        for number in 0..1000 {
+            let mut of = shares.hold(peer(number)).unwrap();
+            let _ = [true, false].map(|is_recv| fill(&mut shares, &mut of, is_recv));
         }
-        assert_eq!(rows, 64 + 1536);
-        assert!(shares.admits(8, 64) && shares.admits_peer(0));
-        (0..rows).for_each(|_| shares.gives(7));
-        assert_eq!(shares.common, 0);
+        assert_eq!(shares.common_left(), 0);
+        for number in 1000..1024 {
+            let mut honest = shares.hold(peer(number)).unwrap();
+            for is_recv in [true, false, true] {
+                assert_eq!(fill(&mut shares, &mut honest, is_recv), 1);
+                shares.peer_gives(&mut honest, is_recv);
+            }
+        }
+        assert!(shares.takes(3, 64, 128) && !shares.takes(3, 64, 1));
+        assert!(shares.hold(peer(2000)).is_none(), "there are no more connections");
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_peer() {
+        let mut shares = Shares::new(64, 4, SECRET);
+        let address = |last| HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+        let [one, same] = [1, 2].map(|last| shares.hold(address(last)).unwrap());
+        let other = HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1));
+        let other = shares.hold(other).unwrap();
+        assert_eq!(one.peer, same.peer);
+        assert_ne!(one.peer, other.peer);
     }
 }

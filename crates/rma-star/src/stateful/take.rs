@@ -122,21 +122,22 @@ impl Stateful {
     /// Puts a work request behind the others of its queue. `false` if there is no room.
     fn queue(&mut self, host: &Host<'_>, now: Instant, at: u16, work: Work) -> bool {
         let (owner, op) = (work.owner, work.op);
-        let portal = self.connections.at(at).portal;
-        let of_portal = || host.portals.get(portal.into()).map_or(0, StarPort::stateful_max);
-        let stateful_max = if owner == Side::Stateful { of_portal() } else { 0 };
-        if owner == Side::Stateful && !self.shares.admits(portal, stateful_max) {
-            return false;
-        }
-        let Some(row) = self.works.insert(work) else { return false };
         let connection = self.connections.at_mut(at);
+        let is_taken = self.works.has_room()
+            && match owner {
+                Side::Stateless => self.shares.peer_takes(&mut connection.of_z, op.is_recv()),
+                Side::Stateful if connection.rows_to_come > 0 => {
+                    connection.rows_to_come -= 1;
+                    true
+                }
+                Side::Stateful => {
+                    let port = host.portals.get(connection.portal.into());
+                    let stateful_max = port.map_or(0, StarPort::stateful_max);
+                    self.shares.takes(connection.portal, stateful_max, 1)
+                }
+            };
+        let Some(row) = is_taken.then(|| self.works.insert(work)).flatten() else { return false };
         connection.works += 1;
-        if owner == Side::Stateless {
-            connection.works_of_z += 1;
-            self.shares.peer_takes();
-        } else {
-            self.shares.takes(connection.portal, stateful_max);
-        }
         let queues = &mut connection.queues[owner as usize];
         let list = if op.is_recv() { &mut queues.recvs } else { &mut queues.sends };
         list.push_back(&mut self.work_links, row);
@@ -144,11 +145,6 @@ impl Stateful {
             self.watch(at, now);
         }
         true
-    }
-
-    /// Whether one more work request of Z has room.
-    fn has_room_for_z(&self, at: u16) -> bool {
-        self.works.has_room() && self.shares.admits_peer(self.connections.at(at).works_of_z)
     }
 
     //= star#III-C2-wqep
@@ -162,16 +158,20 @@ impl Stateful {
         (wqep, payload, sealed): (&Wqep, &[u8], ZTime),
     ) {
         let mut is_first_send = true;
+        // By whether it is that of RECVs: what is behind one that has no room waits with it.
+        let mut is_full = [false; 2];
         for wqe in wqep.wqes(payload) {
             let Ok((wqe, inline)) = wqe else {
                 host.counters.drop_frame(Drop::Nonsense);
                 break;
             };
             let WqeKind::Transfer(op) = wqe.kind else {
-                // Z asks for a change of roles. There may be one under way.
-                let _ = self.ask(at, false, false);
+                self.take_wish(at, wqep.header.counter);
                 continue;
             };
+            if is_full[usize::from(op.is_recv())] {
+                continue;
+            }
             let connection = self.connections.at(at);
             let next = if op.is_recv() { connection.taken_recv } else { connection.taken_send };
             let ahead = wqe.sequence.since(next).cast_signed();
@@ -187,9 +187,10 @@ impl Stateful {
                 self.settle_known(at, wqe.oldest_open());
             }
             let work = work_of(at, op, &wqe, inline, (sealed, now));
-            if !self.has_room_for_z(at) || !self.queue(host, now, at, work) {
+            if !self.queue(host, now, at, work) {
                 host.counters.drop_frame(Drop::NoRoom);
-                break;
+                is_full[usize::from(op.is_recv())] = true;
+                continue;
             }
             let connection = self.connections.at_mut(at);
             let taken = next.next();

@@ -4,8 +4,9 @@
 //! A frame is found by the number that it carried and its answer gives back: its place here, and
 //! which use of the place it is. So an answer is known to be of this very frame, and of this very
 //! copy, before its tag is looked at; its tag covers the IV of the copy. But what completes a RECV
-//! of Z carries the RECV's place in its queue instead, as Z's application is told that; it is
-//! looked for among the frames of its connection.
+//! of Z carries the RECV's place in its queue instead, as Z's application is told that; and an EA
+//! names frames by their counters. By both a frame is found as well, at a cost that does not grow
+//! with what is under way: who has no keys can make this host look for frames that there are not.
 //!
 //! Only one copy is alive. The time to send again is longer than W, so an older copy has expired at
 //! Z before there is another.
@@ -24,11 +25,11 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{paths::Charge, slab::Slab};
+use super::{paths::Charge, row_index::RowIndex, slab::Slab};
 use crate::{
     clock::ZTime,
     config::{SPREAD_MAX, SPREAD_PARTS, StarConfigBuilder},
-    names::MrId,
+    names::{MrId, Sequence},
 };
 
 /// What a frame is about.
@@ -40,8 +41,8 @@ pub(super) enum What {
         work: u16,
         offset: u32,
         len: u16,
-        /// Whether it completes the RECV that it is for.
-        completes: bool,
+        /// The place of the RECV that it completes, in its queue.
+        completes: Option<Sequence>,
     },
     /// CQEs of these work requests of Z.
     Cqes {
@@ -79,6 +80,21 @@ pub(super) struct Sent {
     pub(super) copy: Option<Copy>,
 }
 
+impl Sent {
+    /// The place of the RECV that it completes.
+    const fn completes(&self) -> Option<Sequence> {
+        match self.what {
+            What::Chunk { completes, .. } => completes,
+            _ => None,
+        }
+    }
+}
+
+/// What a frame that completes a RECV is found by.
+fn recv_number(connection: u16, Sequence(place): Sequence) -> u64 {
+    u64::from(connection) << 32 | u64::from(place)
+}
+
 /// The copy of a frame that is alive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
@@ -107,18 +123,25 @@ pub(super) struct UnderWay {
     uses: Box<[u16]>,
     /// Those of one connection that are to be sent again, or those that wait equally long.
     links: Links,
+    /// Those with a live copy, by its counter.
+    by_counter: RowIndex,
+    /// Those that complete a RECV, by their connection and its place.
+    by_recv: RowIndex,
     waiting: Box<[Tried]>,
     timeout: Duration,
     /// Nothing is due before, or at all: most turns need not look.
     not_before: Option<Instant>,
     /// What counters are spread by, so that hosts do not spread theirs alike.
     salt: u64,
+    /// How often a frame was looked at.
+    #[cfg(test)]
+    looks: core::cell::Cell<usize>,
 }
 
 impl UnderWay {
     /// Bytes that each frame takes.
     pub(super) const ENTRY_LEN: usize =
-        Slab::<Sent>::ENTRY_LEN + size_of::<u16>() + Links::ENTRY_LEN;
+        Slab::<Sent>::ENTRY_LEN + size_of::<u16>() + Links::ENTRY_LEN + 2 * RowIndex::ENTRY_LEN;
 
     /// Room for so many frames, which are sent again as often and after such times as the settings
     /// say.
@@ -127,10 +150,14 @@ impl UnderWay {
             frames: Slab::new(capacity),
             uses: vec![0; capacity].into(),
             links: Links::new(capacity),
+            by_counter: RowIndex::new(capacity, secret.hash(1)),
+            by_recv: RowIndex::new(capacity, secret.hash(2)),
             waiting: (0..=settings.retries).map(|_| Tried::default()).collect(),
             timeout: settings.retransmit_timeout,
             not_before: None,
             salt: secret.hash(0),
+            #[cfg(test)]
+            looks: core::cell::Cell::default(),
         }
     }
 
@@ -159,8 +186,16 @@ impl UnderWay {
         self.frames.len()
     }
 
+    /// How often frames were looked at since this was asked last.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> usize {
+        self.looks.take()
+    }
+
     /// The frame at a place.
     pub(super) fn at(&self, at: u16) -> &Sent {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         &self.frames[at]
     }
 
@@ -176,16 +211,33 @@ impl UnderWay {
         (self.number(at) == number).then_some(at)
     }
 
+    /// The frame of a connection whose live copy has this counter.
+    pub(super) fn find_copy(&self, connection: u16, counter: u64) -> Option<(u16, Copy)> {
+        self.by_counter.rows(counter).find_map(|at| {
+            let sent = self.at(at);
+            let copy = sent.copy.filter(|copy| copy.iv.counter() == counter)?;
+            (sent.connection == connection).then_some((at, copy))
+        })
+    }
+
+    /// The frame of a connection that completes the RECV at this place of its queue.
+    pub(super) fn find_completing(&self, connection: u16, place: Sequence) -> Option<u16> {
+        let mut rows = self.by_recv.rows(recv_number(connection, place));
+        rows.find(|&at| {
+            let sent = self.at(at);
+            sent.connection == connection && sent.completes() == Some(place)
+        })
+    }
+
     /// A new frame. It is not in any list until [`UnderWay::sent`].
     pub(super) fn add(&mut self, connection: u16, what: What, charge: Charge) -> Option<u16> {
-        self.frames.insert(Sent {
-            connection,
-            what,
-            charge,
-            tries: 0,
-            is_refused: false,
-            copy: None,
-        })
+        let sent = Sent { connection, what, charge, tries: 0, is_refused: false, copy: None };
+        let completes = sent.completes();
+        let at = self.frames.insert(sent)?;
+        if let Some(place) = completes {
+            self.by_recv.add(recv_number(connection, place), at);
+        }
+        Some(at)
     }
 
     /// What the frame takes of its path's window, which is nothing from now on.
@@ -199,6 +251,7 @@ impl UnderWay {
         let due = copy.sent_at + self.wait(tries, spread);
         self.not_before = Some(self.not_before.map_or(due, |before| before.min(due)));
         self.frames[at].copy = Some(copy);
+        self.by_counter.add(copy.iv.counter(), at);
         let Tried { lists, used } = &mut self.waiting[tries];
         lists[spread].push_back(&mut self.links, at);
         *used |= 1 << spread;
@@ -209,13 +262,18 @@ impl UnderWay {
     pub(super) fn remove(&mut self, at: u16, again: &mut IndexList) -> Sent {
         self.unlist(at, again);
         self.uses[usize::from(at)] = self.uses[usize::from(at)].wrapping_add(1);
-        self.frames.remove(at)
+        let sent = self.frames.remove(at);
+        if let Some(place) = sent.completes() {
+            self.by_recv.remove(recv_number(sent.connection, place), at);
+        }
+        sent
     }
 
     fn unlist(&mut self, at: u16, again: &mut IndexList) {
         let Some(copy) = self.frames[at].copy else {
             return again.remove(&mut self.links, at);
         };
+        self.by_counter.remove(copy.iv.counter(), at);
         let (tries, spread) = self.place_of(at, &copy);
         let Tried { lists, used } = &mut self.waiting[tries];
         lists[spread].remove(&mut self.links, at);

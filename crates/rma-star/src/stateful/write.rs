@@ -7,7 +7,6 @@
 
 use rma_core::{
     backend::{Transmit, TxFrame},
-    crypto::EngineId,
     index_list::IndexList,
     limits::TAG_LEN,
     op::ClassOfService,
@@ -20,7 +19,7 @@ use super::{
     Stateful,
     connection::{Connection, Phase, Roles},
     paths::Charge,
-    roles::Word,
+    payload::taken_of,
     under_way::{Copy, What},
     work::Way,
 };
@@ -34,11 +33,11 @@ use crate::{
     names::{Sequence, Side},
     sealer::Sealer,
     wire::{
-        Cqe, Cqep, EaOfF, Gd, Guide, Header, KeyPhase, Rd, State, StateKind, Taken,
+        Cqep, EaOfF, Gd, Guide, Header, KeyPhase, Rd, State, StateKind,
         data::GUIDE_HEADER_LEN,
         entries::CQE_LEN,
         state::STATE_HEADER_LEN,
-        told::{self, ASK_LEN, CLOSE_LEN},
+        told::{ASK_LEN, CLOSE_LEN},
         work::{TAKEN_LEN, WORK_HEADER_LEN},
     },
 };
@@ -269,24 +268,16 @@ impl Stateful {
         writing: &mut Writing<'_, '_>,
     ) -> bool {
         let len = STATE_HEADER_LEN + CLOSE_LEN + TAG_LEN;
-        let Some(payload) = writing.out.bytes.get_mut(STATE_HEADER_LEN..len) else { return false };
-        payload[..CLOSE_LEN].fill(0);
+        if len > writing.out.bytes.len() {
+            return false;
+        }
         let connection = self.connections.at_mut(at);
         // It changes nothing that a work request is about: nobody waits until it is dead.
         let last_expiry = connection.last_expiry;
         let header = header_of(connection, expiry, writing.sealer);
         connection.last_expiry = last_expiry;
-        let state = State {
-            header,
-            sender: Side::Stateful,
-            kind: StateKind::Close,
-            number: 0,
-            part: 0,
-            of: 1,
-            payload_len: CLOSE_LEN as u16,
-        };
-        let mut octets = [0; STATE_HEADER_LEN];
-        state.emit(&mut octets);
+        let (told, out) = ((StateKind::Close, 0), &mut *writing.out.bytes);
+        let octets = State::write_whole(header, Side::Stateful, told, &[0; CLOSE_LEN], out);
         let key = connection.key;
         send(host, connection, (&header, &octets, expiry), &key, len, writing);
         true
@@ -309,12 +300,12 @@ impl Stateful {
                 self.next_number(at).unwrap_or_default()
             }
             // Z's application is told it with the completion.
-            What::Chunk { work, completes: true, .. } => self.sequence_of(*work),
+            What::Chunk { completes: Some(Sequence(place)), .. } => *place,
             _ => self.frames.number(frame),
         };
         let wants_answer = self.wants_answer(host, frame, now);
         // What follows may not fail once the frame has its counter.
-        if let Err(gone) = self.fill(host, frame, word.as_ref(), writing) {
+        if let Err(gone) = self.fill(host, frame, word.as_ref(), writing.out.bytes) {
             let connection = self.connections.at_mut(at);
             self.frames.not_yet(&mut connection.again, frame);
             if let Some(row) = gone {
@@ -345,7 +336,7 @@ impl Stateful {
                 let mut frame_len = GUIDE_HEADER_LEN + TAG_LEN;
                 match transfer.way {
                     Way::Push => {
-                        let completes = *completes;
+                        let completes = completes.is_some();
                         Rd { guide, wants_answer, completes }.emit(&mut octets);
                         frame_len += usize::from(*len);
                     }
@@ -399,59 +390,6 @@ impl Stateful {
         self.frames.sent(frame, Copy { iv, sent_at: now, expiry });
         true
     }
-
-    /// Writes the payload of a frame.
-    ///
-    /// # Errors
-    /// If it has no room; or the work request whose memory is there no more.
-    fn fill(
-        &self,
-        host: &Host<'_>,
-        frame: u16,
-        word: Option<&Word>,
-        writing: &mut Writing<'_, '_>,
-    ) -> Result<(), Option<u16>> {
-        let sent = self.frames.at(frame);
-        let bytes = &mut *writing.out.bytes;
-        match &sent.what {
-            What::Chunk { work: row, offset, len, .. } => {
-                let work = &self.works[*row];
-                let transfer = work.transfer.as_ref().ok_or(None)?;
-                let len = if transfer.way == Way::Pull { 0 } else { usize::from(*len) };
-                let payload = bytes.get_mut(GUIDE_HEADER_LEN..).unwrap_or_default();
-                if payload.len() < len + TAG_LEN {
-                    return Err(None);
-                }
-                let payload = &mut payload[..len];
-                if len == 0 {
-                    return Ok(());
-                }
-                if let Some(inline) = &work.inline {
-                    let from = *offset as usize;
-                    payload.copy_from_slice(&inline.0[from..from + len]);
-                    return Ok(());
-                }
-                let pd = self.connections.at(sent.connection).local_pd;
-                let place = (transfer.here.offset + u64::from(*offset), len as u64);
-                let span = host.mrs.span(pd, transfer.here.mr, transfer.access, place);
-                let span = span.map_err(|_refused| Some(*row))?;
-                span.memory.copy_out(span.offset, payload).map_err(|_bounds| Some(*row))
-            }
-            What::Cqes { told, .. } => {
-                let cqes = told.iter(&self.work_links).map(|row| self.cqe_of(row));
-                fill_cqes(bytes, self.connections.at(sent.connection), cqes).ok_or(None)
-            }
-            What::Probe => {
-                let connection = self.connections.at(sent.connection);
-                fill_cqes(bytes, connection, [Cqe::PROBE].into_iter()).ok_or(None)
-            }
-            What::Greeting => fill_state(bytes, &[0; ASK_LEN]).ok_or(None),
-            What::Ask { mr, .. } => fill_state(bytes, &told::ask(*mr)).ok_or(None),
-            What::Switch | What::Transfer | What::Commit => {
-                word.and_then(|word| fill_state(bytes, word.payload())).ok_or(None)
-            }
-        }
-    }
 }
 
 /// How many replies a connection has for its peer, if that is stateful as well: whatever its phase.
@@ -468,46 +406,10 @@ pub(super) fn can_seal(host: &Host<'_>, writing: &Writing<'_, '_>) -> bool {
     can_seal
 }
 
-/// What was taken of a connection, as EAs and CQEPs say it.
-fn taken_of(connection: &Connection) -> [u8; TAKEN_LEN] {
-    Taken { send: connection.taken_send, recv: connection.taken_recv }.to_octets()
-}
-
-fn fill_cqes(
-    bytes: &mut [u8],
-    connection: &Connection,
-    cqes: impl Iterator<Item = Cqe>,
-) -> Option<()> {
-    let payload = bytes.get_mut(WORK_HEADER_LEN..).unwrap_or_default();
-    let (taken, mut room) = payload.split_first_chunk_mut()?;
-    *taken = taken_of(connection);
-    for cqe in cqes {
-        let (entry, rest) = room.split_first_chunk_mut()?;
-        cqe.emit(entry);
-        room = rest;
-    }
-    (room.len() >= TAG_LEN).then_some(())
-}
-
-fn fill_state(bytes: &mut [u8], payload: &[u8]) -> Option<()> {
-    let room = bytes.get_mut(STATE_HEADER_LEN..)?;
-    let (octets, rest) = room.split_at_mut_checked(payload.len())?;
-    octets.copy_from_slice(payload);
-    (rest.len() >= TAG_LEN).then_some(())
-}
-
 /// The header of the next frame of a connection, with a counter never used before.
 fn header_of(connection: &mut Connection, expiry: ZTime, sealer: &mut Sealer) -> Header {
-    let mut header = Header {
-        connection: connection.name,
-        phase: KeyPhase::Even,
-        engine: EngineId::default(),
-        counter: 0,
-        time: expiry.low(),
-    };
-    sealer.stamp(&mut header);
     connection.last_expiry = connection.last_expiry.max(expiry);
-    header
+    sealer.header(connection.name, KeyPhase::Even, expiry)
 }
 
 /// Puts the header before the payload, notes what the frame is to be sealed with, and says where it

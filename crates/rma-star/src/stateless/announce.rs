@@ -11,7 +11,6 @@ use arrayvec::ArrayVec;
 use rma_core::{
     addr::HostAddr,
     backend::{Transmit, TxFrame},
-    crypto::EngineId,
     limits::{TAG_LEN, UNANNOUNCED_LEN_MAX},
     op::ClassOfService,
     port::SourcePort,
@@ -277,19 +276,8 @@ impl Writer<'_, '_> {
         if len > out.bytes.len() {
             return false;
         }
-        let header = self.header(binding);
-        let state = State {
-            header,
-            sender: Side::Stateless,
-            kind,
-            number: INITIAL_NUMBER,
-            part: 0,
-            of: 1,
-            payload_len: payload.len() as u16,
-        };
-        let mut octets = [0; STATE_HEADER_LEN];
-        state.emit(&mut octets);
-        out.bytes[STATE_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        let (header, told) = (self.header(binding), (kind, INITIAL_NUMBER));
+        let octets = State::write_whole(header, Side::Stateless, told, payload, out.bytes);
         self.push(binding, key, &header, &octets, len, out)
     }
 
@@ -322,15 +310,7 @@ impl Writer<'_, '_> {
     }
 
     fn header(&mut self, binding: &Binding) -> Header {
-        let mut header = Header {
-            connection: binding.connection,
-            phase: KeyPhase::Even,
-            engine: EngineId::default(),
-            counter: 0,
-            time: z_time(self.now).low(),
-        };
-        self.sealer.stamp(&mut header);
-        header
+        self.sealer.header(binding.connection, KeyPhase::Even, z_time(self.now))
     }
 
     fn push<const LEN: usize>(

@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 use rma_core::{
     addr::HostAddr,
     backend::{BATCH, Transmit, TxFrame},
-    crypto::{EngineId, Iv},
+    crypto::Iv,
     fair_queue::{BucketSecret, FairLinks, FairQueue},
     index_list::{IndexList, Links},
     limits::{TAG_LEN, UNANNOUNCED_LEN_MAX},
@@ -308,15 +308,7 @@ impl Writer<'_, '_> {
 
     /// A header with a fresh IV.
     fn header(&mut self) -> Header {
-        let mut header = Header {
-            connection: self.asker.connection,
-            phase: self.asker.phase,
-            engine: EngineId::default(),
-            counter: 0,
-            time: z_time(self.now).low(),
-        };
-        self.sealer.stamp(&mut header);
-        header
+        self.sealer.header(self.asker.connection, self.asker.phase, z_time(self.now))
     }
 
     fn delay_micros(&self) -> u16 {
@@ -451,7 +443,7 @@ impl Writer<'_, '_> {
     /// Writes a STATE of one part.
     fn write_state(
         &mut self,
-        (kind, number): (StateKind, u8),
+        told: (StateKind, u8),
         payload: &[u8],
         out: &mut TxFrame<'_>,
     ) -> bool {
@@ -460,18 +452,7 @@ impl Writer<'_, '_> {
             return false;
         }
         let header = self.header();
-        let state = State {
-            header,
-            sender: Side::Stateless,
-            kind,
-            number,
-            part: 0,
-            of: 1,
-            payload_len: payload.len() as u16,
-        };
-        let mut octets = [0; STATE_HEADER_LEN];
-        state.emit(&mut octets);
-        out.bytes[STATE_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        let octets = State::write_whole(header, Side::Stateless, told, payload, out.bytes);
         self.push(&self.asker.key, &header, &octets, out);
         self.transmit(len, out)
     }

@@ -10,10 +10,10 @@ use super::{
 use crate::{
     counters::{Drop, Event},
     host::{Host, z_time},
-    names::Slot,
-    portal::{Guard, GuardState, Report, Taken, Verdict},
+    names::{Slot, Taken},
+    portal::{Guard, GuardState, Report, Verdict},
     verbs::{WcStatus, WqeOp},
-    wire::{self, Answer, Cqep, Header, Rd},
+    wire::{Answer, Cqep, Header, Rd},
 };
 
 impl Stateless {
@@ -102,7 +102,7 @@ impl Stateless {
     pub(super) fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
         let header = came.seen.view.header();
         let Some(octets) = came.payload().first_chunk() else { return };
-        let taken = wire::Taken::from_octets(*octets);
+        let taken = Taken::from_octets(*octets);
         if z_time(came.now) >= came.seen.expiry || !note_taken(host, header, taken) {
             host.counters.drop_frame(Drop::LateOrUnsolicited);
         }
@@ -127,11 +127,11 @@ fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
 
 /// Notes what the stateful side has taken, for the application. `false` if the connection is over.
 /// What is noted never moves back, so a frame that comes late or twice says nothing new.
-fn note_taken(host: &mut Host<'_>, header: &Header, taken: wire::Taken) -> bool {
+fn note_taken(host: &mut Host<'_>, header: &Header, taken: Taken) -> bool {
     let qpn = header.connection.qpn_z;
     let is_open = qp_verdict(host, header) == Verdict::Open;
     if let Some(port) = host.portals.get_mut(qpn.portal()).filter(|_| is_open) {
-        port.note_taken(qpn.index(), Taken { send: taken.send.0, recv: taken.recv.0 });
+        port.note_taken(qpn.index(), taken);
     }
     is_open
 }

@@ -87,20 +87,10 @@ fn sealed<const LEN: usize>(
 /// The frame that tells a lie, sealed by a clock that is wrong by so many microseconds.
 fn told(pair: &Pair, sealer: &mut Sealer, lie: Lie, wrong: i32) -> Packet {
     let qpn = Qpn::new(0, QP).unwrap();
-    let mut header = Header {
-        connection: ConnectionName {
-            pd: pair.z.pd,
-            qpn_z: qpn,
-            qpn_f: qpn,
-            nonce: Nonce(9),
-            era: Era(0),
-        },
-        phase: KeyPhase::Even,
-        engine: EngineId::default(),
-        counter: 0,
-        time: ZTime(z_time(pair.z_now()).0.saturating_add_signed(wrong.into())).low(),
-    };
-    sealer.stamp(&mut header);
+    let (nonce, era) = (Nonce(9), Era(0));
+    let name = ConnectionName { pd: pair.z.pd, qpn_z: qpn, qpn_f: qpn, nonce, era };
+    let time = ZTime(z_time(pair.z_now()).0.saturating_add_signed(wrong.into()));
+    let header = sealer.header(name, KeyPhase::Even, time);
     let mut work_octets = [0; WORK_HEADER_LEN];
     let mut state_octets = [0; STATE_HEADER_LEN];
     let mut state = |kind, number, len| {

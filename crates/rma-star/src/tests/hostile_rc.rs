@@ -23,12 +23,12 @@ use crate::{
     host::z_time,
     keys::{Binding, FrameKey},
     mr_table::Access,
-    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Side, Slot},
+    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Side, Slot, Taken},
     portal::{Post, Report},
     sealer::Sealer,
     verbs::{WcStatus, WqeOp},
     wire::{
-        Answer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Guide, Header, KeyPhase, Rd, Taken,
+        Answer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Guide, Header, KeyPhase, Rd,
         data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN},
         entries::CQE_LEN,
         work::{EA_ENTRY_LEN, WORK_HEADER_LEN},
@@ -112,14 +112,7 @@ impl Hostile {
         let sender = if let Lie::Answers(_) = lie { Side::Stateless } else { Side::Stateful };
         let expiry = ZTime(z_time(pair.now).0 + 10_000);
         let time = if sender == Side::Stateful { expiry } else { z_time(pair.z_now()) };
-        let mut header = Header {
-            connection: Self::name(pair),
-            phase: KeyPhase::Even,
-            engine: EngineId::default(),
-            counter: 0,
-            time: time.low(),
-        };
-        self.sealer.stamp(&mut header);
+        let header = self.sealer.header(Self::name(pair), KeyPhase::Even, time);
         let guide = Guide {
             header,
             op: WqeOp::Read,

@@ -117,7 +117,7 @@ impl Application {
         for (posted, inline) in self.open.values() {
             let taken = self.portal.memory().taken(posted.qp);
             let taken = if posted.op.is_recv() { taken.recv } else { taken.send };
-            if posted.sequence >= taken {
+            if posted.sequence >= taken.0 {
                 let post = Post::Wqe(Posted { again: true, ..*posted });
                 let _ = self.portal.post(&post, inline.as_ref());
             }
@@ -386,7 +386,7 @@ impl Pair {
     }
 
     /// Frames that come together.
-    fn deliver(&mut self, mut packets: Vec<Packet>) {
+    pub(super) fn deliver(&mut self, mut packets: Vec<Packet>) {
         let to_z = packets[0].to_z;
         let (from, to) = if to_z { (2, 1) } else { (1, 2) };
         let now = if to_z { self.z_now() } else { self.now };

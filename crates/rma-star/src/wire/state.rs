@@ -114,6 +114,22 @@ pub struct State {
 }
 
 impl State {
+    /// Of one part, which is this payload. Writes that behind the place of the header, and returns
+    /// the header's octets.
+    pub(crate) fn write_whole(
+        header: Header,
+        sender: Side,
+        (kind, number): (StateKind, u8),
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> [u8; STATE_HEADER_LEN] {
+        let payload_len = payload.len() as u16;
+        let mut octets = [0; STATE_HEADER_LEN];
+        Self { header, sender, kind, number, part: 0, of: 1, payload_len }.emit(&mut octets);
+        out[STATE_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        octets
+    }
+
     /// Writes the header. Payload and tag are the caller's to write.
     pub fn emit(&self, out: &mut [u8; STATE_HEADER_LEN]) {
         let common = out.first_chunk_mut().expect("longer than the common header");

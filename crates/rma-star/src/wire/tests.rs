@@ -8,7 +8,7 @@ use crate::{
     clock::Time32,
     keys::FrameKey,
     limits::ANSWERED_MAX,
-    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Slot},
+    names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Slot, Taken},
     verbs::{WcStatus, WqeOp},
 };
 use entries::CQE_LEN;

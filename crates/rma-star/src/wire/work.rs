@@ -60,7 +60,7 @@ use super::{
 use crate::{
     error::Malformed,
     limits::{ANSWERED_MAX, ENTRIES_MAX, INLINE_MAX},
-    names::{Sequence, Side},
+    names::{Side, Taken},
     octets::{u16_at, u32_at, u64_at},
 };
 
@@ -337,30 +337,6 @@ impl EaOfF {
         }
         let state_parts = u16_at(octets, field::LAST.start);
         Ok(Self { header, state_number: octets[field::COUNT], state_parts })
-    }
-}
-
-/// The payload of an EA of F, with which a CQEP's begins: the sequences below which F has taken
-/// every WQE of Z.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Of the queue of SENDs, WRITEs and READs.
-    pub send: Sequence,
-    /// Of the queue of RECVs.
-    pub recv: Sequence,
-}
-
-impl Taken {
-    /// The octets of the payload.
-    #[must_use]
-    pub fn to_octets(self) -> [u8; TAKEN_LEN] {
-        (u64::from(self.send.0) << 32 | u64::from(self.recv.0)).to_be_bytes()
-    }
-
-    /// What the payload says: every value is defined.
-    #[must_use]
-    pub fn from_octets(octets: [u8; TAKEN_LEN]) -> Self {
-        Self { send: Sequence(u32_at(&octets, 0)), recv: Sequence(u32_at(&octets, 4)) }
     }
 }
 

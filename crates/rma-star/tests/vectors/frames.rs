@@ -7,11 +7,12 @@ use rma_star::{
     keys::{FrameKey, OpenSpan},
     names::{
         ConnectionName, Era, Generation, MrId, MrName, Nonce, PdId, Qpn, Sequence, Side, Slot,
+        Taken,
     },
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, ChunkAnswer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Gda, Guide, Header, KeyPhase,
-        Rd, Rda, Refusal, State, StateKind, Switch, Taken, Wqe, WqeKind, Wqep, switch,
+        Rd, Rda, Refusal, State, StateKind, Switch, Wqe, WqeKind, Wqep, switch,
     },
 };
 use serde_json::{Value, json};

@@ -189,7 +189,9 @@ impl Hostile {
                     taker: [sequence(); 2],
                     key: FrameKey::from_bytes([7; 16]),
                 };
-                Post::TakeOver { qp, handover }
+                // Often few, and sometimes more than there are rows.
+                let outstanding = script.wide() as u32 >> (script.number() % 16);
+                Post::TakeOver { qp, handover, outstanding }
             }
         }
     }

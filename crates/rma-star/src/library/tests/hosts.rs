@@ -40,10 +40,9 @@ pub(super) struct End {
 }
 
 impl End {
-    fn new(host: usize, connections: u32) -> Self {
+    fn new(host: usize, settings: StarConfigBuilder) -> Self {
         let mut place = StarPlace::at(address(host));
         place.receive_len_max = rma_core::backend::ReceiveLenMax::of_mtu(1500);
-        let settings = StarConfigBuilder { connections, ..StarConfigBuilder::default() };
         let config = settings.build(place).unwrap();
         let mut star = Star::new(config, CounterBlock::new(0, 1 << 40));
         let (application, port) = portal(64, 4).unwrap();
@@ -92,7 +91,7 @@ pub(super) struct World {
     frames: usize,
     /// With every so many frames one of those that were sent before is played again.
     pub(super) replays: Option<usize>,
-    recorded: Vec<(usize, Port, Vec<u8>)>,
+    pub(super) recorded: Vec<(usize, Port, Vec<u8>)>,
     /// Which host dies when so many frames more have been sent.
     pub(super) kills: Option<(usize, usize)>,
     pub(super) fate: Fate,
@@ -104,12 +103,12 @@ pub(super) type Fate = Box<dyn FnMut(&[u8]) -> Option<Duration>>;
 impl World {
     /// Two hosts with a connection, of which the one that connects has that role.
     pub(super) fn new(role: Role, loss: u64, seed: u64) -> Self {
-        Self::with(role, loss, seed, 1024)
+        Self::with(role, loss, seed, StarConfigBuilder::default())
     }
 
-    /// The same, of hosts that can be the stateful side of so many connections.
-    pub(super) fn with(role: Role, loss: u64, seed: u64, connections: u32) -> Self {
-        let mut world = Self::unconnected(role, (loss, seed), connections);
+    /// The same, of hosts with these settings.
+    pub(super) fn with(role: Role, loss: u64, seed: u64, settings: StarConfigBuilder) -> Self {
+        let mut world = Self::unconnected(role, (loss, seed), settings);
         let qps = world.qps;
         world.set_up(Duration::ZERO);
         world.run(Duration::from_secs(2));
@@ -121,9 +120,9 @@ impl World {
         world
     }
 
-    fn unconnected(role: Role, (loss, seed): (u64, u64), connections: u32) -> Self {
+    fn unconnected(role: Role, (loss, seed): (u64, u64), settings: StarConfigBuilder) -> Self {
         let now = Instant::from_nanos(90_000 * 1_000_000_000);
-        let mut ends = [0, 1].map(|host| End::new(host, connections));
+        let mut ends = [0, 1].map(|host| End::new(host, settings));
         let config = QpConfig { role: Role::Auto, send_depth: 16, recv_depth: 16 };
         let roles = [role, Role::Auto];
         let qps = [0, 1].map(|host| {
@@ -246,6 +245,12 @@ impl World {
             let count = verbs.poll_cq(*cq, &mut wcs);
             done.extend(&wcs[..count]);
         }
+    }
+
+    /// What was recorded comes once more.
+    pub(super) fn play(&mut self, recorded: Vec<(usize, Port, Vec<u8>)>) {
+        let now = self.now;
+        self.packets.extend(recorded.into_iter().map(|(to, port, bytes)| (now, to, port, bytes)));
     }
 
     /// Goes on for a while, as far as something happens.
@@ -452,7 +457,7 @@ fn an_engine_that_is_stopped_in_a_turn_is_not_wrong_about_the_clock() {
 #[test]
 fn no_set_up_waits_for_a_timeout() {
     for role in [Role::Stateless, Role::Stateful, Role::Rc] {
-        let mut world = World::unconnected(role, (0, 0), 1024);
+        let mut world = World::unconnected(role, (0, 0), StarConfigBuilder::default());
         world.set_up(Duration::from_millis(2));
         world.run(Duration::from_micros(100));
         let states = [0, 1].map(|host| world.state(host));

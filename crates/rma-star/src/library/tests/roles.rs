@@ -8,6 +8,7 @@ use super::{
     hosts::{End, Fate, World},
     *,
 };
+use crate::config::StarConfigBuilder;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,19 +23,27 @@ fn byte(host: usize, n: u64) -> u8 {
     (n * 2 + host as u64 + 1) as u8
 }
 
+fn recv(world: &mut World, host: usize, n: u64) {
+    world.recv(host, 1000 + n, RECVS + n % 64 * u64::from(LEN), LEN);
+}
+
+fn send(world: &mut World, host: usize, n: u64) {
+    let at = n % 64 * u64::from(LEN);
+    let mr = world.ends[host].mr.clone();
+    world.ends[host].fill(at, &[byte(host, n); LEN as usize]);
+    let is_inline = n.is_multiple_of(3);
+    let wr = |mr| {
+        let wr = SendWr::send(n, Mr::slice(mr, at, LEN)).with_imm(n as u32);
+        if is_inline { wr.inline() } else { wr }
+    };
+    world.send(host, wr, &mr);
+}
+
 /// A host posts SENDs and its peer RECVs, with these numbers.
 fn post(world: &mut World, host: usize, numbers: Range<u64>) {
     for n in numbers {
-        let at = n % 64 * u64::from(LEN);
-        world.recv(1 - host, 1000 + n, RECVS + at, LEN);
-        let mr = world.ends[host].mr.clone();
-        world.ends[host].fill(at, &[byte(host, n); LEN as usize]);
-        let is_inline = n % 3 == 0;
-        let wr = |mr| {
-            let wr = SendWr::send(n, Mr::slice(mr, at, LEN)).with_imm(n as u32);
-            if is_inline { wr.inline() } else { wr }
-        };
-        world.send(host, wr, &mr);
+        recv(world, 1 - host, n);
+        send(world, host, n);
     }
 }
 
@@ -267,6 +276,9 @@ const TRANSFER: u8 = 5;
 const COMMIT: u8 = 6;
 const ABORT: u8 = 7;
 
+/// The flag of frames that the stateless side sends.
+const OF_Z: u8 = 4;
+
 /// The kind of a STATE frame, in clear.
 fn kind_of(frame: &[u8]) -> Option<u8> {
     (frame[1] == 0x28).then(|| frame[40])
@@ -351,7 +363,8 @@ fn who_has_taken_a_connection_works_only_when_its_peer_knows_and_lately() {
 #[test]
 fn who_has_no_row_aborts_and_the_other_resumes() {
     for lost in [0, 2] {
-        let mut world = World::with(Role::Stateful, 0, 0, 1);
+        let one = StarConfigBuilder::default().with(|it| it.connections = 1);
+        let mut world = World::with(Role::Stateful, 0, 0, one);
         // The only row of the peer is another connection's.
         let other = Qp { index: 3, nonce: 0 };
         let now = world.now;
@@ -375,4 +388,82 @@ fn who_has_no_row_aborts_and_the_other_resumes() {
             assert!(info.iter().all(|it| !it.is_switching && it.state == QpState::Ready));
         }
     }
+}
+
+/// A host that has posted more than its table of work requests has room for, as the stateless side
+/// may, does not become the stateful one: its connection would end with the first that has no row.
+#[test]
+fn who_has_too_few_rows_for_what_it_has_posted_aborts_and_the_other_resumes() {
+    let small = |it: &mut StarConfigBuilder| (it.connections, it.work_requests) = (1, 24);
+    // A quarter is shared out, and two are kept for the peer.
+    for (sends, switches) in [(6, true), (7, false)] {
+        let mut world = World::with(Role::Stateful, 0, 0, StarConfigBuilder::default().with(small));
+        (0..16).for_each(|n| recv(&mut world, 1, n));
+        (0..sends).for_each(|n| send(&mut world, 1, n));
+        world.run(SECOND / 100);
+        switch(&mut world, 0);
+        world.run(SECOND);
+        let expected = if switches { [false, true] } else { [true, false] };
+        assert_eq!(is_stateful(&world), expected.map(Some), "with {sends} SENDs");
+        let info = [0, 1].map(|host| world.ends[host].verbs.query_qp(world.qps[host]).unwrap());
+        assert!(info.iter().all(|it| !it.is_switching && it.state == QpState::Ready));
+        // What was posted is done, either way.
+        for n in 0..16 {
+            if n >= sends {
+                send(&mut world, 1, n);
+            }
+            recv(&mut world, 0, n);
+            send(&mut world, 0, n);
+            world.run(SECOND / 10);
+        }
+        check(&mut world, 0..16);
+        assert!(world.ends.iter().all(|end| end.star.in_use() == (0, 0)), "no row is kept for it");
+        // With less to take along there is room.
+        switch(&mut world, usize::from(switches));
+        world.run(SECOND);
+        assert_eq!(is_stateful(&world), [false, true].map(|it| Some(it ^ switches)));
+    }
+}
+
+/// Who has agreed to a change of roles does not know whether its peer has heard that, and waits for
+/// nothing.
+#[test]
+fn who_has_agreed_may_ask_when_its_peer_has_given_up() {
+    let mut world = World::new(Role::Stateful, 0, 0);
+    // What the stateless side says of it.
+    world.fate = Box::new(|frame| {
+        let is_word = kind_of(frame) == Some(SWITCH) && frame[2] & OF_Z != 0;
+        (!is_word).then_some(Duration::ZERO)
+    });
+    switch(&mut world, 0);
+    world.run(60 * SECOND);
+    world.fate = losing(0, 0);
+    assert_eq!(is_stateful(&world), [Some(true), Some(false)], "it has given up");
+    for host in [0, 1] {
+        assert!(!world.ends[host].verbs.query_qp(world.qps[host]).unwrap().is_switching);
+    }
+    switch(&mut world, 1);
+    world.run(SECOND);
+    assert_eq!(is_stateful(&world), [Some(false), Some(true)]);
+}
+
+/// What the stateless side wishes is a question, and asked once: recorded and played later, when it
+/// could come true, it changes nothing.
+#[test]
+fn a_wish_that_came_to_nothing_comes_to_nothing_when_it_comes_again() {
+    let mut world = World::new(Role::Stateful, 0, 0);
+    // No frame about a change goes through but the wish.
+    world.fate = Box::new(|frame| (kind_of(frame) != Some(SWITCH)).then_some(Duration::ZERO));
+    world.replays = Some(usize::MAX);
+    switch(&mut world, 1);
+    world.run(60 * SECOND);
+    world.fate = losing(0, 0);
+    let recorded = core::mem::take(&mut world.recorded);
+    assert_eq!(recorded.iter().map(|it| (it.0, it.2[1])).next(), Some((0, 0x21)), "the wish");
+    world.play(recorded);
+    world.run(SECOND);
+    assert_eq!(is_stateful(&world), [Some(true), Some(false)], "nobody has asked again");
+    switch(&mut world, 1);
+    world.run(SECOND);
+    assert_eq!(is_stateful(&world), [Some(false), Some(true)]);
 }

@@ -1,5 +1,9 @@
 //! Connections are set up, or are not.
 
+use core::time::Duration;
+
+use rma_core::addr::LocalAddresses;
+
 use super::*;
 use crate::library::terms::{Answer, Confirm, End, Given, Offer, Terms};
 use crate::{clock::ZTime, keys::FrameKey, library::negotiate::Part, names::Side};

@@ -105,12 +105,12 @@ fn what_one_connection_has_taken_is_not_taken_of_the_next_one() {
     let header = scene.header();
     let mut octets = [0; WORK_HEADER_LEN];
     EaOfF { header, state_number: 0, state_parts: 0 }.emit(&mut octets);
-    let taken = crate::wire::Taken { send: Sequence(1_000), recv: Sequence(7) };
+    let taken = Taken { send: Sequence(1_000), recv: Sequence(7) };
     let payload: [u8; TAKEN_LEN] = taken.to_octets();
     let key = scene.key;
     let ea = scene.seal(&key, &octets, &payload);
     scene.receive(&ea);
-    assert_eq!(scene.application.memory().taken(1).send, 1_000);
+    assert_eq!(scene.application.memory().taken(1), taken);
     scene.application.post(&Post::Close { qp: 1 }, None).unwrap();
     let record = scene.application.memory().record(1).unwrap();
     scene.application.set_record(1, &QpRecord { nonce: NONCE + 1, ..record });

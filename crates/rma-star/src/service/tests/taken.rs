@@ -10,6 +10,10 @@ fn sent(scene: &mut Scene, slot: u32) -> Wqe {
     scene.posted(Posted { sequence: slot, ..posted })
 }
 
+fn upto(send: u32, recv: u32) -> Taken {
+    Taken { send: Sequence(send), recv: Sequence(recv) }
+}
+
 fn taken(scene: &Scene) -> (Taken, u8) {
     let memory = scene.application.memory();
     (memory.taken(1), memory.qp_word(1).heard)
@@ -27,13 +31,13 @@ fn a_cqep_says_what_is_taken_as_an_ea_does() {
     for (frame, heard) in [(&cqep, 1), (&cqep, 2), (&late, 3)] {
         scene.receive(frame);
         assert_eq!(scene.answer_to(&wqe.key, frame), Answer::Done);
-        assert_eq!(taken(&scene), (Taken { send: 1, recv: 7 }, heard), "it never moves back");
+        assert_eq!(taken(&scene), (upto(1, 7), heard), "it never moves back");
     }
     // Sequences go round.
     for (send, recv) in [(0x4000_0000, 7), (0x8000_0000, 7), (0xffff_ffff, 7), (2, 8)] {
         let probe = scene.cqep_that(true, (send, recv), &[Cqe::PROBE]);
         scene.receive(&probe);
-        assert_eq!(taken(&scene).0, Taken { send, recv });
+        assert_eq!(taken(&scene).0, upto(send, recv));
     }
 }
 
@@ -45,7 +49,7 @@ fn what_is_taken_is_noted_whatever_becomes_of_the_completions() {
     // No such slot; then no room for the answer, as more GDs come than there are places: no effect.
     let nothing = scene.cqep_that(true, (1, 0), &[Cqe { slot: Slot(9_999), ..done }]);
     scene.receive(&nothing);
-    assert_eq!(taken(&scene), (Taken { send: 1, recv: 0 }, 1));
+    assert_eq!(taken(&scene), (upto(1, 0), 1));
     while !scene.transmit().is_empty() {}
     for _ in 0..512 {
         let gd = scene.gd(&wqe, 0, 64);
@@ -54,13 +58,13 @@ fn what_is_taken_is_noted_whatever_becomes_of_the_completions() {
     let refused = scene.drops(Drop::NoRoom);
     let cqep = scene.cqep_that(true, (2, 0), &[done]);
     scene.receive(&cqep);
-    assert_eq!((taken(&scene).0.send, scene.application.poll()), (2, None));
+    assert_eq!((taken(&scene).0.send, scene.application.poll()), (Sequence(2), None));
     assert_eq!(scene.drops(Drop::NoRoom), refused + 1);
     // What is not in time says nothing, nor does one of a connection that is over.
     scene.now = scene.now + Duration::from_micros(W);
     let in_time = scene.cqep_that(true, (3, 0), &[done]);
     scene.receive(&in_time);
-    assert_eq!(taken(&scene).0.send, 3);
+    assert_eq!(taken(&scene).0.send, Sequence(3));
     let expired = scene.cqep_that(true, (4, 0), &[done]);
     scene.now = scene.now + Duration::from_micros(W);
     scene.receive(&expired);
@@ -68,7 +72,7 @@ fn what_is_taken_is_noted_whatever_becomes_of_the_completions() {
     scene.star.take_commands(scene.now);
     let closed = scene.cqep_that(true, (5, 0), &[done]);
     scene.receive(&closed);
-    assert_eq!(taken(&scene).0.send, 3);
+    assert_eq!(taken(&scene).0.send, Sequence(3));
 }
 
 //= star#ours-one-answer
