@@ -119,6 +119,12 @@ pub fn star() -> StarConfigBuilder {
     })
 }
 
+/// The same with room for few work requests where a host is the stateful side: four for each
+/// connection that a portal has a share of.
+pub fn star_with_a_small_table() -> StarConfigBuilder {
+    star().with(|it| (it.connections, it.work_requests) = (64, 256))
+}
+
 /// Two addresses on loopback and a port that no other test has, whichever process it runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback {
@@ -205,10 +211,10 @@ impl Hosts {
     /// # Panics
     /// If they cannot be opened.
     #[must_use]
-    pub fn over_udp_with_star(nic: NicConfigBuilder) -> Self {
+    pub fn over_udp_with_star(star: StarConfigBuilder) -> Self {
         let ports = [(); 2].map(|()| Loopback::unused().port);
-        Self::over_udp_as(nic, |it| {
-            it.star = Some(star());
+        Self::over_udp_as(NicConfigBuilder::default(), |it| {
+            it.star = Some(star);
             [it.stateless_port, it.stateful_port] = ports;
         })
     }

@@ -1,6 +1,8 @@
 //! Scenarios of StaR: what must hold between any two hosts that serve it, whatever carries their
 //! frames, whichever side has the state, and while 1RMA reads go on between the same hosts.
 
+pub mod roles;
+
 use core::time::Duration;
 use std::{os::unix::net::UnixStream, thread};
 
@@ -39,7 +41,16 @@ struct End<'h> {
 
 impl<'h> End<'h> {
     fn new(host: &'h Host, role: Role, half: u32, seed: u64) -> Self {
-        let config = StarPortalConfig::default().with(|it| {
+        Self::with(host, StarPortalConfig::default(), (role, half, seed))
+    }
+
+    /// Over a portal of its own.
+    fn with(
+        host: &'h Host,
+        config: StarPortalConfig,
+        (role, half, seed): (Role, u32, u64),
+    ) -> Self {
+        let config = config.with(|it| {
             // A busy machine stops an engine for long; and what ends connections is not how soon.
             it.verbs.retries = 40;
             it.verbs.probe_interval = Duration::from_millis(300);
@@ -155,7 +166,8 @@ pub fn everything_of_star(hosts: [&Host; 2]) {
             who_closes_ends_both_sides(hosts, roles);
             a_portal_dropped_ends_both_sides_and_another_follows(hosts, roles);
         }
-        roles_that_are_negotiated(hosts);
+        roles::roles_that_are_negotiated(hosts);
+        roles::roles_change_under_load(hosts);
     });
 }
 
@@ -348,7 +360,7 @@ fn a_message_longer_than_its_recv(hosts: [&Host; 2], roles: [Role; 2]) {
 }
 
 /// That end, and the other.
-fn both<'a, 'h>(ends: &'a mut [End<'h>; 2], near: usize) -> [&'a mut End<'h>; 2] {
+fn both<T>(ends: &mut [T; 2], near: usize) -> [&mut T; 2] {
     let [first, second] = ends;
     if near == 0 { [first, second] } else { [second, first] }
 }
@@ -475,30 +487,5 @@ fn a_portal_dropped_ends_both_sides_and_another_follows(hosts: [&Host; 2], roles
             let config = QpConfig { role: roles[1 - near], ..QpConfig::default() };
             other.qp = other.verbs.create_qp(&other.pd, other.cq, other.cq, config).expect("a QP");
         }
-    }
-}
-
-/// Who wants nothing gets what goes with the other's wish; of two such ends, that of the host with
-/// fewer connections has the state if there are many, and both if there are few.
-fn roles_that_are_negotiated(hosts: [&Host; 2]) {
-    let stateful = |ends: &[End<'_>; 2]| {
-        ends.each_ref().map(|end| end.verbs.is_stateful(end.qp).expect("it is connected"))
-    };
-    for (roles, expected) in [
-        ([Role::Auto, Role::Auto], [true, true]),
-        ([Role::Auto, Role::Rc], [true, true]),
-        ([Role::Auto, Role::Stateless], [true, false]),
-        ([Role::Stateful, Role::Auto], [true, false]),
-    ] {
-        assert_eq!(stateful(&pair(hosts, roles, 4096)), expected, "{roles:?}");
-    }
-    for busy in [0, 1] {
-        let mut ends = [0, 1].map(|at: usize| End::new(hosts[at], Role::Auto, 4096, at as u64));
-        ends[busy].verbs.note_stateful_elsewhere(2000);
-        let [one, other] = &mut ends;
-        connect(one, other);
-        assert_eq!(stateful(&ends), [busy == 1, busy == 0]);
-        let [one, other] = both(&mut ends, busy);
-        message(one, other, 64, (100, Some(1), false));
     }
 }

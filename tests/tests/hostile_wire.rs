@@ -18,7 +18,7 @@ use rma_tests::hostile_wire::{
     },
     scenarios::{self, Report},
     seeds,
-    star::{attacks as star, hostile_peer, world::World},
+    star::{attacks as star, changes, hostile_peer, world::World},
     table::{Circumstances, REFUSALS},
 };
 use rma_xdp::{
@@ -335,6 +335,10 @@ fn attack_star<B: Backend>(addresses: [HostAddr; 2], open: impl Fn(&Namespaces, 
     evidence::show(format_args!(
         "StaR on a hostile wire: {bits} frames with a bit changed, {keyless} others without keys, \
          {keyed} under real keys, {again} again, {floods} in floods"
+    ));
+    let changes::Done { changes, again, lost } = changes::changes_of_roles(&mut world);
+    evidence::show(format_args!(
+        "StaR on a hostile wire: {changes} changes of roles, {again} packets again, {lost} lost"
     ));
 }
 

@@ -10,6 +10,7 @@
 //! | `forge` | frames 0x21 to 0x29 that no host has sent |
 //! | [`attacks`] | what the attacker does: changes, repeats, invents, floods |
 //! | [`hostile_peer`] | what he does who has the real keys of a connection |
+//! | [`changes`] | roles change while he loses, repeats and holds back frames |
 //!
 //! Everything but the kernel runs on the test's thread, in turns, so that an attack begins where
 //! the test says. Clocks run on, and can be set on.
@@ -20,6 +21,7 @@
 pub mod attacks;
 mod bait;
 mod cable;
+pub mod changes;
 mod forge;
 pub mod hostile_peer;
 mod party;

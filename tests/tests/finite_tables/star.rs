@@ -23,12 +23,14 @@ use rma_star::{
     config::{STATELESS_PORT, StarConfigBuilder, StarPlace},
     keys::{Binding, FrameKey, KeyMessage, PdKey, PdKeySchedule},
     mr_table::Access,
-    names::{ConnectionName, Era, Generation, MrId, MrName, Nonce, PdId, Qpn, Sequence, Slot},
+    names::{
+        ConnectionName, Era, Generation, MrId, MrName, Nonce, PdId, Qpn, Sequence, Slot, Taken,
+    },
     portal::{Post, Posted, QpRecord, Report, StarPortal, portal},
     service::Star,
     verbs::{WcStatus, WqeOp},
     wire::{
-        Cqe, Cqep, FrameView, Guide, Header, KeyPhase, Rd, Taken, data::GUIDE_HEADER_LEN,
+        Cqe, Cqep, FrameView, Guide, Header, KeyPhase, Rd, data::GUIDE_HEADER_LEN,
         entries::CQE_LEN, work::WORK_HEADER_LEN,
     },
 };

@@ -12,9 +12,9 @@ mod tenants;
 
 use rma_core::port::Port;
 use rma_tests::{
-    hosts::{Hosts, Loopback},
+    hosts::{self, Hosts, Loopback},
     scenario, services,
-    star::everything_of_star,
+    star::{everything_of_star, roles::a_full_table_keeps_roles_as_they_are},
 };
 use rma_xdp::{
     Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
@@ -28,8 +28,14 @@ fn everything_holds_over_udp() {
 
 #[test]
 fn everything_of_star_holds_over_udp() {
-    let hosts = Hosts::over_udp_with_star(NicConfigBuilder::default());
+    let hosts = Hosts::over_udp_with_star(hosts::star());
     everything_of_star([&hosts.client, hosts.server()]);
+}
+
+#[test]
+fn a_full_table_keeps_roles_as_they_are_over_udp() {
+    let hosts = Hosts::over_udp_with_star(hosts::star_with_a_small_table());
+    a_full_table_keeps_roles_as_they_are([&hosts.client, hosts.server()]);
 }
 
 #[test]
@@ -37,7 +43,7 @@ fn everything_of_star_holds_within_one_host_over_ipv6() {
     let open = || {
         let ports = [(); 3].map(|()| Loopback::unused().port);
         Host::open(HostConfig::udp(std::net::Ipv6Addr::LOCALHOST).with(|it| {
-            it.star = Some(rma_tests::hosts::star());
+            it.star = Some(hosts::star());
             [it.port, it.stateless_port, it.stateful_port] = ports;
         }))
     };

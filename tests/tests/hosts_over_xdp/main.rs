@@ -15,7 +15,7 @@ use rma_lab::{Lab, LabConfig};
 use rma_tests::{
     hosts::{self, Hosts, Setup},
     scenario, services,
-    star::everything_of_star,
+    star::{everything_of_star, roles::a_full_table_keeps_roles_as_they_are},
 };
 use rma_xdp::{
     HostAddr,
@@ -93,6 +93,14 @@ fn everything_of_star_holds_in_native_mode() {
 #[ignore = "needs root: cargo xtask test"]
 fn everything_of_star_holds_in_generic_mode_over_ipv6() {
     run_star(&Setup { mode: Mode::Generic, ipv6: true, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_full_table_keeps_roles_as_they_are_in_native_mode() {
+    let star = Some(hosts::star_with_a_small_table());
+    let hosts = Hosts::in_lab(&Setup { star, ..Setup::default() });
+    a_full_table_keeps_roles_as_they_are([&hosts.client, hosts.server()]);
 }
 
 #[test]

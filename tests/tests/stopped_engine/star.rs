@@ -1,6 +1,7 @@
-//! S1 to S3 of StaR on a real kernel: the other side of a connection is a process of its own, which
-//! is killed or stopped in the midst of set-up, of work and of closing, and started again. Here
-//! every work request ends, once; and what memory holds then, it holds for good.
+//! S1 to S3 and S6 of StaR on a real kernel: the other side of a connection is a process of its
+//! own, which is killed or stopped in the midst of set-up, of work, of changes of roles and of
+//! closing, and started again. Here every work request ends, once; what memory holds then, it holds
+//! for good; and a message that its sender is told has been received was.
 //!
 //! Both sides have SENDs, RECVs, WRITEs and READs under way all the time. Nothing is judged by the
 //! wall clock: what is waited for is a state.
@@ -19,8 +20,8 @@ use rma_lab::Scratch;
 use rma_xdp::{
     Clock, Host, HostConfig, TscClock,
     star::{
-        Access, CqId, MemoryRegion, Qp, QpConfig, RecvWr, Remote, Role, SendWr, StarConfigBuilder,
-        StarPortalConfig, StarVerbs, Wc, WcStatus,
+        Access, CqId, MemoryRegion, Qp, QpConfig, QpState, RecvWr, Remote, Role, SendWr,
+        StarConfigBuilder, StarPortalConfig, StarVerbs, Wc, WcStatus,
     },
 };
 
@@ -30,8 +31,9 @@ use super::{
     peer::{Part, Peer, answer, orders, wait_for},
 };
 
-/// How long a frame is valid.
-const VALID: Duration = Duration::from_millis(16);
+/// How long a frame is valid. Long, so that a machine that is busy loses few: what is late five
+/// times ends a connection.
+const VALID: Duration = Duration::from_millis(64);
 
 /// Bytes of a message: more than a frame.
 const LEN: u32 = 3000;
@@ -45,7 +47,15 @@ const READ: u64 = 12_288;
 const MEMORY: usize = 16_384;
 
 /// Work requests of each kind that are under way.
-const DEPTH: usize = 4;
+const DEPTH: u64 = 4;
+
+/// After how many successes more a side asks for a change of roles again.
+const ASKS_EVERY: u64 = 30;
+
+/// What the other process is told: whether it is the stateless side, and whether it is to ask for
+/// changes of roles.
+const IS_Z: u32 = 1;
+const CHANGES_ROLES: u32 = 2;
 
 /// What is done to the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +69,13 @@ enum Fault {
 enum When {
     SetUp,
     Work,
+    /// While both sides ask for changes of roles again and again.
+    Roles,
     Close,
 }
+
+/// By kind of work request, a number of them: of RECVs, SENDs, WRITEs, READs.
+type Kinds = [u64; 4];
 
 /// One side of a connection.
 struct End {
@@ -69,19 +84,26 @@ struct End {
     cq: CqId,
     qp: Qp,
     remote: u32,
-    /// By kind, how many are under way.
-    under_way: [usize; 4],
+    /// How many are under way.
+    under_way: Kinds,
     posted: u64,
     ended: BTreeSet<u64>,
-    succeeded: u64,
-    has_failed: bool,
+    succeeded: Kinds,
+    /// Nothing is posted any more.
+    is_ending: bool,
+    /// What has failed first, if anything has.
+    failed: Option<Wc>,
+    /// After how many successes it asks for a change of roles; how often there was one.
+    asks_at: u64,
+    changes: u32,
+    was_stateful: bool,
     _host: Host,
 }
 
 fn open(network: Network, side: Side, state_dir: &std::path::Path) -> Host {
     let mut star = StarConfigBuilder::default();
-    star.valid = VALID;
-    star.retries = 6;
+    (star.valid, star.retransmit_timeout) = (VALID, VALID * 9 / 8);
+    star.retries = 4;
     star.rnr_timeout = Duration::from_secs(10);
     star.probe_interval = Duration::from_millis(200);
     let mut config = HostConfig::udp(network.address(side));
@@ -114,8 +136,8 @@ impl End {
         let mr = host.reg_mr(&pd, MEMORY, all).unwrap();
         let cq = verbs.create_cq(64);
         let qp = verbs.create_qp(&pd, cq, cq, QpConfig { role, ..QpConfig::default() }).unwrap();
-        let (under_way, ended) = Default::default();
-        let (remote, posted, succeeded, has_failed) = (0, 0, 0, false);
+        let (under_way, ended, succeeded) = Default::default();
+        let (remote, posted) = (0, 0);
         Self {
             verbs,
             mr,
@@ -126,7 +148,11 @@ impl End {
             posted,
             ended,
             succeeded,
-            has_failed,
+            is_ending: false,
+            failed: None,
+            asks_at: u64::MAX,
+            changes: 0,
+            was_stateful: role == Role::Stateful,
             _host: host,
         }
     }
@@ -149,7 +175,8 @@ impl End {
         let Self { verbs, mr, qp, .. } = self;
         let (remote, qp) = (|at| Remote::of(self.remote, at), *qp);
         for kind in 0..4_u64 {
-            while !self.has_failed && self.under_way[kind as usize] < DEPTH {
+            while !self.is_ending && self.failed.is_none() && self.under_way[kind as usize] < DEPTH
+            {
                 let wr_id = self.posted << 2 | kind;
                 let data = mr.slice(FROM, LEN);
                 let posted = match kind {
@@ -174,18 +201,47 @@ impl End {
             assert!(self.ended.insert(wc.wr_id), "{wc:?} ends twice");
             self.under_way[(wc.wr_id & 3) as usize] -= 1;
             if wc.status == WcStatus::Success {
-                self.succeeded += 1;
+                self.succeeded[(wc.wr_id & 3) as usize] += 1;
             } else {
-                self.has_failed = true;
+                self.failed = self.failed.or(Some(*wc));
             }
         }
+        self.change_roles();
         if count == 0 {
             std::thread::yield_now();
         }
     }
 
+    fn all_succeeded(&self) -> u64 {
+        self.succeeded.iter().sum()
+    }
+
+    /// Asks for a change of roles, if it is time, and notes those that there were.
+    fn change_roles(&mut self) {
+        let Some(info) = self.verbs.query_qp(self.qp) else { return };
+        if info.state != QpState::Ready {
+            return;
+        }
+        let is_stateful = info.is_stateful == Some(true);
+        self.changes += u32::from(is_stateful != self.was_stateful);
+        self.was_stateful = is_stateful;
+        if self.all_succeeded() >= self.asks_at {
+            self.asks_at = self.all_succeeded() + ASKS_EVERY;
+            // The other side may have asked, or have ended the connection.
+            let _ = self.verbs.switch_role(self.qp);
+        }
+    }
+
+    fn is_changing_roles(&self) -> bool {
+        self.verbs.query_qp(self.qp).is_some_and(|info| info.is_switching)
+    }
+
+    fn assert_well(&self, case: (Role, Fault, When)) {
+        assert_eq!(self.failed, None, "{case:?}: nobody has been stopped");
+    }
+
     fn is_over(&self) -> bool {
-        self.has_failed && self.under_way == [0; 4]
+        (self.is_ending || self.failed.is_some()) && self.under_way == [0; 4]
     }
 
     /// Sees all that is under way to its end.
@@ -204,24 +260,26 @@ impl End {
     }
 }
 
-/// The other side, which works until its connection fails. `region` of its part is 1 if it is the
-/// stateless side.
+/// The other side, which works until its connection fails. `region` of its part has a bit if it is
+/// the stateless side, and one if it is to ask for changes of roles.
 fn play(Part { side, network, region, state_dir }: &Part) {
-    let role = if *region == 1 { Role::Stateless } else { Role::Stateful };
+    let role = if region & IS_Z != 0 { Role::Stateless } else { Role::Stateful };
     let mut end = End::new(open(*network, *side, state_dir), role);
+    end.asks_at = if region & CHANGES_ROLES != 0 { ASKS_EVERY / 2 } else { u64::MAX };
     let stream = UnixStream::connect_addr(&meeting_place(*network)).unwrap();
     end.connect(stream, false);
     end.mr.write(FROM, &[0xb0; LEN as usize]).unwrap();
     end.end("the end of the other side's work");
-    answer(&format!("ended {}", end.ended.len()));
+    let [recvs, sends, ..] = end.succeeded;
+    answer(&format!("ended {} {recvs} {sends}", end.ended.len()));
     // Until it is killed.
     orders().for_each(drop);
 }
 
-/// Connects with a new process at the other address.
-fn begin(place: &Place, name: &str, end: &mut End, peer_is_z: bool, is_killed: bool) -> Peer {
+/// Connects with a new process at the other address, which is told these bits.
+fn begin(place: &Place, name: &str, end: &mut End, bits: u32, is_killed: bool) -> Peer {
     let listener = UnixListener::bind_addr(&meeting_place(place.network)).unwrap();
-    let mut peer = Peer::start(place, name, Side::Target, peer_is_z.into());
+    let mut peer = Peer::start(place, name, Side::Target, bits);
     let (mut stream, _) = listener.accept().unwrap();
     if is_killed {
         peer.stop();
@@ -240,24 +298,36 @@ fn begin(place: &Place, name: &str, end: &mut End, peer_is_z: bool, is_killed: b
 
 fn strike_and_look(place: &Place, name: &str, case: (Role, Fault, When), random: &mut Random) {
     let (role, fault, when) = case;
-    let (scratch, peer_is_z) = (Scratch::new(), role == Role::Stateful);
+    let (scratch, is_z) = (Scratch::new(), if role == Role::Stateful { IS_Z } else { 0 });
     let mut end = End::new(open(place.network, Side::Initiator, scratch.path()), role);
-    let mut peer = begin(place, name, &mut end, peer_is_z, when == When::SetUp);
+    let changes_roles = if when == When::Roles { CHANGES_ROLES } else { 0 };
+    let mut peer = begin(place, name, &mut end, is_z | changes_roles, when == When::SetUp);
     if when == When::SetUp {
         return;
     }
     let enough = 50 + random.below(100);
+    let mut changes = 0;
+    if when == When::Roles {
+        (end.asks_at, changes) = (0, 1 + random.below(5) as u32);
+    }
     wait_for("work", || {
         end.turn();
-        assert!(!end.has_failed, "{case:?}: nobody has been stopped");
-        end.succeeded >= enough
+        end.assert_well(case);
+        end.all_succeeded() >= enough && end.changes >= changes
     });
+    if when == When::Roles {
+        wait_for("a change of roles", || {
+            end.turn();
+            end.assert_well(case);
+            end.is_changing_roles()
+        });
+    }
     for _ in 0..random.below(2000) {
         std::hint::spin_loop();
     }
     if when == When::Close {
         end.verbs.close(end.qp);
-        end.has_failed = true;
+        end.is_ending = true;
     }
     match fault {
         Fault::Killed => peer.kill(),
@@ -267,8 +337,10 @@ fn strike_and_look(place: &Place, name: &str, case: (Role, Fault, When), random:
     let bytes = end.bytes();
     if fault == Fault::Stopped {
         peer.go_on();
-        let [ended] = peer.hear("ended").try_into().unwrap();
+        let [ended, recvs, sends] = peer.hear("ended").try_into().unwrap();
         assert!(ended > 0, "{case:?}");
+        let received = [(end.succeeded[1], recvs), (sends, end.succeeded[0])];
+        assert!(received.iter().all(|(sent, received)| sent <= received), "{case:?}: {received:?}");
     }
     // Longer than anything is valid that was on its way.
     let clock = TscClock::new();
@@ -277,16 +349,17 @@ fn strike_and_look(place: &Place, name: &str, case: (Role, Fault, When), random:
     }
     assert!(end.bytes() == bytes, "{case:?}: something has landed late");
     peer.kill();
-    println!("{case:?}: {} of {} work requests succeeded", end.succeeded, end.posted);
+    let (succeeded, posted, changes) = (end.all_succeeded(), end.posted, end.changes);
+    println!("{case:?}: {succeeded} of {posted} work requests succeeded, {changes} changes");
     drop(end);
 
     // The host is there again, under its address, and knows nothing of what was.
     let mut end = End::new(open(place.network, Side::Initiator, scratch.path()), role);
-    let _peer = begin(place, name, &mut end, peer_is_z, false);
+    let _peer = begin(place, name, &mut end, is_z, false);
     wait_for("work with who was started again", || {
         end.turn();
-        assert!(!end.has_failed, "{case:?}: nobody has been stopped");
-        end.succeeded >= 50
+        end.assert_well(case);
+        end.all_succeeded() >= 50
     });
 }
 
@@ -296,7 +369,7 @@ fn every_case(name: &str, role: Role) {
     }
     let mut random = Random(0x57a2);
     for fault in [Fault::Killed, Fault::Stopped] {
-        for when in [When::SetUp, When::Work, When::Work, When::Close] {
+        for when in [When::SetUp, When::Work, When::Work, When::Roles, When::Roles, When::Close] {
             if (fault, when) != (Fault::Stopped, When::SetUp) {
                 strike_and_look(&Place::loopback(), name, (role, fault, when), &mut random);
             }

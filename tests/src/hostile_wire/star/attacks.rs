@@ -61,6 +61,17 @@ impl<B: Backend> World<B> {
         self.check();
         sent
     }
+
+    /// Delivers what was recorded, and looks at all memory. Returns how many packets.
+    pub(super) fn play(&mut self, tape: &[Packet]) -> u64 {
+        for packets in tape.chunks(BURST) {
+            packets.iter().for_each(|packet| self.cable.inject(packet));
+            self.turn();
+        }
+        self.settle();
+        self.check();
+        tape.len() as u64
+    }
 }
 
 /// Frames of each type, length and way, one of each.
@@ -157,15 +168,7 @@ pub fn each_frame_again<B: Backend>(world: &mut World<B>) -> u64 {
     let mut tape = core::mem::take(&mut world.cable.tape);
     tape.truncate(TAPE);
     let mut sent = world.cable.repeated;
-    let mut again = |world: &mut World<B>| {
-        for packets in tape.chunks(BURST) {
-            packets.iter().for_each(|packet| world.cable.inject(packet));
-            world.turn();
-        }
-        world.settle();
-        world.check();
-        sent += tape.len() as u64;
-    };
+    let mut again = |world: &mut World<B>| sent += world.play(&tape);
     again(world);
     world.round();
     again(world);

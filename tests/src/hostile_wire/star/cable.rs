@@ -1,9 +1,11 @@
 //! The wire between both hosts, without a thread: whoever holds it moves the frames.
 
 use rma_core::port::{Port, SourcePort};
+use rma_sim::prng::Prng;
 use rma_star::config::{STATEFUL_PORT, STATELESS_PORT};
 
 use super::super::{
+    faults::{Fault, Faults},
     frame::{around, complete_checksum, payload},
     lab::{End, Namespaces, WIRE_INTERFACES},
     tap::Tap,
@@ -62,13 +64,30 @@ pub(super) struct Cable {
     pub(super) carried: u64,
     /// Packets that came again.
     pub(super) repeated: u64,
+    /// What by chance becomes of packets: [`Fault::Drop`], [`Fault::Duplicate`] and
+    /// [`Fault::Hold`], which is behind some of the next ones.
+    pub(super) faults: Faults,
+    prng: Prng,
+    held: Vec<Packet>,
+    /// Packets that were lost.
+    pub(super) lost: u64,
 }
 
 impl Cable {
     pub(super) fn new(namespaces: &Namespaces) -> Self {
         let _inside = namespaces.middle().enter().expect("the middle namespace");
         let taps = WIRE_INTERFACES.map(|it| Tap::open(it).expect("a packet socket"));
-        Self { taps, tape: Vec::new(), repeats_left: 0, carried: 0, repeated: 0 }
+        Self {
+            taps,
+            tape: Vec::new(),
+            repeats_left: 0,
+            carried: 0,
+            repeated: 0,
+            faults: Faults::NONE,
+            prng: Prng::new(1),
+            held: Vec::new(),
+            lost: 0,
+        }
     }
 
     /// Takes over all that hosts have sent.
@@ -79,19 +98,42 @@ impl Cable {
                 let frame = &mut buffer[..len];
                 complete_checksum(frame);
                 let toward = from.other();
-                self.send(toward, frame);
                 let packet = [STATELESS_PORT, STATEFUL_PORT].into_iter().find_map(|port| {
                     let octets = frame[payload(frame, port.0)?].to_vec();
                     Some(Packet { toward, port, frame: frame.to_vec(), octets })
                 });
-                self.carried += u64::from(packet.is_some());
-                self.tape.extend(packet);
+                match packet {
+                    Some(packet) => self.carry(packet),
+                    None => self.send(toward, frame),
+                }
                 let repeats = self.repeats_left.min(self.tape.len() as u64);
                 self.tape[..repeats as usize].iter().for_each(|packet| self.inject(packet));
                 self.repeats_left -= repeats;
                 self.repeated += repeats;
             }
         }
+    }
+
+    /// Takes over a packet that a host has sent, unless a fault happens to it.
+    fn carry(&mut self, packet: Packet) {
+        self.carried += 1;
+        let [is_lost, is_doubled, is_held] = [Fault::Drop, Fault::Duplicate, Fault::Hold]
+            .map(|fault| self.prng.chance(self.faults.chance(fault)));
+        if is_held {
+            self.held.push(packet.clone());
+        } else if is_lost {
+            self.lost += 1;
+        } else {
+            self.inject(&packet);
+        }
+        if is_doubled {
+            self.inject(&packet);
+            self.repeated += 1;
+        }
+        if self.prng.below(4) == 0 && !is_held {
+            self.held.pop().iter().for_each(|late| self.inject(late));
+        }
+        self.tape.push(packet);
     }
 
     /// Delivers a packet, whoever made it.

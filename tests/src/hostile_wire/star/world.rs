@@ -28,7 +28,8 @@ const CLOCK_TURN: Duration = Duration::from_micros(1 << 32);
 /// Turns without anything new after which nothing is on the wire any more.
 const QUIET_TURNS: u32 = 50;
 
-/// The stateful host at end A, the stateless one at end B, and all that is between them.
+/// The stateful host at end A, the stateless one at end B, and all that is between them. Where
+/// roles change they have other ones, which is what [`changes`](super::changes) is about.
 pub struct World<B> {
     pub(super) z: Party<B>,
     pub(super) f: Party<B>,
@@ -113,8 +114,10 @@ impl<B: Backend> World<B> {
             verbs.close(now, *qp);
         }
         self.until("the end of a connection", |world| {
-            [&world.z, &world.f].iter().all(|it| !it.application.is(QpState::Ready))
-                && world.f.engine.service().stateful_connections() == 0
+            [&world.z, &world.f].iter().all(|it| {
+                !it.application.is(QpState::Ready)
+                    && it.engine.service().stateful_connections() == 0
+            })
         });
         self.z.application.replace_qp(Role::Stateless);
         self.f.application.replace_qp(Role::Stateful);
