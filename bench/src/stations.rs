@@ -460,6 +460,13 @@ impl<C: Passing> Stations<C> {
         all
     }
 
+    /// Frames that a host took for others come again. There are none, as nobody carries one twice.
+    #[must_use]
+    pub fn repeats(&self) -> u64 {
+        let hosts = self.fs.iter().chain([&self.z]);
+        hosts.map(|host| host.engine.service().counters().drops(Drop::Again)).sum()
+    }
+
     /// Frames that were sent again, and frames that were dropped, of all hosts: none, unless the
     /// thread was stopped for long.
     #[must_use]

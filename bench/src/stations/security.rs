@@ -20,8 +20,9 @@ use crate::{aead, scale::median};
 /// Stateful sides: the paper's eight clients.
 const HOSTS: u32 = 8;
 
-/// Operations of a sample at least.
-const OPERATIONS: usize = 128;
+/// Operations of a sample at least: several on each connection, of which only the first finds the
+/// tables where the other forms' samples have left them.
+const OPERATIONS: usize = 2048;
 
 /// What is done on all connections at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub struct Rates {
 /// with.
 ///
 /// # Panics
-/// If an operation does not end well.
+/// If an operation does not end well, or a frame is taken for another one come again.
 #[must_use]
 pub fn measure(
     workload: Workload,
@@ -88,8 +89,10 @@ pub fn measure(
         ([const { Vec::new() }; Form::ALL.len()], [const { Vec::new() }; 2]);
     for round in 0..=rounds {
         let mut rates = [0.0; Form::ALL.len()];
-        for (stations, rate) in forms.iter_mut().zip(&mut rates) {
-            *rate = sample(stations, workload);
+        // Each is the first as often as it is the last.
+        for turn in 0..forms.len() {
+            let form = (round + turn) % forms.len();
+            rates[form] = sample(&mut forms[form], workload);
         }
         // The first round warms up, and asks for the rules.
         if round > 0 {
@@ -98,6 +101,8 @@ pub fn measure(
             ratios[1].push(rates[2] / rates[1]);
         }
     }
+    let repeats: u64 = forms.iter().map(Stations::repeats).sum();
+    assert_eq!(repeats, 0, "what is taken for a repeat is sent again, and would be measured");
     let [whitelist_over_bare, sealed_over_whitelist] = ratios.map(|mut ratios| median(&mut ratios));
     Rates {
         rates: all.map(|mut rates| median(&mut rates)),
