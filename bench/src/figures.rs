@@ -17,6 +17,7 @@ mod flows;
 mod goodput;
 mod instructions;
 mod issue;
+mod keys;
 mod limit;
 mod queue_pairs;
 mod rate;

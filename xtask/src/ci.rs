@@ -94,6 +94,10 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
         let clippy = Cargo::new(&["clippy", "--target", OTHER_TARGET]);
         let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
         clippy.args(packages).args(["--", "--deny", "warnings"]).run()?;
+        // With TLS it has C.
+        let clippy = Cargo::new(&["clippy", "--target", OTHER_TARGET]);
+        let keys = ["--package", "rma-keys", "--no-default-features"];
+        clippy.args(keys).args(["--", "--deny", "warnings"]).run()?;
     } else {
         not_run.add(format_args!(
             "lints for {OTHER_TARGET}, as `rustup target add {OTHER_TARGET}` fails here"

@@ -5,7 +5,7 @@
 
 use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
+    issue, keys, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
     star, star_engines, stations, turn, useless, writes,
 };
@@ -221,7 +221,17 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         run: stations::turn,
         figures: &[Spec::new("star_turn_over_aead", "ratio").at_most(2.0)],
     },
-    Benchmark { run: stations::security, figures: &[Spec::new("star_auth_cost", "share")] },
+    Benchmark {
+        run: stations::security,
+        figures: &[
+            Spec::new("star_whitelist_cost", "share").at_most(0.02),
+            Spec::new("star_auth_cost", "share"),
+        ],
+    },
+    Benchmark {
+        run: keys::rates,
+        figures: &[Spec::new("key_grants_per_s", "1/s"), Spec::new("key_handshakes_per_s", "1/s")],
+    },
     Benchmark {
         run: stations::share,
         figures: &[Spec::new("star_share_min", "share").at_least(0.4)],

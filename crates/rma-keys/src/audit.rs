@@ -1,8 +1,11 @@
 //! What a service has given, refused and changed: one event for each, as a value and as a line.
 //!
-//! Whoever keeps the log writes the lines, before the reply is sent: no record, no grant. Events of
-//! one life have numbers that ascend by one, so that a gap shows. No event holds a key. Shown, an
-//! event is one JSON object without a line break, whatever names a peer has chosen.
+//! Whoever keeps the log, [`log`] for example, writes the lines before the reply is sent: no
+//! record, no grant. Events of one life have numbers that ascend by one, so that a gap shows. No
+//! event holds a key. Shown, an event is one JSON object without a line break, whatever names a
+//! peer has chosen.
+
+pub mod log;
 
 use core::{
     fmt::{self, Write},

@@ -50,6 +50,14 @@ pub struct Term {
     pub ends_at: Instant,
 }
 
+impl Term {
+    /// Ends at `ends_at`, if it does not end before.
+    fn hasten(&mut self, ends_at: Instant) {
+        self.ends_at = self.ends_at.min(ends_at);
+        self.announce_at = self.announce_at.min(self.ends_at);
+    }
+}
+
 /// The key of one epoch of a region.
 #[derive(Debug)]
 pub struct EpochKey {
@@ -283,6 +291,15 @@ impl Catalog {
         }
     }
 
+    /// The present epoch ends at `ends_at`, if it does not end before.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn hasten(&mut self, name: &RegionName, ends_at: Instant) -> Result<(), CatalogError> {
+        self.entry(name)?.present.term.hasten(ends_at);
+        Ok(())
+    }
+
     fn entry(&mut self, name: &RegionName) -> Result<&mut Entry, CatalogError> {
         let entry = self.regions.get_mut(name);
         entry.ok_or_else(|| CatalogError::Unknown { name: name.clone() })
@@ -303,9 +320,7 @@ impl Catalog {
         if is_known(&entry.present) || entry.next.as_ref().is_some_and(is_known) {
             return Err(CatalogError::SameKey { name: name.clone() });
         }
-        let present = &mut entry.present.term;
-        present.ends_at = present.ends_at.min(swap_at);
-        present.announce_at = present.announce_at.min(present.ends_at);
+        entry.present.term.hasten(swap_at);
         entry.next = Some(next);
         Ok(epoch)
     }

@@ -14,7 +14,16 @@
 //!
 //! | module | knows | does not know |
 //! |---|---|---|
+//! | [`io`] | sockets and threads: a service's, and a client's | what is asked |
+//! | [`tls`] | certificates, and whose they are | sockets, what is asked |
+//! | [`recorded`] | a service with its log, whose lines go first | sockets |
+//! | [`keyed`] | transfers that go on when keys change | how keys come |
+//! | [`cache`] | which service is asked for what, and when | how it is reached |
+//! | [`ring`] | the keys of one region, and what ops say of them | services |
+//! | [`replicas`] | which of several services is worth asking | what is asked |
 //! | [`service`] | what a peer that asks is given, and how often it may ask | sockets, certificates |
+//! | [`audit`] | what has been given or refused, as values, as lines, and in files | keys |
+//! | [`rotation`] | when a region's key changes, and whether it has | how its responder is reached |
 //! | [`audit`] | what has been given or refused, as values and as lines | files, keys |
 //! | [`catalog`] | regions by name, with the keys of their epochs | who may have them |
 //! | [`policy`] | which identity may have which region, in TOML | keys, where regions are |
@@ -22,8 +31,9 @@
 //! | [`identity`], [`peer`] | who a peer is | how that was proved |
 //! | [`name`], [`epoch`], [`ops`], [`time`], [`secret`], [`limits`] | what the others speak of | all else |
 //!
-//! This crate reads no clock, draws no random numbers, starts no thread, makes no system call and
-//! has no `unsafe`: time, keys and seeds are arguments.
+//! Without features this crate reads no clock, draws no random numbers, starts no thread, opens no
+//! file but the log's, and compiles no C: time, keys and seeds are arguments. There is no `unsafe`.
+//! The feature `tls`, which is on by default, adds certificates, sockets and threads.
 //!
 //! # Secrets
 //!
@@ -34,17 +44,29 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod cache;
 pub mod catalog;
 pub mod epoch;
+mod evidence;
 pub mod identity;
+#[cfg(feature = "tls")]
+pub mod io;
+mod jitter;
+pub mod keyed;
 pub mod limits;
 pub mod message;
 pub mod name;
 pub mod ops;
 pub mod peer;
 pub mod policy;
+pub mod recorded;
+pub mod replicas;
+pub mod ring;
+pub mod rotation;
 pub mod secret;
 pub mod service;
 #[cfg(test)]
 mod tests;
 pub mod time;
+#[cfg(feature = "tls")]
+pub mod tls;

@@ -51,3 +51,78 @@ pub const PREFIXES_MAX: usize = 64;
 
 /// The most regions of one catalog.
 pub const CATALOG_MAX: usize = 1 << 16;
+
+/// The shortest epoch. Shorter, and what the clocks of a host differ by would make a region change
+/// its key without end; longer, and a rule that ends in the middle ends so much too late.
+pub const EPOCH_MIN: Duration = Duration::from_millis(100);
+
+/// How long before its turn a key is announced at least, in epochs that are long enough. Shorter,
+/// and clients that come by together are many at once.
+pub const LEAD_MIN: Duration = Duration::from_secs(1);
+
+/// How late a swap may be before it is counted and told: a driver has other things to do as well.
+pub const LATE: Duration = Duration::from_millis(100);
+
+/// How often a region whose permissions end at a date looks at the wall clock. Longer, and a clock
+/// that is stepped leaves permissions that have ended for so long.
+pub const WALL_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a rotator waits before it tries a step again, at first. It doubles.
+pub const STEP_RETRY_MIN: Duration = Duration::from_millis(100);
+
+/// How long a rotator waits before it tries a step again, at most.
+pub const STEP_RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// After how many TIMEOUTs without an answer a client checks its keys: an owner that has started
+/// again, or does not know the way to the client any more, may answer old keys with silence. Fewer,
+/// and every lost frame is a fetch.
+pub const SILENCE: u32 = 3;
+
+/// Over how long clients that check at the same event spread.
+pub const CHECK_SPREAD: Duration = Duration::from_millis(100);
+
+/// How long a client that hears nothing waits before it checks its keys again, at first. Doubles.
+pub const CHECK_MIN: Duration = Duration::from_secs(1);
+
+/// How long a client that hears nothing waits before it checks its keys again, at most.
+pub const CHECK_MAX: Duration = Duration::from_secs(30);
+
+/// How long it is remembered that there are no keys. Longer, and a rule that comes is noticed
+/// later; shorter, and a client that may not asks the more.
+pub const DENIED_FOR: Duration = Duration::from_secs(1);
+
+/// How long after a fetch that brought nothing new to suspect keys a client fetches for such keys
+/// again, at first: forged notices make no more fetches than that. Doubles.
+pub const SPURIOUS_MIN: Duration = Duration::from_millis(10);
+
+/// How long after such a fetch a client fetches for suspect keys again, at most: so long a key
+/// that has changed is noticed too late while somebody forges.
+pub const SPURIOUS_MAX: Duration = Duration::from_secs(1);
+
+/// After how long without such a fetch the wait is halved.
+pub const SPURIOUS_HALVED: Duration = Duration::from_secs(10);
+
+/// How long a client waits before it tries a service again that it could not reach, at first: a
+/// random part of it, and it doubles.
+pub const FETCH_RETRY_MIN: Duration = Duration::from_millis(200);
+
+/// How long a client waits before it tries a service again that it could not reach, at most.
+pub const FETCH_RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// How many fetches one call may wait for without a byte being transferred in between. More, and a
+/// call without a deadline outlasts more forged notices; fewer, and a key that changes twice in a
+/// round trip fails it.
+pub const CALL_FETCHES: u32 = 3;
+
+/// The most regions that one cache of grants holds keys of, by default.
+pub const RINGS_MAX: usize = 4096;
+
+/// How long a replica that did not answer is not asked, at first. Doubles.
+pub const SUSPECT_MIN: Duration = Duration::from_millis(50);
+
+/// How long a replica that did not answer is not asked, at most.
+pub const SUSPECT_MAX: Duration = Duration::from_secs(1);
+
+/// How long a call without a deadline waits for a key. Longer, and it outlasts a longer absence of
+/// the service; shorter, and the application learns of that sooner.
+pub const KEYS_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use core::fmt;
 use rma_core::op::OpType;
 
 /// Types of op, each at most once, in the order of their codes.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpSet(u32);
 
 impl OpSet {

@@ -11,7 +11,6 @@
 //! often each has asked.
 
 mod given;
-mod jitter;
 mod limiter;
 
 use core::{num::NonZeroU32, time::Duration};
@@ -24,6 +23,7 @@ use crate::{
     audit::{Asked, Event, What},
     catalog::{Catalog, CatalogError, Region, Term},
     epoch::{Epoch, Life},
+    jitter::Jitter,
     limits::{REFRESH_MIN, RETRY_MAX},
     message::{
         malformed::Malformed,
@@ -37,7 +37,6 @@ use crate::{
     time::Now,
 };
 use given::Given;
-use jitter::Jitter;
 use limiter::Limiter;
 
 /// What a service may be told.
@@ -348,6 +347,14 @@ impl<A: Authorizer> Service<A> {
     ) -> Result<Event, CatalogError> {
         self.catalog.install(name, epoch)?;
         Ok(self.event(now, None, What::Installed { region: name.clone(), epoch }))
+    }
+
+    /// The present epoch of a region ends at `ends_at`, if it does not end before.
+    ///
+    /// # Errors
+    /// As [`Catalog::hasten`].
+    pub fn hasten(&mut self, name: &RegionName, ends_at: Instant) -> Result<(), CatalogError> {
+        self.catalog.hasten(name, ends_at)
     }
 
     fn event(&mut self, at: Now, peer: Option<&Peer>, what: What) -> Event {

@@ -1,8 +1,12 @@
 //! Tests of several modules together: policies as they are written, and the whole service.
 
 mod audit;
+mod client;
+mod keyed;
 mod policy;
+mod recorded;
 mod rotation;
+mod rotator;
 mod service;
 
 use core::time::Duration;

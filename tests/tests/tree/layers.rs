@@ -159,7 +159,8 @@ const NEVERS: &[Never] = &[
             "rma_core::executor",
             "rma_core::wire",
         ],
-        but: &[],
+        // What goes by the keys.
+        but: &["rma_keys::keyed", "rma_keys::replicas"],
         why: "keys are given out of band: whoever gives them knows neither NIC nor host",
     },
     Never {

@@ -42,4 +42,8 @@ pub trait Authorizer {
     /// The longest that an epoch of `region` which begins now may last: as long as the shortest
     /// time for which any rule gives the region, so that no key outlives what allowed it.
     fn epoch_max(&self, region: &RegionName, now: WallTime) -> Duration;
+
+    /// The next date at which somebody may not have `region` any more, if there is one. Its key
+    /// must not outlive that date, also if the wall clock is stepped toward it.
+    fn lapses_at(&self, region: &RegionName, now: WallTime) -> Option<WallTime>;
 }

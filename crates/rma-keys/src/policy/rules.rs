@@ -105,4 +105,9 @@ impl Authorizer for Policy {
         let lifetimes = of_region.map(|rule| rule.lifetime_at(now)).filter(|it| !it.is_zero());
         lifetimes.min().unwrap_or(LIFETIME_MAX)
     }
+
+    fn lapses_at(&self, region: &RegionName, now: WallTime) -> Option<WallTime> {
+        let of_region = self.allow.iter().filter(|rule| rule.is_about(region));
+        of_region.filter_map(|rule| rule.until).filter(|&until| until > now).min()
+    }
 }

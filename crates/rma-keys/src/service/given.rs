@@ -14,10 +14,10 @@ use rma_core::{
 use crate::{
     audit::{Asked, What},
     catalog::{Entry, EpochKey, Term},
+    jitter::Jitter,
     limits::{LIFETIME_MAX, REFRESH_MIN},
     message::reply::{Answer, EpochKeys, Granted},
     policy::Place,
-    service::jitter::Jitter,
 };
 
 /// How long a client waits at least that asks about an epoch whose rotator is late.

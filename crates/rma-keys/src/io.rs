@@ -1,0 +1,21 @@
+//! The key service over sockets: a service on one thread, and clients' fetches on another.
+//!
+//! Each is a poll loop over connections of TLS that do no I/O themselves. A loop is told what time
+//! it is, once a turn; only the threads read the clock. So an application can drive a loop inline,
+//! and a test can be at any time.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`server`] | accepts connections, within limits, and has their messages answered |
+//! | [`client`] | connects to services, and fetches from them for threads and futures |
+//! | [`clock`] | the time and the date, for the threads |
+//! | `link` | messages over one connection of TLS |
+//! | `poller` | which sockets are ready, and waking who waits for them |
+//!
+//! No connection can hold more than a message each way, and none outlives its limits.
+
+pub mod client;
+pub mod clock;
+mod link;
+mod poller;
+pub mod server;

@@ -1,0 +1,123 @@
+//! What other threads ask of a client's loop, and how it gets there.
+//!
+//! An ask that the loop never takes is told so, by its slot.
+
+use core::time::Duration;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+};
+
+use crate::{
+    identity::SpiffeId,
+    io::{
+        client::fetch::{self, Fetch, Slot},
+        poller::Waker,
+    },
+    message::request::Request,
+    secret::Octets,
+};
+
+/// A service that can be fetched from, of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceId(usize);
+
+impl SourceId {
+    /// Its place among the services of its client.
+    pub(super) const fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// Where to fetch: clones are of the same loop.
+#[derive(Clone, Debug)]
+pub struct Fetcher {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Fetcher {
+    /// A service at one of `addresses`, tried one after the other, which is to be `expected`.
+    ///
+    /// # Panics
+    /// If there is no address.
+    #[must_use]
+    pub fn source(&self, addresses: Vec<SocketAddr>, expected: SpiffeId) -> SourceId {
+        assert!(!addresses.is_empty(), "a service has an address");
+        self.shared.add(addresses, expected)
+    }
+
+    /// Asks a service, for no longer than `patience`.
+    pub fn fetch(&self, source: SourceId, request: &Request, patience: Duration) -> Fetch {
+        let (fetch, slot) = fetch::pair();
+        self.shared.push(Ask { source, message: request.encode(), patience, slot });
+        fetch
+    }
+
+    /// How often a connection to this service has broken that had been open.
+    #[must_use]
+    pub fn lost(&self, source: SourceId) -> u64 {
+        self.shared.lost(source)
+    }
+}
+
+/// What a loop is told from other threads, and shows to them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) waker: Waker,
+    pub(super) stops: AtomicBool,
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    pub(super) sources: Vec<(Vec<SocketAddr>, SpiffeId)>,
+    /// Of those that the loop has not taken yet.
+    pub(super) taken: usize,
+    pub(super) asks: Vec<Ask>,
+    pub(super) lost: Vec<u64>,
+    /// Whether there is no loop any more.
+    pub(super) is_closed: bool,
+}
+
+/// One fetch on its way to the loop.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) source: SourceId,
+    pub(super) message: Octets,
+    pub(super) patience: Duration,
+    pub(super) slot: Slot,
+}
+
+impl Shared {
+    pub(super) fn new(waker: Waker) -> Self {
+        Self { waker, stops: AtomicBool::new(false), inbox: Mutex::default() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        // Nothing that could panic happens under this lock.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, addresses: Vec<SocketAddr>, expected: SpiffeId) -> SourceId {
+        let mut inbox = self.lock();
+        inbox.sources.push((addresses, expected));
+        inbox.lost.push(0);
+        SourceId(inbox.sources.len() - 1)
+    }
+
+    pub(super) fn push(&self, ask: Ask) {
+        let mut inbox = self.lock();
+        if inbox.is_closed {
+            // Its slot tells who waits.
+            drop(inbox);
+            return drop(ask);
+        }
+        inbox.asks.push(ask);
+        drop(inbox);
+        self.waker.wake();
+    }
+
+    pub(super) fn lost(&self, source: SourceId) -> u64 {
+        self.lock().lost.get(source.0).copied().unwrap_or(0)
+    }
+}

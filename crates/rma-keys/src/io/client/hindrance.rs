@@ -1,0 +1,54 @@
+//! What hinders a fetch: no connection, or one that ends.
+//!
+//! Each is tried again as long as the fetch has time; the last of them is told.
+
+use std::io::ErrorKind;
+
+use crate::{io::link::Ended, message::malformed::Malformed, tls::refused::CertificateRefused};
+
+/// What hinders a fetch.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Hindrance {
+    /// Its turn has not come.
+    #[error("it has not been tried yet, others are waited for")]
+    Waiting,
+    /// No connection was made.
+    #[error("cannot connect: {0}")]
+    Connect(ErrorKind),
+    /// Something took too long.
+    #[error("{0} took too long")]
+    Time(&'static str),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Lost(ErrorKind),
+    /// The service closed the connection.
+    #[error("it closed the connection")]
+    Closed,
+    /// The service's certificate is not taken.
+    #[error(transparent)]
+    Certificate(Box<CertificateRefused>),
+    /// The handshake failed, perhaps as the service does not take one's own certificate.
+    #[error("TLS: {0}")]
+    Tls(Box<rustls::Error>),
+    /// It is no service of this protocol.
+    #[error("it does not speak 1rma-keys/1")]
+    Protocol,
+    /// What it sent has no length of a message.
+    #[error(transparent)]
+    Frame(Box<Malformed>),
+}
+
+impl From<Ended> for Hindrance {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Closed => Self::Closed,
+            Ended::Lost(kind) => Self::Lost(kind),
+            Ended::Tls(error) => match CertificateRefused::cause(&error) {
+                Some(why) => Self::Certificate(Box::new(why.clone())),
+                None => Self::Tls(Box::new(error)),
+            },
+            Ended::Frame(why) => Self::Frame(Box::new(why)),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One service: its connection, and who waits for its answers.
+//!
+//! One request is under way at a time, the others stand in a queue. If the connection breaks, that
+//! request goes first on the next one, as asking twice does nothing twice. Time is an argument.
+
+use core::time::Duration;
+use std::{
+    collections::VecDeque,
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
+
+use rma_core::time::Instant;
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt::socket_error},
+};
+use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
+
+use crate::{
+    identity::SpiffeId,
+    io::{
+        client::{
+            backoff::Backoff,
+            fetch::{FetchError, Slot},
+            hindrance::Hindrance,
+        },
+        link::Link,
+        poller::{Interest, Poller},
+    },
+    message::reply::Reply,
+    secret::Octets,
+    tls::ALPN,
+};
+
+/// How long a connection and its handshake may take.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
+/// How long a reply may take before the connection is taken for broken.
+const REPLY_TIME: Duration = Duration::from_secs(5);
+
+/// How long a connection is kept that nobody uses: less than services keep one.
+const IDLE_TIME: Duration = Duration::from_secs(100);
+
+/// How many fetches wait for one service.
+const WAITING_MAX: usize = 4096;
+
+/// What waits for an answer.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) message: Octets,
+    pub(super) deadline: Instant,
+    pub(super) slot: Slot,
+}
+
+/// A service, and what it is asked.
+#[derive(Debug)]
+pub(super) struct Source {
+    key: u64,
+    /// How its connections are set up.
+    pub(super) config: Arc<ClientConfig>,
+    addresses: Vec<SocketAddr>,
+    /// Which of them is tried.
+    address: usize,
+    pub(super) expected: SpiffeId,
+    waiting: VecDeque<Job>,
+    state: State,
+    backoff: Backoff,
+    last: Hindrance,
+    /// How often an open connection broke.
+    pub(super) lost: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// No connection, until one is wanted.
+    Idle,
+    /// No connection until then.
+    Pause(Instant),
+    Connected(Box<Connection>),
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: TcpStream,
+    link: Link,
+    interest: Interest,
+    /// Whether TCP is connected, and TLS after it.
+    is_connected: bool,
+    is_open: bool,
+    asked: Option<Job>,
+    /// When it is taken for broken, or for useless.
+    deadline: Instant,
+}
+
+/// What a source needs of its loop.
+pub(super) struct Means<'a> {
+    pub(super) poller: &'a Poller,
+    pub(super) random: u64,
+}
+
+impl Source {
+    pub(super) const fn new(
+        key: u64,
+        config: Arc<ClientConfig>,
+        addresses: Vec<SocketAddr>,
+        expected: SpiffeId,
+    ) -> Self {
+        Self {
+            key,
+            config,
+            addresses,
+            address: 0,
+            expected,
+            waiting: VecDeque::new(),
+            state: State::Idle,
+            backoff: Backoff(0),
+            last: Hindrance::Waiting,
+            lost: 0,
+        }
+    }
+
+    pub(super) fn ask(&mut self, job: Job) {
+        if self.waiting.len() >= WAITING_MAX {
+            return job.slot.give(Err(FetchError::Full { expected: self.expected.clone() }));
+        }
+        self.waiting.push_back(job);
+    }
+
+    /// When it wants a turn even if nothing happens.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let jobs = self.waiting.iter().map(|job| job.deadline).min();
+        let own = match &self.state {
+            State::Idle => None,
+            State::Pause(until) => (!self.waiting.is_empty()).then_some(*until),
+            State::Connected(connection) => {
+                let asked = connection.asked.as_ref().map(|job| job.deadline);
+                Some(asked.map_or(connection.deadline, |it| it.min(connection.deadline)))
+            }
+        };
+        jobs.into_iter().chain(own).min()
+    }
+
+    /// Goes on as far as can be.
+    pub(super) fn turn(&mut self, now: Instant, means: &Means<'_>) {
+        self.give_up(now);
+        if let State::Pause(until) = self.state
+            && until <= now
+        {
+            self.state = State::Idle;
+        }
+        if matches!(self.state, State::Idle) && !self.waiting.is_empty() {
+            match self.connect(now, means) {
+                Ok(connection) => self.state = State::Connected(Box::new(connection)),
+                Err(error) => self.fail(now, means, Hindrance::Connect(error.kind()), None),
+            }
+        }
+        let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Idle)
+        else {
+            return;
+        };
+        match self.go_on(now, &mut connection, means) {
+            Ok(true) => self.state = State::Connected(connection),
+            // Nobody has used it for long.
+            Ok(false) => connection.link.close(&mut connection.socket),
+            Err(why) => {
+                self.lost += u64::from(connection.is_open);
+                self.fail(now, means, why, connection.asked.take());
+            }
+        }
+    }
+
+    /// Ends what has waited for long enough, and forgets what nobody waits for.
+    fn give_up(&mut self, now: Instant) {
+        self.waiting.retain(|job| job.slot.is_awaited());
+        while let Some(at) = self.waiting.iter().position(|job| job.deadline <= now) {
+            let job = self.waiting.remove(at).expect("it has been found");
+            let error = self.unanswered(self.last.clone());
+            job.slot.give(Err(error));
+        }
+    }
+
+    fn unanswered(&self, why: Hindrance) -> FetchError {
+        let (expected, address) = (self.expected.clone(), self.addresses[self.address]);
+        FetchError::Unanswered { expected, address, why }
+    }
+
+    /// The connection has ended. Another address is tried, after a while.
+    fn fail(&mut self, now: Instant, means: &Means<'_>, why: Hindrance, asked: Option<Job>) {
+        if let Some(job) = asked {
+            self.waiting.push_front(job);
+        }
+        let address = self.addresses[self.address];
+        tracing::debug!(expected = %self.expected, %address, %why, "no connection to a key service");
+        self.last = why;
+        self.give_up(now);
+        self.address = (self.address + 1) % self.addresses.len();
+        self.state = State::Pause(now + self.backoff.next(means.random));
+    }
+
+    fn connect(&self, now: Instant, means: &Means<'_>) -> io::Result<Connection> {
+        let address = self.addresses[self.address];
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let socket = TcpStream::from(socket);
+        socket.set_nodelay(true)?;
+        // Names play no part: it is the identity that is verified.
+        let name = ServerName::IpAddress(address.ip().into());
+        let tls = ClientConnection::new(Arc::clone(&self.config), name);
+        let link = Link::new(tls.map_err(io::Error::other)?);
+        let interest = Interest::Write;
+        means.poller.add(&socket, self.key, interest)?;
+        let (is_connected, is_open, asked) = (false, false, None);
+        let deadline = now + CONNECT_TIME;
+        Ok(Connection { socket, link, interest, is_connected, is_open, asked, deadline })
+    }
+
+    /// Returns whether the connection is kept.
+    fn go_on(
+        &mut self,
+        now: Instant,
+        connection: &mut Connection,
+        means: &Means<'_>,
+    ) -> Result<bool, Hindrance> {
+        let Connection { socket, link, .. } = connection;
+        if !connection.is_connected {
+            let failed = socket_error(&*socket).unwrap_or_else(Err);
+            failed.map_err(|errno| Hindrance::Connect(io::Error::from(errno).kind()))?;
+            match socket.peer_addr() {
+                Ok(_) => connection.is_connected = true,
+                Err(_) if now < connection.deadline => return Ok(true),
+                Err(_) => return Err(Hindrance::Time("connecting")),
+            }
+        }
+        if !connection.is_open {
+            let shaken = link.shake(now, socket);
+            let flushed = link.flush(socket);
+            shaken.map_err(Hindrance::from)?;
+            flushed.map_err(Hindrance::from)?;
+            if link.tls().is_handshaking() {
+                if connection.deadline <= now {
+                    return Err(Hindrance::Time("the handshake"));
+                }
+                return wait(self.key, connection, means);
+            }
+            if link.tls().alpn_protocol() != Some(ALPN) {
+                return Err(Hindrance::Protocol);
+            }
+            connection.is_open = true;
+            connection.deadline = now + IDLE_TIME;
+        }
+        loop {
+            let Connection { socket, link, .. } = connection;
+            link.flush(socket).map_err(Hindrance::from)?;
+            // Also when nothing is asked: that is how its end shows.
+            if let Some(message) = link.receive(now, socket).map_err(Hindrance::from)? {
+                let job = connection.asked.take().ok_or(Hindrance::Protocol)?;
+                self.backoff.succeeded();
+                let (expected, address) = (self.expected.clone(), self.addresses[self.address]);
+                job.slot.give(Reply::decode(&message).map_err(|why| FetchError::Malformed {
+                    expected,
+                    address,
+                    why: Box::new(why),
+                }));
+                connection.deadline = now + IDLE_TIME;
+            }
+            if connection.asked.is_some() {
+                break;
+            }
+            let Some(job) = self.waiting.pop_front() else { break };
+            connection.link.send(&job.message).map_err(Hindrance::from)?;
+            connection.asked = Some(job);
+            connection.deadline = now + REPLY_TIME;
+        }
+        if let Some(job) = &connection.asked {
+            if connection.deadline <= now {
+                return Err(Hindrance::Time("the reply"));
+            }
+            if job.deadline <= now {
+                // Its reply, if it comes, would be taken for another's.
+                return Err(Hindrance::Time("the reply"));
+            }
+        } else if connection.deadline <= now {
+            return Ok(false);
+        }
+        wait(self.key, connection, means)
+    }
+}
+
+/// Waits for what the connection needs.
+fn wait(key: u64, connection: &mut Connection, means: &Means<'_>) -> Result<bool, Hindrance> {
+    let wants_write = connection.link.tls().wants_write();
+    let interest = if wants_write { Interest::Write } else { Interest::Read };
+    if interest != connection.interest {
+        connection.interest = interest;
+        let modified = means.poller.modify(&connection.socket, key, interest);
+        modified.map_err(|error| Hindrance::Lost(error.kind()))?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,57 @@
+//! What a service allows, what it has counted, and what its loop shows to other threads.
+//!
+//! Counters only ascend.
+
+use std::sync::{Mutex, atomic::AtomicBool};
+
+use crate::io::{
+    poller::Waker,
+    server::{admission::Places, connection::Times, reason::EndReason},
+};
+
+/// What connections may take up, and for how long.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// How many there may be.
+    pub places: Places,
+    /// How long they may take.
+    pub times: Times,
+}
+
+/// What a service's connections have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Connections that came.
+    pub accepted: u64,
+    /// Connections that could not be taken, as the process has no more files.
+    pub not_accepted: u64,
+    /// Handshakes that ended well.
+    pub handshakes: u64,
+    /// Messages that were answered.
+    pub messages: u64,
+    /// Credentials that were taken from files that had changed.
+    pub reloaded: u64,
+    /// Files that had changed and were not taken.
+    pub not_reloaded: u64,
+    pub(super) ended: [u64; EndReason::ALL.len()],
+}
+
+impl ServerCounters {
+    /// How many connections have ended for this reason.
+    #[must_use]
+    pub const fn ended(&self, reason: EndReason) -> u64 {
+        self.ended[reason as usize]
+    }
+
+    pub(super) const fn count(&mut self, reason: EndReason) {
+        self.ended[reason as usize] += 1;
+    }
+}
+
+/// What a loop shows to others.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) waker: Waker,
+    pub(super) stops: AtomicBool,
+    pub(super) counters: Mutex<ServerCounters>,
+}

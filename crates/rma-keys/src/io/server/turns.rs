@@ -1,0 +1,343 @@
+//! The loop of a service: which connections are ready, whose time is over, who comes.
+//!
+//! [`ServerLoop::wait`] waits, [`ServerLoop::turn`] does what can be done and never waits. What a
+//! turn costs is bounded, whatever clients do: each connection has a share of it.
+
+use core::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, ErrorKind},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+};
+
+use rma_core::{addr::HostAddr, time::Instant};
+use rustls::ServerConfig;
+
+use crate::{
+    io::{
+        link::is_exhausted,
+        poller::{Interest, Poller},
+        server::{
+            admission::{Admission, Verdict},
+            connection::{Connection, Turn},
+            counters::{Limits, ServerCounters, Shared},
+            handler::Handler,
+            reason::EndReason,
+        },
+    },
+    time::Now,
+    tls::{
+        credentials::Credentials,
+        directory::{Directory, DirectoryError},
+        wall::Wall,
+    },
+};
+
+/// The number of the listening socket.
+const LISTENER: u64 = u64::MAX - 1;
+
+/// How many connections one turn accepts.
+const ACCEPTS_MAX: usize = 64;
+
+/// How long no connection is accepted after the process had no more files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest wait.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A service's loop.
+pub struct ServerLoop<H> {
+    listener: TcpListener,
+    address: SocketAddr,
+    poller: Poller,
+    limits: Limits,
+    wall: Arc<Wall>,
+    config: Arc<ServerConfig>,
+    directory: Option<Directory>,
+    handler: H,
+    handler_at: Option<Instant>,
+    admission: Admission,
+    connections: BTreeMap<u64, Place>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    /// Those that a wait has found, or that want another turn at once.
+    ready: BTreeSet<u64>,
+    next_key: u64,
+    /// Until when no connection is accepted.
+    paused: Option<Instant>,
+    counters: ServerCounters,
+    shared: Arc<Shared>,
+}
+
+/// A connection, and what the loop knows of it.
+struct Place {
+    connection: Connection<TcpStream>,
+    deadline: (Instant, EndReason),
+    interest: Interest,
+    is_silent: bool,
+    is_open: bool,
+}
+
+impl<H> core::fmt::Debug for ServerLoop<H> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ServerLoop").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl<H: Handler> ServerLoop<H> {
+    /// A loop that accepts connections from `listener`, as whoever `credentials` are of.
+    ///
+    /// # Errors
+    /// If the system has no more files.
+    pub fn new(
+        listener: TcpListener,
+        credentials: &Credentials,
+        handler: H,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER, Interest::Read)?;
+        let wall = Arc::new(Wall::new());
+        let config = credentials.server(&wall);
+        let shared = Shared {
+            waker: poller.waker(),
+            stops: AtomicBool::new(false),
+            counters: Mutex::default(),
+        };
+        Ok(Self {
+            listener,
+            address,
+            poller,
+            limits,
+            wall,
+            config,
+            directory: None,
+            handler,
+            handler_at: None,
+            admission: Admission::new(limits.places),
+            connections: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            next_key: 0,
+            paused: None,
+            counters: ServerCounters::default(),
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The same, with credentials in the directory `path`, which are read anew when they change.
+    ///
+    /// # Errors
+    /// As [`Directory::open`] and [`Self::new`].
+    pub fn from_directory(
+        listener: TcpListener,
+        path: &Path,
+        handler: H,
+        limits: Limits,
+    ) -> Result<Self, StartError> {
+        let (directory, credentials) = Directory::open(path)?;
+        let new = Self::new(listener, &credentials, handler, limits)?;
+        Ok(Self { directory: Some(directory), ..new })
+    }
+
+    /// The address that it listens at.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// What its connections have done so far.
+    #[must_use]
+    pub const fn counters(&self) -> ServerCounters {
+        self.counters
+    }
+
+    /// How many connections there are, handshakes with them.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Waits until there is something to do, or it is time to.
+    pub fn wait(&mut self, now: Instant) {
+        let at = [
+            self.deadlines.first().map(|it| it.0),
+            self.directory.as_ref().and_then(Directory::poll_timeout),
+            self.handler_at,
+            self.paused,
+        ];
+        let until = at.into_iter().flatten().map(|it| it.since(now));
+        let most = until.min().unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        let most = if self.ready.is_empty() { most } else { Duration::ZERO };
+        match self.poller.wait(most) {
+            Ok(keys) => self.ready.extend(keys),
+            Err(error) => tracing::error!(%error, "the key service cannot wait for its sockets"),
+        }
+    }
+
+    /// Does what can be done now.
+    pub fn turn(&mut self, now: Now) {
+        self.wall.set(now.wall);
+        self.reload(now);
+        self.handler_at = self.handler.poll(now);
+        while let Some(&(at, key)) = self.deadlines.first()
+            && at <= now.boot
+        {
+            let reason = self.connections[&key].deadline.1;
+            self.end(key, reason);
+        }
+        if self.paused.is_some_and(|until| until <= now.boot) {
+            self.paused = None;
+            self.listen(Interest::Read);
+        }
+        // Open connections first: who has proved who he is does not wait for strangers.
+        let ready = core::mem::take(&mut self.ready);
+        let (open, others): (Vec<u64>, Vec<u64>) =
+            ready.iter().partition(|&key| self.connections.get(key).is_some_and(|it| it.is_open));
+        for key in open.into_iter().chain(others) {
+            if key != LISTENER {
+                self.serve(now, key);
+            }
+        }
+        if ready.contains(&LISTENER) && self.paused.is_none() {
+            self.accept(now);
+        }
+        *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
+    }
+
+    fn reload(&mut self, now: Now) {
+        match self.directory.as_mut().and_then(|it| it.poll(now.boot)) {
+            None => {}
+            Some(Ok(credentials)) => {
+                self.counters.reloaded += 1;
+                self.config = credentials.server(&self.wall);
+                tracing::info!(
+                    identity = %credentials.identity(), not_after = %credentials.not_after(),
+                    "new credentials of the key service"
+                );
+            }
+            Some(Err(error)) => {
+                self.counters.not_reloaded += 1;
+                tracing::warn!(%error, "the key service goes on with its old credentials");
+            }
+        }
+    }
+
+    fn listen(&self, interest: Interest) {
+        if let Err(error) = self.poller.modify(&self.listener, LISTENER, interest) {
+            tracing::error!(%error, "the key service cannot wait for connections");
+        }
+    }
+
+    fn accept(&mut self, now: Now) {
+        for _ in 0..ACCEPTS_MAX {
+            let (socket, address) = match self.listener.accept() {
+                Ok((socket, address)) => (socket, HostAddr::from(address.ip().to_canonical())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_exhausted(&error) => {
+                    self.counters.not_accepted += 1;
+                    self.paused = Some(now.boot + ACCEPT_PAUSE);
+                    return self.listen(Interest::Nothing);
+                }
+                // It was gone before it was taken.
+                Err(_) => continue,
+            };
+            self.counters.accepted += 1;
+            match self.admission.judge(now.boot, address) {
+                Verdict::Admit => {}
+                Verdict::InPlaceOf(key) => self.end(key, EndReason::Silent),
+                Verdict::Refuse(reason) => {
+                    self.counters.count(reason);
+                    continue;
+                }
+            }
+            let key = self.next_key;
+            let is_set = socket.set_nonblocking(true).and(socket.set_nodelay(true));
+            if is_set.and(self.poller.add(&socket, key, Interest::Read)).is_err() {
+                self.counters.count(EndReason::Lost);
+                continue;
+            }
+            self.next_key += 1;
+            self.admission.enter(now.boot, key, address);
+            let connection = Connection::new(now.boot, socket, address);
+            let deadline = connection.deadline(&self.limits.times);
+            self.deadlines.insert((deadline.0, key));
+            let interest = Interest::Read;
+            let place = Place { connection, deadline, interest, is_silent: true, is_open: false };
+            self.connections.insert(key, place);
+        }
+        // There may be more.
+        self.ready.insert(LISTENER);
+    }
+
+    fn serve(&mut self, now: Now, key: u64) {
+        // It may have ended since it was found ready.
+        let Some(place) = self.connections.get_mut(&key) else { return };
+        let connection = &mut place.connection;
+        let before = connection.messages;
+        let turn = connection.turn(now, &self.config, &mut self.handler);
+        self.counters.messages += connection.messages - before;
+        if place.is_silent && !connection.is_silent() {
+            place.is_silent = false;
+            self.admission.speaks(connection.since, key);
+        }
+        if !place.is_open && connection.peer().is_some() {
+            place.is_open = true;
+            self.admission.is_open(connection.address);
+            self.counters.handshakes += 1;
+        }
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(reason) => return self.end(key, reason),
+        };
+        let deadline = connection.deadline(&self.limits.times);
+        if deadline != place.deadline {
+            self.deadlines.remove(&(place.deadline.0, key));
+            self.deadlines.insert((deadline.0, key));
+            place.deadline = deadline;
+        }
+        match turn {
+            Turn::Again => _ = self.ready.insert(key),
+            Turn::Waits(interest) if interest == place.interest => {}
+            Turn::Waits(interest) => {
+                place.interest = interest;
+                if self.poller.modify(&connection.socket, key, interest).is_err() {
+                    self.end(key, EndReason::Lost);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, key: u64, reason: EndReason) {
+        let Some(mut place) = self.connections.remove(&key) else { return };
+        let connection = &mut place.connection;
+        connection.close();
+        self.deadlines.remove(&(place.deadline.0, key));
+        let handshaking = (!place.is_open).then_some(connection.address);
+        self.admission.leave(connection.since, key, handshaking);
+        self.counters.count(reason);
+        let identity = connection.peer().map(|it| it.identity.as_str());
+        tracing::debug!(
+            address = %connection.address, identity, reason = reason.name(), "a connection ended"
+        );
+    }
+}
+
+/// Why a service cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its credentials are not in order.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The system refuses it a socket.
+    #[error("the key service gets no socket: {0}")]
+    Socket(#[from] io::Error),
+}

@@ -1,0 +1,69 @@
+//! A service whose events are written before its replies go: no record, no grant.
+//!
+//! What an application's own RPC, or [`crate::io`], has messages answered by, and what rotates keys
+//! goes through as well, so that its events stand in the same log in their order.
+
+use rma_core::time::Instant;
+
+use crate::{
+    audit::{Event, log::Log},
+    peer::Peer,
+    policy::Authorizer,
+    secret::Octets,
+    service::{Handled, Service},
+    time::Now,
+};
+
+/// A service with its log.
+#[derive(Debug)]
+pub struct Recorded<A> {
+    service: Service<A>,
+    log: Log,
+}
+
+impl<A: Authorizer> Recorded<A> {
+    /// Writes what `service` does to `log`.
+    #[must_use]
+    pub const fn new(service: Service<A>, log: Log) -> Self {
+        Self { service, log }
+    }
+
+    /// The service whose events are written.
+    #[must_use]
+    pub const fn service(&self) -> &Service<A> {
+        &self.service
+    }
+
+    /// Where they are written to.
+    #[must_use]
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Answers a message: what is given is written first, or it is not given.
+    pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
+        let Handled { reply, events } = self.service.handle(now, peer, message);
+        match self.log.write(now.boot, &events) {
+            Ok(()) => reply,
+            Err(_) => self.service.unrecorded(),
+        }
+    }
+
+    /// Changes the service, and writes what that says. The change stands even if it cannot be
+    /// written, as an owner's rotation must not wait for a disk; the log counts it as lost.
+    pub fn change<T>(
+        &mut self,
+        now: Now,
+        act: impl FnOnce(&mut Service<A>) -> (T, Vec<Event>),
+    ) -> T {
+        let (value, events) = act(&mut self.service);
+        _ = self.log.write(now.boot, &events);
+        value
+    }
+
+    /// Does what is to be done by now, and says when it wants to be asked again.
+    pub fn poll(&mut self, now: Now) -> Option<Instant> {
+        self.log.poll(now.boot);
+        self.log.poll_timeout()
+    }
+}

@@ -1,0 +1,302 @@
+//! Credentials as files, and what becomes of it when these change.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `cert.pem` | one's own certificate, and those between it and the root |
+//! | `key.pem` | its private key; others than its owner and group may not read it |
+//! | `bundle.pem` | the roots of one's own trust domain |
+//! | `bundles/DOMAIN.pem` | the roots of another; the folder need not be there |
+//!
+//! Files are compared by what is in them, as mounted secrets are links that move. A file may be
+//! read while it is written, and one that is cut between two certificates looks whole: so what has
+//! changed is taken when two looks in a row see the same, and it is in order. Until then, what was
+//! taken before holds. Time is an argument.
+
+use core::time::Duration;
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use rma_core::time::Instant;
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer,
+    pem::{self, PemObject},
+};
+use zeroize::Zeroizing;
+
+use crate::tls::{
+    certificate::{Certificate, DerError},
+    credentials::{Credentials, CredentialsError},
+    trust::{Trust, TrustError},
+};
+
+/// How often files are looked at. Longer, and new credentials are taken later; shorter, and two
+/// looks may see the same half of a file.
+pub const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The longest file in octets: some hundred roots.
+pub const FILE_LEN_MAX: u64 = 1 << 18;
+
+/// The most trust domains beside one's own.
+pub const DOMAINS_MAX: usize = 256;
+
+/// What others may not do with a private key: write it as a group, or anything as strangers.
+const KEY_MODE_FORBIDDEN: u32 = 0o027;
+
+/// Why a directory holds no credentials.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {kind}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        kind: io::ErrorKind,
+    },
+    /// A file is too long.
+    #[error("{} is longer than {FILE_LEN_MAX} octets", path.display())]
+    Length {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Strangers may read the key.
+    #[error("{} has mode {mode:04o}, so others may read or change the key; chmod 600 it", path.display())]
+    Mode {
+        /// The key's file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file is not PEM, or it is cut off.
+    #[error("{} is not whole: {why}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: Box<str>,
+    },
+    /// A certificate in a file cannot be read.
+    #[error("certificate {number} in {}: {why}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Which of the file, from 1.
+        number: usize,
+        /// What is wrong with it.
+        why: DerError,
+    },
+    /// There are too many trust domains.
+    #[error("{} has more than {DOMAINS_MAX} bundles", path.display())]
+    Domains {
+        /// The folder of bundles.
+        path: PathBuf,
+    },
+    /// The bundle's name is that of no trust domain.
+    #[error("{} is not named DOMAIN.pem", path.display())]
+    Name {
+        /// The bundle.
+        path: PathBuf,
+    },
+    /// The roots are none.
+    #[error("{}: {why}", path.display())]
+    Trust {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with them.
+        why: TrustError,
+    },
+    /// Certificate and key prove nothing.
+    #[error("{}: {why}", path.display())]
+    Credentials {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with them.
+        why: CredentialsError,
+    },
+}
+
+/// What is in the files of a directory.
+#[derive(Clone, PartialEq, Eq)]
+struct Contents {
+    chain: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
+    bundle: Vec<u8>,
+    /// Of other trust domains, by their files.
+    bundles: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// A directory of credentials, looked at again and again.
+pub struct Directory {
+    path: PathBuf,
+    /// What the credentials that hold were read from.
+    held: Contents,
+    /// What the last look saw, if that was something else.
+    seen: Option<Result<Contents, DirectoryError>>,
+    /// Whether that has been told.
+    is_told: bool,
+    /// When to look next; none before the first time.
+    next: Option<Instant>,
+}
+
+impl core::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Directory").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Directory {
+    /// Reads the credentials in the directory `path`.
+    ///
+    /// # Errors
+    /// If a file is not there, not whole, not private, or does not go with the others.
+    pub fn open(path: &Path) -> Result<(Self, Credentials), DirectoryError> {
+        let held = Contents::read(path)?;
+        let credentials = held.credentials(path)?;
+        let path = path.to_owned();
+        Ok((Self { path, held, seen: None, is_told: false, next: None }, credentials))
+    }
+
+    /// When the files are to be looked at again, if they have been before.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Looks at the files, if it is time to. New credentials are given once; an error once for each
+    /// state that the files are in, and the credentials from before go on.
+    #[must_use]
+    pub fn poll(&mut self, now: Instant) -> Option<Result<Credentials, DirectoryError>> {
+        if self.next.is_some_and(|next| now < next) {
+            return None;
+        }
+        self.next = Some(now + LOOK_EVERY);
+        let look = Contents::read(&self.path);
+        if look.as_ref() == Ok(&self.held) {
+            self.seen = None;
+            return None;
+        }
+        if self.seen.as_ref() != Some(&look) {
+            (self.seen, self.is_told) = (Some(look), false);
+            return None;
+        }
+        if core::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        Some(look.and_then(|contents| {
+            let credentials = contents.credentials(&self.path)?;
+            self.held = contents;
+            Ok(credentials)
+        }))
+    }
+}
+
+impl Contents {
+    fn read(path: &Path) -> Result<Self, DirectoryError> {
+        let (chain, _) = read(path.join("cert.pem"))?;
+        let key_path = path.join("key.pem");
+        let (key, mode) = read(key_path.clone())?;
+        let key = Zeroizing::new(key);
+        if mode & KEY_MODE_FORBIDDEN != 0 {
+            return Err(DirectoryError::Mode { path: key_path, mode });
+        }
+        let (bundle, _) = read(path.join("bundle.pem"))?;
+        let folder = path.join("bundles");
+        let failed =
+            |error: io::Error| DirectoryError::Read { path: folder.clone(), kind: error.kind() };
+        let mut paths = Vec::new();
+        match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            entries => {
+                for entry in entries.map_err(failed)? {
+                    let path = entry.map_err(failed)?.path();
+                    // Those of an editor, or of who mounts secrets.
+                    if path.extension() == Some(OsStr::new("pem")) {
+                        paths.push(path);
+                    }
+                    if paths.len() > DOMAINS_MAX {
+                        return Err(DirectoryError::Domains { path: folder });
+                    }
+                }
+            }
+        }
+        paths.sort();
+        let bundles = paths.into_iter().map(|path| Ok((path.clone(), read(path)?.0)));
+        Ok(Self { chain, key, bundle, bundles: bundles.collect::<Result<_, _>>()? })
+    }
+
+    fn credentials(&self, path: &Path) -> Result<Credentials, DirectoryError> {
+        let wrong = |why| DirectoryError::Credentials { path: path.to_owned(), why };
+        let distrusted = |why| DirectoryError::Trust { path: path.to_owned(), why };
+        let chain_path = path.join("cert.pem");
+        let chain = certificates(&chain_path, &self.chain)?;
+        let leaf =
+            chain.first().ok_or_else(|| wrong(CredentialsError::ChainLength { count: 0 }))?;
+        let leaf = Certificate::read(leaf).map_err(|why| DirectoryError::Certificate {
+            path: chain_path,
+            number: 1,
+            why,
+        })?;
+        let identity = leaf.identity().map_err(|why| wrong(why.into()))?;
+        let roots = certificates(&path.join("bundle.pem"), &self.bundle)?;
+        let mut trust = Trust::none().with(identity.domain(), roots).map_err(distrusted)?;
+        for (path, bundle) in &self.bundles {
+            let domain = path.file_stem().and_then(OsStr::to_str);
+            let domain = domain.ok_or_else(|| DirectoryError::Name { path: path.clone() })?;
+            trust = trust.with(domain, certificates(path, bundle)?).map_err(distrusted)?;
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|why| not_whole(&path.join("key.pem"), &why))?;
+        Credentials::new(chain, key, trust).map_err(wrong)
+    }
+}
+
+/// What is in a file, and its permissions.
+fn read(path: PathBuf) -> Result<(Vec<u8>, u32), DirectoryError> {
+    let read = || {
+        let file = File::open(&path)?;
+        let metadata = file.metadata()?;
+        // All at once, so that no copy of a key is left behind by a buffer that grows.
+        let len = metadata.len().min(FILE_LEN_MAX) as usize;
+        let mut contents = Vec::with_capacity(len + 64);
+        file.take(FILE_LEN_MAX + 1).read_to_end(&mut contents)?;
+        Ok((contents, metadata.mode() & 0o7777))
+    };
+    match read() {
+        Ok((contents, _)) if contents.len() as u64 > FILE_LEN_MAX => {
+            Err(DirectoryError::Length { path })
+        }
+        Ok((contents, mode)) => Ok((contents, mode)),
+        Err(error) => {
+            let error: io::Error = error;
+            Err(DirectoryError::Read { path, kind: error.kind() })
+        }
+    }
+}
+
+/// All certificates of a file. One that is cut off makes it none.
+fn certificates(
+    path: &Path,
+    contents: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, DirectoryError> {
+    CertificateDer::pem_slice_iter(contents)
+        .map(|it| it.map_err(|why| not_whole(path, &why)))
+        .collect()
+}
+
+/// PEM's errors show lines of the file: of a key nothing is shown.
+fn not_whole(path: &Path, why: &pem::Error) -> DirectoryError {
+    let why = match why {
+        pem::Error::MissingSectionEnd { .. } => "it is cut off",
+        pem::Error::IllegalSectionStart { .. } => "a line that begins a section is no such line",
+        pem::Error::Base64Decode(_) => "a section is not base64",
+        pem::Error::NoItemsFound => "what it should hold is not there",
+        _ => "it is not PEM",
+    };
+    DirectoryError::Pem { path: path.to_owned(), why: why.into() }
+}

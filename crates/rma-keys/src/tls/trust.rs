@@ -1,0 +1,168 @@
+//! Whom to trust: trust domains, each with roots of its own.
+//!
+//! With all roots in one store, a root of one domain could prove identities of another. So the
+//! identity that a certificate names chooses the store, before its chain is looked at.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustls::{
+    CertificateError, RootCertStore,
+    client::verify_server_cert_signed_by_trust_anchor,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, UnixTime},
+    server::{ParsedCertificate, WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+
+use crate::{
+    identity::{SCHEME, SpiffeId},
+    tls::{
+        CERTIFICATE_LEN_MAX, CHAIN_MAX, certificate::Certificate, refused::CertificateRefused,
+        wall::wall_time,
+    },
+};
+
+/// Trust domains and their roots.
+#[derive(Debug)]
+pub struct Trust {
+    domains: BTreeMap<Box<str>, Domain>,
+    pub(super) provider: Arc<CryptoProvider>,
+}
+
+/// The roots of one trust domain.
+#[derive(Debug)]
+struct Domain {
+    roots: Arc<RootCertStore>,
+    clients: Arc<dyn ClientCertVerifier>,
+}
+
+/// What the other end of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Who accepts connections.
+    Server,
+    /// Who makes them.
+    Client,
+}
+
+/// Why certificates cannot be roots of a trust domain.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// There are none.
+    #[error("the bundle of {domain} has no certificate")]
+    Empty {
+        /// The trust domain.
+        domain: Box<str>,
+    },
+    /// One of them is no certificate.
+    #[error("certificate {number} of the bundle of {domain} cannot be a root: {why}")]
+    Root {
+        /// The trust domain.
+        domain: Box<str>,
+        /// Which of the bundle, from 1.
+        number: usize,
+        /// What is wrong with it.
+        why: rustls::Error,
+    },
+    /// Its name is none.
+    #[error("{domain:?} is no name of a trust domain")]
+    Name {
+        /// The name.
+        domain: Box<str>,
+    },
+}
+
+impl Trust {
+    /// Nobody is trusted.
+    #[must_use]
+    pub fn none() -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Self { domains: BTreeMap::new(), provider }
+    }
+
+    /// Trusts identities of `domain` that a chain from one of `roots` proves.
+    ///
+    /// # Errors
+    /// If there is none, or one of them is no certificate.
+    pub fn with(
+        mut self,
+        domain: &str,
+        roots: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, TrustError> {
+        let name = || domain.into();
+        let member: Option<SpiffeId> = format!("{SCHEME}{domain}/-").parse().ok();
+        if member.is_none_or(|it| it.domain() != domain) {
+            return Err(TrustError::Name { domain: name() });
+        }
+        let mut store = RootCertStore::empty();
+        for (number, root) in (1..).zip(roots) {
+            store.add(root).map_err(|why| TrustError::Root { domain: name(), number, why })?;
+        }
+        let roots = Arc::new(store);
+        let provider = Arc::clone(&self.provider);
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider)
+            .clear_root_hint_subjects()
+            .build()
+            .or(Err(TrustError::Empty { domain: name() }))?;
+        self.domains.insert(name(), Domain { roots, clients });
+        Ok(self)
+    }
+
+    /// The names of the trust domains.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.keys().map(AsRef::as_ref)
+    }
+
+    /// Whose certificate it is that begins a chain, which `side` has sent.
+    pub(super) fn verify(
+        &self,
+        side: Side,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<SpiffeId, CertificateRefused> {
+        if rest.len() >= CHAIN_MAX {
+            return Err(CertificateRefused::ChainLength { count: rest.len() + 1 });
+        }
+        for (number, len) in (1..).zip([leaf].into_iter().chain(rest).map(|it| it.len())) {
+            if len > CERTIFICATE_LEN_MAX {
+                return Err(CertificateRefused::Length { number, len });
+            }
+        }
+        let identity = Certificate::read(leaf)?.identity()?;
+        let Some(domain) = self.domains.get(identity.domain()) else {
+            return Err(CertificateRefused::Domain { identity });
+        };
+        let chain = match side {
+            Side::Client => domain.clients.verify_client_cert(leaf, rest, now).map(drop),
+            Side::Server => ParsedCertificate::try_from(leaf).and_then(|parsed| {
+                let algorithms = self.provider.signature_verification_algorithms.all;
+                let roots = &domain.roots;
+                verify_server_cert_signed_by_trust_anchor(&parsed, roots, rest, now, algorithms)
+            }),
+        };
+        match chain {
+            Ok(()) => Ok(identity),
+            Err(why) => Err(refusal(identity, why, now)),
+        }
+    }
+}
+
+/// What `rustls` says of a chain, by name and with the dates.
+fn refusal(identity: SpiffeId, why: rustls::Error, now: UnixTime) -> CertificateRefused {
+    let seen = wall_time(now);
+    let why = match why {
+        rustls::Error::InvalidCertificate(why) => why,
+        _ => CertificateError::ApplicationVerificationFailure,
+    };
+    match why {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            CertificateRefused::Ended { identity, not_after: wall_time(not_after), seen }
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            CertificateRefused::NotYet { identity, not_before: wall_time(not_before), seen }
+        }
+        CertificateError::UnknownIssuer => CertificateRefused::Issuer { identity },
+        why => CertificateRefused::Chain { identity, why },
+    }
+}

@@ -1,0 +1,248 @@
+//! Fetches over sockets of loopback: by threads, by futures, and by loops at times of the tests.
+
+use core::{
+    net::Ipv4Addr,
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    task::Wake,
+    thread::{self, Thread},
+};
+
+use rma_core::{addr::Pid, op::OpType, region::RegionId, time::Instant};
+use rma_keys::{
+    catalog::{Region, Term},
+    epoch::Life,
+    io::{
+        client::{Client, ClientLoop, Fetch, FetchError, Fetcher, Hindrance, SourceId},
+        clock,
+        server::{Handler, Limits, Server, ServerLoop},
+    },
+    message::{
+        reply::{Answer, Refusal, Reply},
+        request::{Request, Wanted},
+    },
+    ops::OpSet,
+    peer::Peer,
+    policy::Policy,
+    secret::RegionSecret,
+    service::{Service, ServiceConfig},
+    time::{Now, WallTime},
+};
+
+use crate::ca::{CLIENT, Ca, NOON_MS, SERVER};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const POLICY: &str = r#"
+[[allow]]
+region = "kv/*"
+identity = "spiffe://example.org/kv/client/*"
+ops = ["read"]
+"#;
+
+fn request() -> Request {
+    let ops = OpSet::NONE.with(OpType::Read);
+    let wanted = Wanted { name: "kv/index".parse().unwrap(), ops, have: None };
+    let initiators = rma_core::addr::HostAddr::from(Ipv4Addr::LOCALHOST).into();
+    Request { initiators, pid: Pid(7), regions: vec![wanted] }
+}
+
+/// Answers as a service with one region does.
+fn answers() -> impl Handler + Send {
+    let policy = Policy::parse(POLICY).unwrap();
+    let mut service = Service::new(Life([7; 8]), policy, ServiceConfig::default());
+    let responders = rma_core::addr::HostAddr::from(Ipv4Addr::LOCALHOST).into();
+    let region = Region { responders, id: RegionId::from_bits(5), len: 4096 };
+    let now = clock::now();
+    let term = Term {
+        announce_at: now.boot + Duration::from_secs(3000),
+        ends_at: now.boot + Duration::from_secs(3600),
+    };
+    let secret = RegionSecret::new(&mut [1; 16]);
+    service.publish(now, "kv/index".parse().unwrap(), region, &secret, term).unwrap();
+    move |now: Now, peer: &Peer, message: &[u8]| service.handle(now, peer, message).reply
+}
+
+fn is_granted(outcome: Result<Reply, FetchError>) -> bool {
+    matches!(outcome, Ok(Reply::Answers(answers)) if matches!(answers[..], [Answer::Granted(_)]))
+}
+
+fn listener() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+}
+
+/// The smallest executor: it parks the thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park_timeout(PATIENCE),
+        }
+    }
+}
+
+#[test]
+fn threads_and_futures_fetch_over_one_connection() {
+    let ca = Ca::new("root");
+    let limits = Limits::default();
+    let turns = ServerLoop::new(listener(), &ca.lasting(SERVER), answers(), limits).unwrap();
+    let server = Server::start(turns).unwrap();
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let fetcher = client.fetcher();
+    let source = fetcher.source(vec![server.address()], SERVER.parse().unwrap());
+    assert!(is_granted(fetcher.fetch(source, &request(), PATIENCE).wait()));
+    assert!(is_granted(block_on(fetcher.fetch(source, &request(), PATIENCE))));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let fetch = || is_granted(fetcher.fetch(source, &request(), PATIENCE).wait());
+            scope.spawn(move || assert!((0..25).all(|_| fetch())));
+        }
+    });
+    let under_way: Vec<Fetch> =
+        (0..50).map(|_| fetcher.fetch(source, &request(), PATIENCE)).collect();
+    assert!(under_way.into_iter().all(|it| is_granted(it.wait())));
+    drop(client);
+    let counters = server.counters();
+    assert!(counters.handshakes == 1 && counters.messages <= 152, "{counters:?}");
+}
+
+#[test]
+fn a_client_that_ends_leaves_nobody_waiting() {
+    let ca = Ca::new("root");
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let fetcher = client.fetcher().clone();
+    // Nobody accepts.
+    let silent = listener();
+    let source = fetcher.source(vec![silent.local_addr().unwrap()], SERVER.parse().unwrap());
+    let fetch = fetcher.fetch(source, &request(), PATIENCE);
+    drop(client);
+    assert!(matches!(fetch.wait(), Err(FetchError::Stopped)));
+    let late = fetcher.fetch(source, &request(), PATIENCE);
+    assert!(matches!(late.wait(), Err(FetchError::Stopped)));
+}
+
+/// A client's loop, and what time it is.
+struct Rig {
+    client: ClientLoop,
+    fetcher: Fetcher,
+    since: Duration,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let ca = Ca::new("root");
+        let client = ClientLoop::new(ca.credentials(CLIENT)).unwrap();
+        let fetcher = client.fetcher();
+        Self { client, fetcher, since: Duration::ZERO }
+    }
+
+    fn source(&self, address: SocketAddr) -> SourceId {
+        self.fetcher.source(vec![address], SERVER.parse().unwrap())
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            boot: Instant::ZERO + self.since,
+            wall: WallTime::from_unix_millis(NOON_MS + self.since.as_millis() as i64),
+        }
+    }
+
+    /// Turns the loop, and lets time pass, until the fetch has ended.
+    fn run(&mut self, fetch: &mut Fetch, step: Duration) -> Result<Reply, FetchError> {
+        for _ in 0..10_000 {
+            if let Some(outcome) = fetch.take() {
+                return outcome;
+            }
+            // The sockets are asked each time, so nothing needs to wait.
+            self.client.turn(self.now());
+            self.since += step;
+        }
+        panic!("the fetch does not end");
+    }
+}
+
+#[test]
+fn a_service_that_is_missing_is_told_in_time_by_name() {
+    let mut rig = Rig::new();
+    let address = listener().local_addr().unwrap();
+    let source = rig.source(address);
+    let mut fetch = rig.fetcher.fetch(source, &request(), Duration::from_secs(3));
+    let error = rig.run(&mut fetch, Duration::from_millis(1)).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, FetchError::Unanswered { why: Hindrance::Connect(_), .. }), "{text}");
+    assert!(text.contains(SERVER) && text.contains(&address.to_string()), "{text}");
+    assert!((2_999..3_010).contains(&rig.since.as_millis()), "{:?}", rig.since);
+    // The one after it is told the same, however long the pause is by now.
+    let mut fetch = rig.fetcher.fetch(source, &request(), Duration::from_millis(5));
+    let error = rig.run(&mut fetch, Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, FetchError::Unanswered { why: Hindrance::Connect(_), .. }), "{error}");
+}
+
+#[test]
+fn a_service_that_says_nothing_is_told_in_time() {
+    let mut rig = Rig::new();
+    let silent = listener();
+    let source = rig.source(silent.local_addr().unwrap());
+    let mut fetch = rig.fetcher.fetch(source, &request(), Duration::from_secs(30));
+    let error = rig.run(&mut fetch, Duration::from_millis(5)).unwrap_err();
+    assert!(matches!(error, FetchError::Unanswered { why: Hindrance::Time(_), .. }), "{error}");
+}
+
+#[test]
+fn another_service_than_is_expected_gets_no_request() {
+    let ca = Ca::new("root");
+    let limits = Limits::default();
+    let turns = ServerLoop::new(listener(), &ca.lasting(CLIENT), answers(), limits).unwrap();
+    let server = Server::start(turns).unwrap();
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let fetcher = client.fetcher();
+    let source = fetcher.source(vec![server.address()], SERVER.parse().unwrap());
+    let outcome = fetcher.fetch(source, &request(), Duration::from_millis(500)).wait();
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("kv/server was expected"), "{error}");
+    assert_eq!(server.counters().messages, 0);
+}
+
+#[test]
+fn a_fetch_whose_connection_is_lost_goes_on_over_the_next() {
+    let ca = Ca::new("root");
+    let first = listener();
+    let address = first.local_addr().unwrap();
+    let turns = |listener| {
+        let refuse = |_: Now, _: &Peer, _: &[u8]| {
+            Reply::Refused(Refusal::NotNow { retry: Duration::from_secs(1) }).encode()
+        };
+        ServerLoop::new(listener, &ca.lasting(SERVER), refuse, Limits::default()).unwrap()
+    };
+    let server = Server::start(turns(first)).unwrap();
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let fetcher = client.fetcher();
+    let source = fetcher.source(vec![address], SERVER.parse().unwrap());
+    let refused = fetcher.fetch(source, &request(), PATIENCE).wait();
+    assert!(matches!(refused, Ok(Reply::Refused(Refusal::NotNow { .. }))), "{refused:?}");
+    drop(server);
+    let fetch = fetcher.fetch(source, &request(), PATIENCE);
+    // It is back, as another process would be.
+    let again = ServerLoop::new(
+        TcpListener::bind(address).unwrap(),
+        &ca.lasting(SERVER),
+        answers(),
+        Limits::default(),
+    );
+    let _server = Server::start(again.unwrap()).unwrap();
+    assert!(is_granted(fetch.wait()));
+    assert_eq!(fetcher.lost(source), 1);
+}

@@ -1,0 +1,9 @@
+//! The key service with certificates and sockets: who is let in, and what is served then.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod ca;
+mod certificates;
+mod client;
+mod directory;
+mod server;

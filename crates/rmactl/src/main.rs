@@ -1,0 +1,47 @@
+//! `rmactl`: certificates for a lab, what a policy decides, and one fetch by hand.
+//!
+//! It is no daemon and keeps nothing but the files that it is told to write. No key is ever shown;
+//! files with keys are its user's alone, and no file that is there is written over unasked.
+
+mod ca;
+mod files;
+mod keys;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Certificates for a lab, and questions to the key service of 1RMA.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Certificates of a trust domain, for labs: elsewhere use SPIRE, step-ca or what there is
+    #[command(subcommand)]
+    Ca(ca::Command),
+    /// Questions to a policy, or to a service
+    #[command(subcommand)]
+    Keys(keys::Command),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Ca(command) => ca::run(&command).map_err(|error| error.to_string()),
+        Command::Keys(command) => keys::run(&command).map_err(|error| error.to_string()),
+    };
+    match done {
+        Ok(said) => {
+            print!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("rmactl: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
