@@ -24,7 +24,6 @@
 //! | [`service`] | what a peer that asks is given, and how often it may ask | sockets, certificates |
 //! | [`audit`] | what has been given or refused, as values, as lines, and in files | keys |
 //! | [`rotation`] | when a region's key changes, and whether it has | how its responder is reached |
-//! | [`audit`] | what has been given or refused, as values and as lines | files, keys |
 //! | [`catalog`] | regions by name, with the keys of their epochs | who may have them |
 //! | [`policy`] | which identity may have which region, in TOML | keys, where regions are |
 //! | [`message`] | requests and replies, octet by octet | who sends them |

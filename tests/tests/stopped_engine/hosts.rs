@@ -58,13 +58,14 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn loopback() -> Self {
         let Loopback { addresses, port } = Loopback::unused();
-        Self { network: Network { addresses, port }, lab: None, counters: Scratch::new() }
+        let ports = [port, Loopback::unused().port, Loopback::unused().port];
+        Self { network: Network { addresses, ports }, lab: None, counters: Scratch::new() }
     }
 
     pub(crate) fn lab() -> Self {
         let addresses = [Lab::A_V4, Lab::B_V4].map(HostAddr::from);
         let lab = Some(Lab::new(&LabConfig::default()).unwrap());
-        Self { network: Network { addresses, port: 0 }, lab, counters: Scratch::new() }
+        Self { network: Network { addresses, ports: [0; 3] }, lab, counters: Scratch::new() }
     }
 
     /// Where a host's process is to be started, or the host to be opened.
@@ -89,20 +90,22 @@ impl Place {
 pub(crate) struct Network {
     /// The initiator's and the target's.
     addresses: [HostAddr; 2],
-    /// The UDP port on loopback; 0 in the lab.
-    pub(crate) port: u16,
+    /// The UDP ports of 1RMA, and of StaR's stateless and stateful processing, on loopback; 0 in the
+    /// lab. Other tests of this process have the same addresses.
+    pub(crate) ports: [u16; 3],
 }
 
 impl Network {
     /// As words, for another process.
     pub(crate) fn words(self) -> String {
         let [initiator, target] = self.addresses;
-        format!("{initiator} {target} {}", self.port)
+        let [port, stateless, stateful] = self.ports;
+        format!("{initiator} {target} {port} {stateless} {stateful}")
     }
 
-    pub(crate) fn of_words([initiator, target, port]: [&str; 3]) -> Self {
+    pub(crate) fn of_words([initiator, target, ports @ ..]: [&str; 5]) -> Self {
         let addresses = [initiator, target].map(|address| address.parse().unwrap());
-        Self { addresses, port: port.parse().unwrap() }
+        Self { addresses, ports: ports.map(|port| port.parse().unwrap()) }
     }
 
     /// The address of one of the two.
@@ -119,8 +122,8 @@ impl Network {
         config.pid = PID;
         config.nic = NicConfigBuilder::default().with(|it| it.timing = TIMING);
         config.counter.state_dir = Some(state_dir.to_owned());
-        if self.port != 0 {
-            config.port = self.port;
+        if self.ports[0] != 0 {
+            config.port = self.ports[0];
             return Host::open(config).unwrap();
         }
         config.device = Device::xdp(Lab::INTERFACE).in_mode(Mode::Native);

@@ -47,13 +47,13 @@ impl Part {
     pub(crate) fn of_this_process() -> Option<Self> {
         let part = std::env::var(PART).ok()?;
         set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-        let words: Vec<&str> = part.splitn(6, ' ').collect();
-        let [side, region, initiator, target, port, state_dir] = words[..] else {
-            panic!("six words: {part}");
+        let words: Vec<&str> = part.splitn(8, ' ').collect();
+        let [side, region, ref network @ .., state_dir] = words[..] else {
+            panic!("too few words: {part}");
         };
         Some(Self {
             side: Side::named(side).unwrap(),
-            network: Network::of_words([initiator, target, port]),
+            network: Network::of_words(network.try_into().expect("eight words")),
             region: region.parse().unwrap(),
             state_dir: state_dir.into(),
         })

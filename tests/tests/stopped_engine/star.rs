@@ -108,7 +108,7 @@ fn open(network: Network, side: Side, state_dir: &std::path::Path) -> Host {
     star.probe_interval = Duration::from_millis(200);
     let mut config = HostConfig::udp(network.address(side));
     config.counter.state_dir = Some(state_dir.to_owned());
-    config.port = network.port;
+    [config.port, config.stateless_port, config.stateful_port] = network.ports;
     config.star = Some(star);
     // The child of another test may hold copies of what the last host here has closed, between its
     // fork and its exec.
@@ -241,7 +241,9 @@ impl End {
     }
 
     fn is_over(&self) -> bool {
-        (self.is_ending || self.failed.is_some()) && self.under_way == [0; 4]
+        // A connection may end just when all that was posted has succeeded.
+        let has_ended = self.verbs.query_qp(self.qp).is_none_or(|it| it.state == QpState::Error);
+        (self.is_ending || self.failed.is_some() || has_ended) && self.under_way == [0; 4]
     }
 
     /// Sees all that is under way to its end.

@@ -146,12 +146,12 @@ impl Station {
 
     /// The other process's.
     pub(super) fn of(part: &Part) -> Self {
-        Self::new(part.network.address(part.side), part.network.port, &part.state_dir)
+        Self::new(part.network.address(part.side), part.network.ports[0], &part.state_dir)
     }
 
     /// One of the two, in this process.
     pub(super) fn open(place: &Place, side: Side) -> Self {
-        Self::with_scratch(place.network.address(side), place.network.port)
+        Self::with_scratch(place.network.address(side), place.network.ports[0])
     }
 
     /// The one that others write to or read from, in this process.
@@ -161,7 +161,7 @@ impl Station {
 
     /// A third one, in this process.
     pub(super) fn third(place: &Place) -> Self {
-        Self::with_scratch(Loopback::third(), place.network.port)
+        Self::with_scratch(Loopback::third(), place.network.ports[0])
     }
 
     pub(super) fn registrar(&self) -> HostRegistrar<'_, InlineEngine> {
