@@ -473,12 +473,19 @@ impl<P: ControlPath> HostOf<P> {
         op_type: OpType,
     ) -> Result<Grant, HostError> {
         let grant = self.driver().grant(region, initiator, pid, op_type)?;
+        self.prepare(initiator);
+        Ok(grant)
+    }
+
+    /// What [`Host::grant`] does besides making a grant, for who makes grants elsewhere
+    /// ([`Grant::under`]) or has a key service make them: over AF_XDP the host begins to look for
+    /// the way to `initiator`, without waiting.
+    pub fn prepare(&self, initiator: HostAddr) {
         // A notice to it must not cause a look-up itself, as it goes to whoever claims to be that
         // host. No way leads over the device to the host itself.
         if !self.addresses.contains(initiator) {
             self.device.prepare(initiator);
         }
-        Ok(grant)
     }
 
     /// The PID that grants for this host's portals must name.

@@ -77,6 +77,12 @@
 //! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application
 //! of a host its share of them, by priority; [`DriverConfig`] is the policy.
 //!
+//! # Keys
+//!
+//! A [`Grant`] is a key, and travels over a channel that keeps secrets. With the feature `keys`, the
+//! module `keys` has that channel: a service that gives the keys of an owner's regions to whom a
+//! policy allows them, and changes them; and clients for which a change is a delay.
+//!
 //! # Watching a host
 //!
 //! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`]
@@ -99,6 +105,8 @@ mod engine;
 mod error;
 mod host;
 mod iv_blocks;
+#[cfg(feature = "keys")]
+pub mod keys;
 mod metrics;
 mod random;
 pub mod star;

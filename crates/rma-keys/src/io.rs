@@ -8,6 +8,8 @@
 //! |---|---|
 //! | [`server`] | accepts connections, within limits, and has their messages answered |
 //! | [`client`] | connects to services, and fetches from them for threads and futures |
+//! | [`keeper`] | an owner's regions, their rotations and the policy, behind a server |
+//! | [`grants`] | a client's regions, whose keys are fetched and renewed for threads and tasks |
 //! | [`clock`] | the time and the date, for the threads |
 //! | `link` | messages over one connection of TLS |
 //! | `poller` | which sockets are ready, and waking who waits for them |
@@ -16,6 +18,12 @@
 
 pub mod client;
 pub mod clock;
+pub mod grants;
+pub mod keeper;
 mod link;
+mod policy_file;
 mod poller;
+mod random;
 pub mod server;
+
+pub use policy_file::PolicyFileError;

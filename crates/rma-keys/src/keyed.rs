@@ -113,9 +113,7 @@ struct Running {
     /// How many of the parts are under way, and under which epochs.
     under: Vec<Epoch>,
     bytes_done: u64,
-    rekeyed: u32,
-    /// How many fetches it has waited for since it last got on.
-    fetches: u32,
+    persistence: Persistence,
     /// Since when it has waited for a key.
     waits_since: Instant,
 }
@@ -177,8 +175,7 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
             parts,
             under: Vec::new(),
             bytes_done: 0,
-            rekeyed: 0,
-            fetches: 0,
+            persistence: Persistence::default(),
             waits_since: now,
         };
         self.running.insert(id, running);
@@ -276,39 +273,21 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
     fn end(&mut self, now: Instant, cache: &mut GrantCache, id: KeyedCallId, outcome: &Outcome) {
         let Some(running) = self.running.get_mut(&id) else { return };
         running.bytes_done += outcome.bytes_done;
-        if outcome.bytes_done > 0 {
-            // It gets on: a long call may outlive many keys.
-            running.fetches = 0;
-        }
         let under = core::mem::take(&mut running.under);
         let rest = running.parts.split_off(under.len());
         let was = core::mem::take(&mut running.parts);
-        let verdict = tell(now, cache, &was, &under, outcome);
+        let keys: Vec<Asked> = was
+            .iter()
+            .zip(under)
+            .map(|(part, epoch)| Asked { ring: part.piece.ring, epoch, len: part.piece.len })
+            .collect();
+        let verdict = tell(now, cache, &keys, outcome);
         running.parts = outcome.missing.iter().map(|missing| missing_of(&was, missing)).collect();
         running.parts.extend(rest);
         if running.parts.is_empty() {
             return self.finish(id, KeyedStatus::Ended(outcome.status));
         }
-        let goes_on = match (outcome.status, verdict) {
-            (CallStatus::Ok, _) => Ok(()),
-            (CallStatus::Failed(_) | CallStatus::PeerSilent { .. }, Verdict::Retry) => {
-                running.rekeyed += 1;
-                Ok(())
-            }
-            (CallStatus::Failed(_) | CallStatus::PeerSilent { .. }, Verdict::Wait) => {
-                running.rekeyed += 1;
-                running.fetches += 1;
-                let fetches = CALL_FETCHES;
-                let is_enough = running.fetches > fetches;
-                if is_enough {
-                    Err(KeyedStatus::GaveUp(GiveUp::Fetches { fetches }))
-                } else {
-                    Ok(())
-                }
-            }
-            (_, Verdict::GiveUp(why)) => Err(KeyedStatus::GaveUp(why)),
-            (status, _) => Err(KeyedStatus::Ended(status)),
-        };
+        let goes_on = running.persistence.goes_on(outcome, verdict);
         running.waits_since = now;
         match goes_on {
             Ok(()) => self.issue(now, cache, id),
@@ -317,7 +296,7 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
     }
 
     fn finish(&mut self, id: KeyedCallId, status: KeyedStatus) {
-        let Some(Running { parts, bytes_done, rekeyed, .. }) = self.running.remove(&id) else {
+        let Some(Running { parts, bytes_done, persistence, .. }) = self.running.remove(&id) else {
             return;
         };
         let missing = parts.into_iter().map(|part| {
@@ -325,27 +304,74 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
             Missing { piece, offset, len, tried }
         });
         let missing = Missing::in_order(missing.collect());
+        let rekeyed = persistence.rekeyed;
         self.over.push_back(KeyedOutcome { call: id, status, bytes_done, rekeyed, missing });
     }
 }
 
-/// Tells the rings of a call's parts how it ended, and what follows for the call: the worst of what
-/// follows from any of them.
-fn tell(
-    now: Instant,
-    cache: &mut GrantCache,
-    parts: &[Part],
-    under: &[Epoch],
-    outcome: &Outcome,
-) -> Verdict {
-    let key_of = |i: usize| (parts[i].piece.ring, under[i]);
+/// What one piece of a call was asked under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whose key.
+    pub ring: RingId,
+    /// Which one.
+    pub epoch: Epoch,
+    /// How many bytes of the piece were asked for.
+    pub len: u64,
+}
+
+/// How often a call has gone on for the sake of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Persistence {
+    /// How often, under another grant or the same.
+    pub rekeyed: u32,
+    /// How many fetches it has waited for since it last got on.
+    fetches: u32,
+}
+
+impl Persistence {
+    /// Whether a call goes on with what is missing, after an outcome of which the rings have said
+    /// `verdict`.
+    ///
+    /// # Errors
+    /// How it has ended.
+    pub fn goes_on(&mut self, outcome: &Outcome, verdict: Verdict) -> Result<(), KeyedStatus> {
+        if outcome.bytes_done > 0 {
+            // It gets on: a long call may outlive many keys.
+            self.fetches = 0;
+        }
+        match (outcome.status, verdict) {
+            (CallStatus::Ok, _) => Ok(()),
+            (CallStatus::Failed(_) | CallStatus::PeerSilent { .. }, Verdict::Retry) => {
+                self.rekeyed += 1;
+                Ok(())
+            }
+            (CallStatus::Failed(_) | CallStatus::PeerSilent { .. }, Verdict::Wait) => {
+                self.rekeyed += 1;
+                self.fetches += 1;
+                let fetches = CALL_FETCHES;
+                if self.fetches > fetches {
+                    return Err(KeyedStatus::GaveUp(GiveUp::Fetches { fetches }));
+                }
+                Ok(())
+            }
+            (_, Verdict::GiveUp(why)) => Err(KeyedStatus::GaveUp(why)),
+            (status, _) => Err(KeyedStatus::Ended(status)),
+        }
+    }
+}
+
+/// Tells the rings of a call's pieces how it ended, and what follows for the call: the worst of
+/// what follows from any of them. The outcome counts in these pieces.
+pub fn tell(now: Instant, cache: &mut GrantCache, asked: &[Asked], outcome: &Outcome) -> Verdict {
+    let key_of = |i: usize| (asked[i].ring, asked[i].epoch);
     let mut told: Vec<(RingId, Epoch, OpStatus)> = Vec::new();
-    let mut missing = vec![0; parts.len()];
+    let mut missing = vec![0; asked.len()];
     for it in &outcome.missing {
         missing[it.piece] += it.len;
     }
     // First what was transferred: a key that held at first may be refused later.
-    let done = (0..parts.len()).filter(|&i| missing[i] < parts[i].piece.len);
+    let done = (0..asked.len()).filter(|&i| missing[i] < asked[i].len);
     let done = done.map(|i| (key_of(i), OpStatus::Ok));
     let tried = outcome.missing.iter().filter_map(|it| Some((key_of(it.piece), it.tried?)));
     let mut verdict = Verdict::Pass;

@@ -14,18 +14,24 @@ use crate::{
     time::Now,
 };
 
-/// A service with its log.
+/// A service with its log, if it has one.
 #[derive(Debug)]
 pub struct Recorded<A> {
     service: Service<A>,
-    log: Log,
+    log: Option<Log>,
 }
 
 impl<A: Authorizer> Recorded<A> {
     /// Writes what `service` does to `log`.
     #[must_use]
     pub const fn new(service: Service<A>, log: Log) -> Self {
-        Self { service, log }
+        Self { service, log: Some(log) }
+    }
+
+    /// A service whose owner wants no log: what it gives is nowhere to be read afterwards.
+    #[must_use]
+    pub const fn without_log(service: Service<A>) -> Self {
+        Self { service, log: None }
     }
 
     /// The service whose events are written.
@@ -36,15 +42,29 @@ impl<A: Authorizer> Recorded<A> {
 
     /// Where they are written to.
     #[must_use]
-    pub const fn log(&self) -> &Log {
-        &self.log
+    pub const fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
     }
 
     /// Answers a message: what is given is written first, or it is not given.
     pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
+        self.handle_and_see(now, peer, message, |_| ())
+    }
+
+    /// [`Self::handle`], which also shows each event of a reply that is sent.
+    pub fn handle_and_see(
+        &mut self,
+        now: Now,
+        peer: &Peer,
+        message: &[u8],
+        see: impl FnMut(&Event),
+    ) -> Octets {
         let Handled { reply, events } = self.service.handle(now, peer, message);
-        match self.log.write(now.boot, &events) {
-            Ok(()) => reply,
+        match self.log.as_mut().map_or(Ok(()), |log| log.write(now.boot, &events)) {
+            Ok(()) => {
+                events.iter().for_each(see);
+                reply
+            }
             Err(_) => self.service.unrecorded(),
         }
     }
@@ -57,13 +77,16 @@ impl<A: Authorizer> Recorded<A> {
         act: impl FnOnce(&mut Service<A>) -> (T, Vec<Event>),
     ) -> T {
         let (value, events) = act(&mut self.service);
-        _ = self.log.write(now.boot, &events);
+        if let Some(log) = &mut self.log {
+            _ = log.write(now.boot, &events);
+        }
         value
     }
 
     /// Does what is to be done by now, and says when it wants to be asked again.
     pub fn poll(&mut self, now: Now) -> Option<Instant> {
-        self.log.poll(now.boot);
-        self.log.poll_timeout()
+        let log = self.log.as_mut()?;
+        log.poll(now.boot);
+        log.poll_timeout()
     }
 }

@@ -25,6 +25,8 @@ pub use handler::{Answers, Handler};
 pub use reason::EndReason;
 pub use turns::{ServerLoop, StartError};
 
+pub(in crate::io) use counters::Shared as ServerShared;
+
 use crate::io::clock;
 use counters::Shared;
 

@@ -29,9 +29,12 @@ fn answer(on_full: OnFull) -> (Recorded<Policy>, Reply) {
 fn a_full_disk_gives_no_keys_unless_its_owner_has_said_so() {
     let (recorded, reply) = answer(OnFull::Refuse);
     assert!(matches!(reply, Reply::Refused(Refusal::NotNow { .. })), "{reply:?}");
-    assert_eq!((recorded.log().counters().lost, recorded.service().counters().not_now), (1, 1));
+    assert_eq!(
+        (recorded.log().unwrap().counters().lost, recorded.service().counters().not_now),
+        (1, 1)
+    );
     let (recorded, reply) = answer(OnFull::Serve);
     let Reply::Answers(answers) = reply else { panic!("it was looked at") };
     assert!(matches!(answers[..], [Answer::Granted(_)]));
-    assert_eq!(recorded.log().counters().served_unrecorded, 1);
+    assert_eq!(recorded.log().unwrap().counters().served_unrecorded, 1);
 }

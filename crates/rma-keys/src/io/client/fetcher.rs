@@ -11,7 +11,10 @@ use std::{
 use crate::{
     identity::SpiffeId,
     io::{
-        client::fetch::{self, Fetch, Slot},
+        client::{
+            fetch::{self, Fetch, Slot},
+            hindrance::Hindrance,
+        },
         poller::Waker,
     },
     message::request::Request,
@@ -56,7 +59,19 @@ impl Fetcher {
     /// How often a connection to this service has broken that had been open.
     #[must_use]
     pub fn lost(&self, source: SourceId) -> u64 {
-        self.shared.lost(source)
+        self.shared.seen(source, |it| it.lost).unwrap_or(0)
+    }
+
+    /// What hinders a connection to this service just now, at which of its addresses. `None`: it is
+    /// open, or nobody has wanted it yet.
+    #[must_use]
+    pub fn hindrance(&self, source: SourceId) -> Option<(SocketAddr, Hindrance)> {
+        self.shared.seen(source, |it| it.hindrance.clone()).flatten()
+    }
+
+    /// Ends the loop's wait.
+    pub(in crate::io) fn wake(&self) {
+        self.shared.waker.wake();
     }
 }
 
@@ -74,9 +89,16 @@ pub(super) struct Inbox {
     /// Of those that the loop has not taken yet.
     pub(super) taken: usize,
     pub(super) asks: Vec<Ask>,
-    pub(super) lost: Vec<u64>,
+    pub(super) seen: Vec<Seen>,
     /// Whether there is no loop any more.
     pub(super) is_closed: bool,
+}
+
+/// What a loop shows of a service.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) lost: u64,
+    pub(super) hindrance: Option<(SocketAddr, Hindrance)>,
 }
 
 /// One fetch on its way to the loop.
@@ -101,7 +123,7 @@ impl Shared {
     pub(super) fn add(&self, addresses: Vec<SocketAddr>, expected: SpiffeId) -> SourceId {
         let mut inbox = self.lock();
         inbox.sources.push((addresses, expected));
-        inbox.lost.push(0);
+        inbox.seen.push(Seen::default());
         SourceId(inbox.sources.len() - 1)
     }
 
@@ -117,7 +139,7 @@ impl Shared {
         self.waker.wake();
     }
 
-    pub(super) fn lost(&self, source: SourceId) -> u64 {
-        self.lock().lost.get(source.0).copied().unwrap_or(0)
+    fn seen<T>(&self, source: SourceId, look: impl FnOnce(&Seen) -> T) -> Option<T> {
+        self.lock().seen.get(source.0).map(look)
     }
 }

@@ -24,6 +24,7 @@ use crate::{
         client::{
             backoff::Backoff,
             fetch::{FetchError, Slot},
+            fetcher::Seen,
             hindrance::Hindrance,
         },
         link::Link,
@@ -68,8 +69,10 @@ pub(super) struct Source {
     state: State,
     backoff: Backoff,
     last: Hindrance,
+    /// At which address `last` was.
+    last_at: Option<SocketAddr>,
     /// How often an open connection broke.
-    pub(super) lost: u64,
+    lost: u64,
 }
 
 #[derive(Debug)]
@@ -117,8 +120,15 @@ impl Source {
             state: State::Idle,
             backoff: Backoff(0),
             last: Hindrance::Waiting,
+            last_at: None,
             lost: 0,
         }
+    }
+
+    /// What it shows to other threads.
+    pub(super) fn seen(&self) -> Seen {
+        let hindrance = self.last_at.map(|at| (at, self.last.clone()));
+        Seen { lost: self.lost, hindrance }
     }
 
     pub(super) fn ask(&mut self, job: Job) {
@@ -193,7 +203,7 @@ impl Source {
         }
         let address = self.addresses[self.address];
         tracing::debug!(expected = %self.expected, %address, %why, "no connection to a key service");
-        self.last = why;
+        (self.last, self.last_at) = (why, Some(address));
         self.give_up(now);
         self.address = (self.address + 1) % self.addresses.len();
         self.state = State::Pause(now + self.backoff.next(means.random));
@@ -253,6 +263,7 @@ impl Source {
                 return Err(Hindrance::Protocol);
             }
             connection.is_open = true;
+            (self.last, self.last_at) = (Hindrance::Waiting, None);
             connection.deadline = now + IDLE_TIME;
         }
         loop {

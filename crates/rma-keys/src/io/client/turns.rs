@@ -99,7 +99,13 @@ impl ClientLoop {
 
     /// Waits until there is something to do, or it is time to.
     pub fn wait(&mut self, now: Instant) {
-        let most = self.poll_timeout().map_or(WAIT_MAX, |at| at.since(now).min(WAIT_MAX));
+        self.wait_until(now, None);
+    }
+
+    /// The same, and no longer than until `until`.
+    pub fn wait_until(&mut self, now: Instant, until: Option<Instant>) {
+        let at = self.poll_timeout().into_iter().chain(until).min();
+        let most = at.map_or(WAIT_MAX, |at| at.since(now).min(WAIT_MAX));
         // All sources have their turn anyway: they are few.
         if let Err(error) = self.poller.wait(most) {
             tracing::error!(%error, "the client of key services cannot wait for its sockets");
@@ -146,8 +152,8 @@ impl ClientLoop {
             source.turn(now.boot, &Means { poller: &self.poller, random });
         }
         let mut inbox = self.shared.lock();
-        for (lost, source) in inbox.lost.iter_mut().zip(&self.sources) {
-            *lost = source.lost;
+        for (seen, source) in inbox.seen.iter_mut().zip(&self.sources) {
+            *seen = source.seen();
         }
     }
 }

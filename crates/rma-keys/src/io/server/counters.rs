@@ -50,8 +50,8 @@ impl ServerCounters {
 
 /// What a loop shows to others.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) waker: Waker,
-    pub(super) stops: AtomicBool,
-    pub(super) counters: Mutex<ServerCounters>,
+pub(in crate::io) struct Shared {
+    pub(in crate::io) waker: Waker,
+    pub(in crate::io) stops: AtomicBool,
+    pub(in crate::io) counters: Mutex<ServerCounters>,
 }

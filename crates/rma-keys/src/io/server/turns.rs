@@ -149,7 +149,7 @@ impl<H: Handler> ServerLoop<H> {
         self.address
     }
 
-    pub(super) fn shared(&self) -> Arc<Shared> {
+    pub(in crate::io) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
@@ -167,6 +167,11 @@ impl<H: Handler> ServerLoop<H> {
 
     /// Waits until there is something to do, or it is time to.
     pub fn wait(&mut self, now: Instant) {
+        self.wait_for(now, WAIT_MAX);
+    }
+
+    /// The same, for no longer than `most`.
+    pub fn wait_for(&mut self, now: Instant, most: Duration) {
         let at = [
             self.deadlines.first().map(|it| it.0),
             self.directory.as_ref().and_then(Directory::poll_timeout),
@@ -174,7 +179,7 @@ impl<H: Handler> ServerLoop<H> {
             self.paused,
         ];
         let until = at.into_iter().flatten().map(|it| it.since(now));
-        let most = until.min().unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        let most = until.min().unwrap_or(WAIT_MAX).min(WAIT_MAX).min(most);
         let most = if self.ready.is_empty() { most } else { Duration::ZERO };
         match self.poller.wait(most) {
             Ok(keys) => self.ready.extend(keys),
@@ -330,7 +335,7 @@ impl<H: Handler> ServerLoop<H> {
     }
 }
 
-/// Why a service cannot start.
+/// Why a service, or a client, cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -340,4 +345,10 @@ pub enum StartError {
     /// The system refuses it a socket.
     #[error("the key service gets no socket: {0}")]
     Socket(#[from] io::Error),
+    /// There is no thread for it.
+    #[error("no thread for the key service: {0}")]
+    Thread(io::Error),
+    /// The kernel gives no random octets.
+    #[error("the kernel gives no random octets: {0}")]
+    Random(io::Error),
 }

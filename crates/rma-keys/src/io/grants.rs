@@ -1,0 +1,237 @@
+//! The client's side as one: regions by name, whose keys are fetched, renewed and checked by a
+//! thread, or by a loop that an application turns itself.
+//!
+//! A [`GrantCache`] says what is to be fetched, a [`ClientLoop`] fetches it. Here the one is told
+//! what the other brought, and tasks are woken that wait for a key. Nothing is asked of a service
+//! before somebody wants to use a region of it.
+//!
+//! Invariants: who waits is woken when there is a key, when it is known that there is none, or when
+//! its time is over; a wait that is dropped leaves nothing behind; the cache's lock is never held
+//! while a waker runs.
+
+mod region;
+mod state;
+
+use core::time::Duration;
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use rma_core::time::Instant;
+
+pub use region::{KeyedRegion, NoKey, Ready};
+
+use crate::{
+    cache::{CacheCounters, CacheError, GrantCache, Source},
+    identity::SpiffeId,
+    io::{
+        client::{ClientLoop, Fetcher},
+        clock,
+        server::StartError,
+    },
+    name::RegionName,
+    ops::OpSet,
+    ring::Holder,
+    time::Now,
+};
+use state::State;
+
+/// The keys of one process: clones are of the same cache. Its thread ends with the last of them and
+/// of its regions.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    owner: Arc<Owner>,
+}
+
+/// A cache, and the thread that it has to itself, if it has.
+#[derive(Debug)]
+struct Owner {
+    shared: Arc<Shared>,
+    thread: OnceLock<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    fetcher: Fetcher,
+    stops: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked under this lock was wrong about a ring; the others go on.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the state, and has fetched what is wanted then.
+    fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let now = clock::now().boot;
+        let mut state = self.lock();
+        let result = act(&mut state, now);
+        state.fetch(now, &self.fetcher);
+        let is_sooner = state.is_sooner();
+        let wakers = state.wakers(now);
+        drop(state);
+        if is_sooner {
+            self.fetcher.wake();
+        }
+        wakers.into_iter().for_each(core::task::Waker::wake);
+        result
+    }
+
+    /// Takes what has come. Says when it wants to be called again at the latest.
+    fn turn(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.lock();
+        state.take(now, &self.fetcher);
+        state.fetch(now, &self.fetcher);
+        let wakers = state.wakers(now);
+        let until = state.sleep();
+        drop(state);
+        wakers.into_iter().for_each(core::task::Waker::wake);
+        until
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.stops.store(true, Ordering::Release);
+        self.shared.fetcher.wake();
+        let is_other = |it: &JoinHandle<()>| it.thread().id() != thread::current().id();
+        if let Some(thread) = self.thread.take().filter(is_other) {
+            // Its panic has been shown; it is not made another one here.
+            _ = thread.join();
+        }
+    }
+}
+
+impl Grants {
+    /// A cache for the keys of `holder`, with a thread that fetches as whoever the credentials in
+    /// `directory` are of. Those are read anew when they change.
+    ///
+    /// # Errors
+    /// If the credentials are not in order, or there can be no thread.
+    pub fn start(holder: Holder, directory: &Path) -> Result<Self, StartError> {
+        let GrantsLoop { mut client, grants, .. } = GrantsLoop::new(holder, directory)?;
+        let shared = Arc::clone(&grants.owner.shared);
+        let run = move || {
+            let mut until = None;
+            while !shared.stops.load(Ordering::Acquire) {
+                client.wait_until(clock::now().boot, until);
+                let now = clock::now();
+                client.turn(now);
+                until = shared.turn(now.boot);
+            }
+        };
+        let thread = thread::Builder::new().name("rma-keys-grants".into()).spawn(run);
+        let thread = thread.map_err(StartError::Thread)?;
+        grants.owner.thread.set(thread).expect("it has no thread yet");
+        Ok(grants)
+    }
+
+    /// A service at one of `addresses`, tried one after the other, which is to be `expected`. Names
+    /// of regions belong to it. Nothing is asked of it yet.
+    ///
+    /// # Panics
+    /// If there is no address.
+    #[must_use]
+    pub fn source(&self, addresses: Vec<SocketAddr>, expected: SpiffeId) -> Source {
+        let id = self.owner.shared.fetcher.source(addresses, expected.clone());
+        self.owner.shared.lock().source(id, expected)
+    }
+
+    /// A region of `source`, for ops of these types: a client that may not have all of them is
+    /// given none. Nothing is asked before it is used. Whoever asks for the same again uses the
+    /// same keys.
+    ///
+    /// # Errors
+    /// If the cache holds as many regions as it may, or it is for no type of op.
+    ///
+    /// # Panics
+    /// If `source` is another cache's.
+    pub fn region(
+        &self,
+        source: Source,
+        name: RegionName,
+        ops: OpSet,
+    ) -> Result<KeyedRegion, CacheError> {
+        let (of_region, shared) = (name.clone(), &self.owner.shared);
+        let (ring, service) = shared.with(|state, _| state.region(source, name, ops))?;
+        Ok(KeyedRegion::new(self.clone(), ring, source, (of_region, service)))
+    }
+
+    /// Does something with the cache, by the time now: for a
+    /// [`KeyedExecutor`](crate::keyed::KeyedExecutor) over it, and others who poll. All who use it
+    /// wait meanwhile.
+    pub fn with_cache<T>(&self, act: impl FnOnce(&mut GrantCache, Instant) -> T) -> T {
+        self.owner.shared.with(|state, now| act(&mut state.cache, now))
+    }
+
+    /// The process has other names now: all keys are forgotten, and fetched anew where they are in
+    /// use.
+    pub fn rebind(&self, holder: Holder) {
+        self.with_cache(|cache, now| cache.rebind(now, holder));
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> CacheCounters {
+        self.owner.shared.lock().cache.counters()
+    }
+
+    /// Whether two are of the same cache.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.owner.shared, &other.owner.shared)
+    }
+}
+
+/// A cache whose fetches go on when, and only when, an application turns it.
+#[derive(Debug)]
+pub struct GrantsLoop {
+    client: ClientLoop,
+    grants: Grants,
+    until: Option<Instant>,
+}
+
+impl GrantsLoop {
+    /// As [`Grants::start`], without a thread.
+    ///
+    /// # Errors
+    /// If the credentials are not in order.
+    pub fn new(holder: Holder, directory: &Path) -> Result<Self, StartError> {
+        let seed = super::random::octets().map_err(StartError::Random)?;
+        let cache = GrantCache::new(holder, u64::from_ne_bytes(seed));
+        let client = ClientLoop::from_directory(directory)?;
+        let (fetcher, stops) = (client.fetcher(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { fetcher, stops, state: Mutex::new(State::new(cache)) });
+        let grants = Grants { owner: Arc::new(Owner { shared, thread: OnceLock::new() }) };
+        Ok(Self { client, grants, until: None })
+    }
+
+    /// The cache.
+    #[must_use]
+    pub const fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// Waits until there is something to do, no longer than `most`. An application that has other
+    /// things to do turns it now and then instead.
+    pub fn wait(&mut self, most: Duration) {
+        let now = clock::now().boot;
+        let until = self.until.into_iter().chain([now + most]).min();
+        self.client.wait_until(now, until);
+    }
+
+    /// Does what can be done now, and never waits.
+    pub fn turn(&mut self) {
+        let now: Now = clock::now();
+        self.client.turn(now);
+        self.until = self.grants.owner.shared.turn(now.boot);
+    }
+}

@@ -1,0 +1,227 @@
+//! A region by name, and waiting for its keys.
+
+use core::{
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use std::{
+    sync::Arc,
+    task::Wake,
+    thread::{self, Thread},
+};
+
+use rma_core::{op::OpType, time::Instant};
+
+use super::{Grants, state::Waiter};
+use crate::{
+    cache::{RingId, Source},
+    identity::SpiffeId,
+    io::client::FetchError,
+    name::RegionName,
+    ring::{GiveUp, KeyedGrant, Standing},
+};
+
+/// Why there is no key of a region.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoKey {
+    /// There is none, and the service has said why.
+    #[error("no key of {region} from {service}: {why}")]
+    GaveUp {
+        /// The region.
+        region: RegionName,
+        /// Whose it is.
+        service: SpiffeId,
+        /// The reason.
+        why: GiveUp,
+    },
+    /// None has come in time.
+    #[error("no key of {region} in {} ms: {}", waited.as_millis(), Late(why.as_deref(), service))]
+    Late {
+        /// The region.
+        region: RegionName,
+        /// Whose it is.
+        service: SpiffeId,
+        /// How long it was waited for.
+        waited: Duration,
+        /// What hinders the service's answers, as far as is known.
+        why: Option<Box<FetchError>>,
+    },
+}
+
+/// What a person is told of a service that has not answered.
+struct Late<'a>(Option<&'a FetchError>, &'a SpiffeId);
+
+impl core::fmt::Display for Late<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self(Some(why), _) => why.fmt(f),
+            Self(None, service) => write!(f, "{service} has not answered; give it more time"),
+        }
+    }
+}
+
+/// A region of a service, by its name, for some types of op. Clones are the same; its keys are not
+/// renewed any more when the last is gone.
+#[derive(Clone, Debug)]
+pub struct KeyedRegion {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    grants: Grants,
+    ring: RingId,
+    source: Source,
+    name: RegionName,
+    service: SpiffeId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.grants.with_cache(|cache, _| cache.release(self.ring));
+    }
+}
+
+impl KeyedRegion {
+    pub(super) fn new(
+        grants: Grants,
+        ring: RingId,
+        source: Source,
+        (name, service): (RegionName, SpiffeId),
+    ) -> Self {
+        Self { held: Arc::new(Held { grants, ring, source, name, service }) }
+    }
+
+    /// Its name at the service.
+    #[must_use]
+    pub fn name(&self) -> &RegionName {
+        &self.held.name
+    }
+
+    /// The identity of the service.
+    #[must_use]
+    pub fn service(&self) -> &SpiffeId {
+        &self.held.service
+    }
+
+    /// Which ring of the cache has its keys.
+    #[must_use]
+    pub fn ring(&self) -> RingId {
+        self.held.ring
+    }
+
+    /// The cache that has its keys.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.held.grants
+    }
+
+    /// The grant to go by just now, if there is a key that was not refused. Nothing is fetched for
+    /// that: [`KeyedRegion::ready`] does.
+    #[must_use]
+    pub fn grant(&self, op_type: OpType) -> Option<KeyedGrant> {
+        self.held.grants.with_cache(|cache, now| cache.grant(now, self.held.ring, op_type))
+    }
+
+    /// Waits until there is a key, or it is known that there is none; for no longer than `most`,
+    /// from when it is first polled.
+    pub fn ready(&self, most: Duration) -> Ready {
+        Ready { region: self.clone(), most, began: None, ticket: None }
+    }
+
+    /// Blocks this thread until there is a grant for such ops: for those that poll afterwards.
+    ///
+    /// # Errors
+    /// If there is none, or none has come in time.
+    pub fn wait_grant(&self, op_type: OpType, most: Duration) -> Result<KeyedGrant, NoKey> {
+        park_on(self.ready(most))?;
+        self.grant(op_type).ok_or_else(|| self.gave_up(GiveUp::Denied))
+    }
+
+    /// The error of a region of which the cache has given up.
+    #[must_use]
+    pub fn gave_up(&self, why: GiveUp) -> NoKey {
+        let Held { name, service, .. } = &*self.held;
+        NoKey::GaveUp { region: name.clone(), service: service.clone(), why }
+    }
+
+    /// The error of a region whose keys have not come after `waited`.
+    #[must_use]
+    pub fn late(&self, waited: Duration) -> NoKey {
+        let Held { grants, source, name, service, .. } = &*self.held;
+        let shared = &grants.owner.shared;
+        let why = shared.lock().hindrance(*source, &shared.fetcher).map(Box::new);
+        NoKey::Late { region: name.clone(), service: service.clone(), waited, why }
+    }
+}
+
+/// Waits for a key of a region: [`KeyedRegion::ready`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Ready {
+    region: KeyedRegion,
+    most: Duration,
+    began: Option<Instant>,
+    ticket: Option<u64>,
+}
+
+impl Future for Ready {
+    type Output = Result<(), NoKey>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let (ring, most) = (this.region.held.ring, this.most);
+        let (began, ticket) = (&mut this.began, &mut this.ticket);
+        let mut unused = None;
+        let stands = this.region.held.grants.owner.shared.with(|state, now| {
+            let began = *began.get_or_insert(now);
+            let until = began + most;
+            match state.cache.standing(now, ring) {
+                Standing::Waiting if now < until => {
+                    let waker = Some(context.waker().clone());
+                    let (new, before) = state.wait(*ticket, Waiter { ring, until, waker });
+                    (*ticket, unused) = (Some(new), before);
+                    None
+                }
+                standing => Some((standing, now.since(began))),
+            }
+        });
+        drop(unused);
+        match stands {
+            None => Poll::Pending,
+            Some((Standing::Ready, _)) => Poll::Ready(Ok(())),
+            Some((Standing::GaveUp(why), _)) => Poll::Ready(Err(this.region.gave_up(why))),
+            Some((Standing::Waiting, waited)) => Poll::Ready(Err(this.region.late(waited))),
+        }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let waiter = self.region.held.grants.owner.shared.lock().stop_waiting(ticket);
+            // The lock first: with its last waker, a task may go that has a region.
+            drop(waiter);
+        }
+    }
+}
+
+/// The smallest executor: it parks the thread.
+fn park_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The owner's side as one: regions under keys of a catalog, which are rotated at their own host
+//! and given out by a policy in a file.
+//!
+//! A [`Keeper`] is what the parts make together: a service with its log, a rotation for each
+//! region, and the policy, which is read anew when it changes. A [`KeeperLoop`] has it answer
+//! connections; a [`KeeperThread`] turns that. The regions' host is an argument, or the thread's:
+//! all that is asked of it is [`OwnHost`].
+//!
+//! Invariants: a region that was published is under a key that the catalog has, or will have when
+//! its host does what it was asked; keys are changed with nobody fetching in the midst. So an
+//! owner's rotation is never in doubt, and no Rekey goes over the network.
+
+mod error;
+mod regions;
+mod thread;
+mod turns;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    crypto::RegionKey,
+    region::RegisteredRegion,
+    time::Instant,
+};
+
+pub use error::{KeeperError, PublishError};
+pub use thread::KeeperThread;
+pub use turns::KeeperLoop;
+
+use crate::{
+    audit::{
+        What,
+        log::{Log, LogConfig, LogCounters},
+    },
+    epoch::{Epoch, Life},
+    io::{policy_file::PolicyFile, random::octets},
+    name::RegionName,
+    peer::Peer,
+    policy::Policy,
+    recorded::Recorded,
+    rotation::{RotationCounters, Schedule},
+    secret::Octets,
+    service::{Service, ServiceConfig, ServiceCounters},
+    time::Now,
+};
+use regions::Regions;
+
+/// The host that an owner's regions are registered at, and that is the owner's own.
+pub trait OwnHost {
+    /// Why it did not do what it was asked.
+    type Error: core::error::Error;
+
+    /// Has a region go by `key` from now on.
+    ///
+    /// # Errors
+    /// If it does not, and still goes by the key from before.
+    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Self::Error>;
+
+    /// An initiator has been given keys: its ops will come, and refusals must find the way back.
+    /// Must not wait.
+    fn prepare(&self, initiator: HostAddr);
+}
+
+/// How an owner keeps keys.
+#[derive(Clone, Debug)]
+pub struct KeeperConfig {
+    /// The policy.
+    pub policy: PathBuf,
+    /// The directory of the audit log, `audit.log` in it. `None`: there is none.
+    pub audit: Option<PathBuf>,
+    /// How that is kept.
+    pub log: LogConfig,
+    /// What the service allows its clients. Its seed is drawn anew by [`Keeper::new`].
+    pub service: ServiceConfig,
+}
+
+impl KeeperConfig {
+    /// By this policy, and without a log.
+    #[must_use]
+    pub fn new(policy: &Path) -> Self {
+        let (log, service) = (LogConfig::default(), ServiceConfig::default());
+        Self { policy: policy.to_owned(), audit: None, log, service }
+    }
+}
+
+/// What a keeper has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeeperCounters {
+    /// What it has given and refused.
+    pub service: ServiceCounters,
+    /// What it has written down, if it does.
+    pub log: LogCounters,
+    /// The rotations of all regions, those that are gone among them.
+    pub rotations: RotationCounters,
+    /// What people should have been told of rotations; each is an event of `tracing` as well.
+    pub alarms: u64,
+    /// Times that the regions' host did not change a key.
+    pub host_failures: u64,
+    /// Policies that were taken from the file.
+    pub reloaded: u64,
+    /// States of the file that were not taken.
+    pub not_reloaded: u64,
+}
+
+/// Keeps the keys of an owner's regions.
+#[derive(Debug)]
+pub struct Keeper {
+    recorded: Recorded<Policy>,
+    policy: PolicyFile,
+    regions: Regions,
+    /// When the log wants something.
+    log_at: Option<Instant>,
+    /// To whom keys were given since the host was told.
+    initiators: BTreeSet<HostAddr>,
+    reloaded: u64,
+    not_reloaded: u64,
+}
+
+impl Keeper {
+    /// A keeper without regions, for a host with these addresses.
+    ///
+    /// # Errors
+    /// If there is no policy, the log cannot be written, or the kernel gives no random octets.
+    pub fn new(responders: LocalAddresses, config: &KeeperConfig) -> Result<Self, KeeperError> {
+        let KeeperConfig { policy, audit, log, service } = config;
+        let (policy, rules) = PolicyFile::open(policy)?;
+        let seed = u64::from_ne_bytes(octets().map_err(KeeperError::Random)?);
+        let service = ServiceConfig { seed: seed ^ 1, ..*service };
+        let service = Service::new(Life(octets().map_err(KeeperError::Random)?), rules, service);
+        let recorded = match audit {
+            Some(directory) => {
+                Recorded::new(service, Log::open(&directory.join("audit.log"), *log)?)
+            }
+            None => Recorded::without_log(service),
+        };
+        Ok(Self {
+            recorded,
+            policy,
+            regions: Regions::new(responders, seed),
+            log_at: None,
+            initiators: BTreeSet::new(),
+            reloaded: 0,
+            not_reloaded: 0,
+        })
+    }
+
+    /// The service, to look at its catalog.
+    #[must_use]
+    pub const fn service(&self) -> &Service<Policy> {
+        self.recorded.service()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> KeeperCounters {
+        KeeperCounters {
+            service: self.service().counters(),
+            log: self.recorded.log().map(Log::counters).unwrap_or_default(),
+            rotations: self.regions.counters(),
+            alarms: self.regions.alarms,
+            host_failures: self.regions.host_failures,
+            reloaded: self.reloaded,
+            not_reloaded: self.not_reloaded,
+        }
+    }
+
+    /// Publishes a region under `name`: it goes by a key of the catalog's own from now on, which is
+    /// changed by `schedule`. Grants from before are worth nothing. What had the name before goes
+    /// out, and is closed to everybody if it is another region.
+    ///
+    /// # Errors
+    /// If the host does not change the key, or the catalog does not take the region.
+    pub fn publish<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        name: RegionName,
+        region: &RegisteredRegion,
+        schedule: Schedule,
+    ) -> Result<Epoch, PublishError<H::Error>> {
+        self.regions.publish(now, host, &mut self.recorded, (name, region), schedule)
+    }
+
+    /// Takes a region out. Nobody is given its keys any more, and who has some is shut out.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn remove<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        name: &RegionName,
+    ) -> Result<(), PublishError<H::Error>> {
+        self.regions.remove(now, host, &mut self.recorded, name)
+    }
+
+    /// Changes the key of a region now. What is announced already is installed.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn rotate<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        name: &RegionName,
+    ) -> Result<(), PublishError<H::Error>> {
+        self.regions
+            .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.rotate(turn))
+    }
+
+    /// Changes the key of a region now, for one that nobody can hold: one has leaked, or somebody
+    /// is to be shut out.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn withdraw<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        name: &RegionName,
+    ) -> Result<(), PublishError<H::Error>> {
+        self.regions
+            .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.withdraw(turn))
+    }
+
+    /// Reads the policy's file now, and goes by it: what it takes away ends at once.
+    ///
+    /// # Errors
+    /// If it is no policy. Then the one from before holds.
+    pub fn reload<H: OwnHost>(&mut self, now: Now, host: &H) -> Result<(), KeeperError> {
+        match self.policy.read_now() {
+            Ok(policy) => self.take(now, host, policy),
+            Err(why) => {
+                self.not_reloaded += 1;
+                return Err(why.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a message.
+    pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
+        let initiators = &mut self.initiators;
+        self.recorded.handle_and_see(now, peer, message, |event| match event.what {
+            What::Granted { initiator, .. } | What::Current { initiator, .. } => {
+                initiators.insert(initiator);
+            }
+            _ => {}
+        })
+    }
+
+    /// Does what time has come for: changes keys, looks at the policy, writes the log to the disk.
+    pub fn handle_timeout<H: OwnHost>(&mut self, now: Now, host: &H) {
+        self.log_at = self.recorded.poll(now);
+        match self.policy.poll(now.boot) {
+            None => {}
+            Some(Ok(policy)) => self.take(now, host, policy),
+            Some(Err(error)) => {
+                self.not_reloaded += 1;
+                tracing::warn!(%error, "the key service goes on with its old policy");
+            }
+        }
+        self.regions.handle_timeout(now, host, &mut self.recorded);
+        self.prepare(host);
+    }
+
+    /// When [`Keeper::handle_timeout`] has something to do, if nothing happens before.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let at = [self.log_at, self.policy.poll_timeout(), self.regions.poll_timeout()];
+        at.into_iter().flatten().min()
+    }
+
+    /// Tells the host to whom keys were given.
+    pub fn prepare<H: OwnHost>(&mut self, host: &H) {
+        while let Some(initiator) = self.initiators.pop_first() {
+            host.prepare(initiator);
+        }
+    }
+
+    fn take<H: OwnHost>(&mut self, now: Now, host: &H, policy: Policy) {
+        self.reloaded += 1;
+        let withdrawn = self.recorded.change(now, |service| {
+            let reloaded = service.reload(now, policy);
+            (reloaded.withdrawn, vec![reloaded.event])
+        });
+        tracing::info!(withdrawn = withdrawn.len(), "the key service goes by another policy");
+        self.regions.handle_policy(now, host, &mut self.recorded, &withdrawn);
+    }
+}

@@ -1,0 +1,291 @@
+//! The regions of a keeper, each with its rotation, and which of them wants something when.
+//!
+//! Invariant: after each call, no region has anything to do before the time that stands with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rma_core::{addr::LocalAddresses, op::OpStatus, region::RegisteredRegion, time::Instant};
+
+use crate::{
+    catalog::{CatalogError, Region},
+    epoch::Epoch,
+    io::keeper::{
+        OwnHost,
+        error::{PublishError, secret},
+    },
+    jitter::Jitter,
+    limits::STEP_RETRY_MIN,
+    name::RegionName,
+    policy::Policy,
+    recorded::Recorded,
+    rotation::{Alarm, Plan, Rotation, RotationCounters, Schedule, Todo, Turn, Way},
+    secret::RegionSecret,
+    time::Now,
+};
+
+/// How many steps one region takes before others have their turn: a change of a key for another one
+/// takes three.
+const STEPS_MAX: usize = 8;
+
+/// Regions by name.
+#[derive(Debug)]
+pub(super) struct Regions {
+    responders: LocalAddresses,
+    kept: BTreeMap<RegionName, Kept>,
+    /// When which of them wants something.
+    times: BTreeSet<(Instant, RegionName)>,
+    jitter: Jitter,
+    /// Of those that are gone.
+    gone: RotationCounters,
+    pub(super) alarms: u64,
+    pub(super) host_failures: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    region: RegisteredRegion,
+    rotation: Rotation,
+    at: Option<Instant>,
+}
+
+/// Has a rotation do something, and writes down what that was.
+fn turn<T>(
+    now: Now,
+    recorded: &mut Recorded<Policy>,
+    act: impl FnOnce(&mut Turn<'_, Policy>) -> T,
+) -> T {
+    recorded.change(now, |service| {
+        let fresh = &mut || secret().expect("a kernel that has given random octets has more");
+        let mut turn = Turn { now, service, fresh, events: Vec::new() };
+        (act(&mut turn), turn.events)
+    })
+}
+
+impl Regions {
+    pub(super) const fn new(responders: LocalAddresses, seed: u64) -> Self {
+        Self {
+            responders,
+            kept: BTreeMap::new(),
+            times: BTreeSet::new(),
+            jitter: Jitter(seed),
+            gone: ZERO,
+            alarms: 0,
+            host_failures: 0,
+        }
+    }
+
+    pub(super) fn counters(&self) -> RotationCounters {
+        self.kept.values().fold(self.gone, |sum, it| add(sum, it.rotation.counters()))
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.times.first().map(|it| it.0)
+    }
+
+    pub(super) fn publish<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        recorded: &mut Recorded<Policy>,
+        (name, region): (RegionName, &RegisteredRegion),
+        schedule: Schedule,
+    ) -> Result<Epoch, PublishError<H::Error>> {
+        let fresh = secret().map_err(PublishError::Random)?;
+        // The host first: what the catalog gives must be what it goes by.
+        host.rekey(region, fresh.region_key()).map_err(PublishError::Host)?;
+        let plan = Plan { way: Way::Host, schedule, seed: self.jitter.next() };
+        let place = Region { responders: self.responders, id: region.id(), len: region.reach() };
+        let rotation =
+            turn(now, recorded, |turn| Rotation::publish(turn, name.clone(), place, &fresh, plan))?;
+        let kept = Kept { region: region.clone(), rotation, at: None };
+        if let Some(old) = self.kept.insert(name.clone(), kept) {
+            self.forget(&name, &old);
+            if old.region.id() != region.id() {
+                close(host, &old.region)?;
+            }
+        }
+        self.drive(now, host, recorded, &name);
+        let entry = recorded.service().catalog().find(&name);
+        Ok(entry.expect("it was published").present().epoch())
+    }
+
+    pub(super) fn remove<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        recorded: &mut Recorded<Policy>,
+        name: &RegionName,
+    ) -> Result<(), PublishError<H::Error>> {
+        recorded.change(now, |service| match service.remove(now, name) {
+            Ok(event) => (Ok(()), vec![event]),
+            Err(error) => (Err(error), Vec::new()),
+        })?;
+        match self.kept.remove(name) {
+            Some(old) => {
+                self.forget(name, &old);
+                close(host, &old.region)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn forget(&mut self, name: &RegionName, old: &Kept) {
+        self.gone = add(self.gone, old.rotation.counters());
+        if let Some(at) = old.at {
+            self.times.remove(&(at, name.clone()));
+        }
+    }
+
+    /// Has a region's rotation do something, and then what follows from it.
+    pub(super) fn act<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        recorded: &mut Recorded<Policy>,
+        name: &RegionName,
+        act: impl FnOnce(&mut Rotation, &mut Turn<'_, Policy>) -> Result<(), CatalogError>,
+    ) -> Result<(), PublishError<H::Error>> {
+        let Some(kept) = self.kept.get_mut(name) else {
+            return Err(CatalogError::Unknown { name: name.clone() }.into());
+        };
+        turn(now, recorded, |turn| act(&mut kept.rotation, turn))?;
+        self.drive(now, host, recorded, name);
+        Ok(())
+    }
+
+    /// The policy is another one, which takes something of the `withdrawn` away.
+    pub(super) fn handle_policy<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        recorded: &mut Recorded<Policy>,
+        withdrawn: &[RegionName],
+    ) {
+        // Those first: somebody has what he must not have.
+        let names: Vec<_> = self.kept.keys().cloned().collect();
+        let (first, others): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|it| withdrawn.binary_search(it).is_ok());
+        for (names, is_withdrawn) in [(first, true), (others, false)] {
+            for name in names {
+                let done = self.act(now, host, recorded, &name, |rotation, turn| {
+                    if is_withdrawn {
+                        rotation.withdraw(turn)?;
+                    }
+                    rotation.handle_policy(turn)
+                });
+                if let Err(error) = done {
+                    tracing::error!(region = %name, %error, "a region cannot go by the new policy");
+                }
+            }
+        }
+    }
+
+    /// Does what time has come for.
+    pub(super) fn handle_timeout<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        recorded: &mut Recorded<Policy>,
+    ) {
+        // Each once: what wants another turn at once has it in the next.
+        let due = self.times.iter().take_while(|(at, _)| *at <= now.boot);
+        let due: Vec<_> = due.map(|(_, name)| name.clone()).collect();
+        for name in due {
+            self.drive(now, host, recorded, &name);
+        }
+    }
+
+    /// Has a region's rotation and its host do what there is to do now, and notes when there will
+    /// be more.
+    fn drive<H: OwnHost>(
+        &mut self,
+        now: Now,
+        host: &H,
+        recorded: &mut Recorded<Policy>,
+        name: &RegionName,
+    ) {
+        let Some(Kept { region, rotation, at }) = self.kept.get_mut(name) else { return };
+        let mut until = Some(now.boot);
+        for _ in 0..STEPS_MAX {
+            let done = turn(now, recorded, |turn| rotation.handle_timeout(turn));
+            let done = match rotation.poll_todo(now.boot, recorded.service()) {
+                _ if done.is_err() => done,
+                Todo::Wait(at) => {
+                    until = at;
+                    if at.is_none_or(|at| at > now.boot) {
+                        break;
+                    }
+                    Ok(())
+                }
+                Todo::Rekey { to, secret, .. } => {
+                    let status = rekey(host, region, secret);
+                    self.host_failures += u64::from(status != OpStatus::Ok);
+                    turn(now, recorded, |turn| rotation.handle_rekey(turn, to, status))
+                }
+                // Of no use: the host has said what it did.
+                Todo::Probe { under } => turn(now, recorded, |turn| {
+                    rotation.handle_probe(turn, under, OpStatus::DispatchTimeout)
+                }),
+            };
+            if let Err(error) = done {
+                tracing::error!(region = %name, %error, "a region's key cannot be changed");
+                until = Some(now.boot + STEP_RETRY_MIN);
+                break;
+            }
+        }
+        while let Some(alarm) = rotation.poll_alarm() {
+            self.alarms += 1;
+            tell(name, alarm);
+        }
+        let before = core::mem::replace(at, until);
+        if before != until {
+            if let Some(before) = before {
+                self.times.remove(&(before, name.clone()));
+            }
+            self.times.extend(until.map(|at| (at, name.clone())));
+        }
+    }
+}
+
+/// How the host's answer is told to a rotation.
+fn rekey<H: OwnHost>(host: &H, region: &RegisteredRegion, secret: &RegionSecret) -> OpStatus {
+    match host.rekey(region, secret.region_key()) {
+        Ok(()) => OpStatus::Ok,
+        Err(error) => {
+            tracing::warn!(region = ?region.id(), %error, "the host did not change a region's key");
+            OpStatus::DispatchTimeout
+        }
+    }
+}
+
+/// Has a region go by a key that nobody knows. One that is not registered any more is closed as it
+/// is.
+fn close<H: OwnHost>(host: &H, region: &RegisteredRegion) -> Result<(), PublishError<H::Error>> {
+    let fresh = secret().map_err(PublishError::Random)?;
+    if let Err(error) = host.rekey(region, fresh.region_key()) {
+        tracing::info!(region = ?region.id(), %error, "a region that is published no more was gone");
+    }
+    Ok(())
+}
+
+fn tell(name: &RegionName, alarm: Alarm) {
+    match alarm {
+        Alarm::Late { by } => {
+            tracing::warn!(region = %name, ?by, "a key is good for longer than was told");
+        }
+        other => tracing::warn!(region = %name, alarm = ?other, "a key cannot be changed"),
+    }
+}
+
+const ZERO: RotationCounters =
+    RotationCounters { rotated: 0, late_epochs: 0, rekeys: 0, probes: 0, withdrawn: 0 };
+
+const fn add(one: RotationCounters, other: RotationCounters) -> RotationCounters {
+    RotationCounters {
+        rotated: one.rotated + other.rotated,
+        late_epochs: one.late_epochs + other.late_epochs,
+        rekeys: one.rekeys + other.rekeys,
+        probes: one.probes + other.probes,
+        withdrawn: one.withdrawn + other.withdrawn,
+    }
+}

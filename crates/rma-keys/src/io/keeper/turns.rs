@@ -1,0 +1,100 @@
+//! A keeper that answers connections: the loop of a service, around which keys are changed.
+
+use core::time::Duration;
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rma_core::time::Instant;
+
+use crate::{
+    io::{
+        keeper::{Keeper, OwnHost},
+        server::{Handler, Limits, ServerCounters, ServerLoop, StartError},
+    },
+    peer::Peer,
+    secret::Octets,
+    time::Now,
+};
+
+/// A keeper that several hold: the loop, and who publishes.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<Mutex<Keeper>>);
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Keeper> {
+        // Whoever panicked under this lock has been shown; the service goes on.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handler for Shared {
+    fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
+        self.lock().handle(now, peer, message)
+    }
+
+    fn poll(&mut self, _: Now) -> Option<Instant> {
+        self.lock().poll_timeout()
+    }
+}
+
+/// A keeper's loop.
+#[derive(Debug)]
+pub struct KeeperLoop {
+    pub(super) turns: ServerLoop<Shared>,
+    pub(super) shared: Shared,
+}
+
+impl KeeperLoop {
+    /// A loop that accepts connections from `listener`, as whoever the credentials in `directory`
+    /// are of, which are read anew when they change.
+    ///
+    /// # Errors
+    /// As [`ServerLoop::from_directory`].
+    pub fn new(
+        listener: TcpListener,
+        directory: &Path,
+        keeper: Keeper,
+        limits: Limits,
+    ) -> Result<Self, StartError> {
+        let shared = Shared(Arc::new(Mutex::new(keeper)));
+        let turns = ServerLoop::from_directory(listener, directory, shared.clone(), limits)?;
+        Ok(Self { turns, shared })
+    }
+
+    /// The address that it listens at.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.turns.address()
+    }
+
+    /// What its connections have done so far.
+    #[must_use]
+    pub const fn connections(&self) -> ServerCounters {
+        self.turns.counters()
+    }
+
+    /// The keeper. The loop waits meanwhile.
+    pub fn keeper(&mut self) -> MutexGuard<'_, Keeper> {
+        self.shared.lock()
+    }
+
+    /// Waits until there is something to do, or it is time to.
+    pub fn wait(&mut self, now: Instant) {
+        self.turns.wait(now);
+    }
+
+    /// The same, for no longer than `most`.
+    pub fn wait_for(&mut self, now: Instant, most: Duration) {
+        self.turns.wait_for(now, most);
+    }
+
+    /// Does what can be done now, and never waits but for `host`.
+    pub fn turn<H: OwnHost>(&mut self, now: Now, host: &H) {
+        self.shared.lock().handle_timeout(now, host);
+        self.turns.turn(now);
+        self.shared.lock().prepare(host);
+    }
+}

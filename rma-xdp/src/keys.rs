@@ -1,0 +1,53 @@
+//! The key service joined with hosts (1RMA §3.1, §4.2; `docs/KEYS.md`): who owns regions serves
+//! their keys, and who reads and writes them goes by names.
+//!
+//! An owner's [`KeyServer`] publishes regions: from then on they go by keys that it makes, gives to
+//! whom the policy allows, and changes, by a schedule, by a call, and when the policy takes
+//! something away. A client has [`Grants`], which fetch and renew keys, and a [`KeyedClient`],
+//! whose transfers outlast changes: what is missing goes on under the new key, inside the
+//! transfer's time. Neither has any I/O before it is needed, and each has one thread; who turns an
+//! engine inline turns these as well ([`InlineKeyServer`], [`GrantsLoop`]), and who polls
+//! completions takes a [`KeyedExecutor`] over the same cache ([`Grants::with_cache`]).
+//!
+//! Which of several owners of the same bytes to ask, [`Replicas`] says, told of
+//! [`KeyedError::status`].
+//!
+//! # Secrets
+//!
+//! Keys are in the memory of both processes. A program that has some should not leave them in a
+//! core dump: set RLIMIT_CORE to 0 and PR_SET_DUMPABLE off at its start, as `docs/KEYS.md` shows.
+//!
+//! # Both sides in one process
+//!
+//! ```
+//! # use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+#![doc = include_str!("keys/example.md")]
+//! ```
+
+mod client;
+mod error;
+mod server;
+
+#[doc(inline)]
+pub use rma_keys::{
+    audit::log::{LogConfig, OnFull},
+    cache::{CacheCounters, CacheError, GrantCache, Source},
+    identity::{IdentityError, SpiffeId},
+    io::{
+        client::FetchError,
+        grants::{Grants, GrantsLoop, KeyedRegion, NoKey, Ready},
+        keeper::{KeeperCounters, KeeperError},
+        server::{EndReason, Limits, ServerCounters, StartError},
+    },
+    keyed::{KeyedCall, KeyedExecutor, KeyedOutcome, KeyedPiece, KeyedStatus},
+    name::{NameError, RegionName},
+    ops::OpSet,
+    replicas::Replicas,
+    ring::{GiveUp, Holder, KeyedGrant},
+    rotation::Schedule,
+    service::ServiceConfig,
+};
+
+pub use client::{KeyedBufPiece, KeyedClient, KeyedTransfer};
+pub use error::{KeyServerError, KeyedError};
+pub use server::{InlineKeyServer, KeyServer, KeyServerConfig, KeyServerCounters};

@@ -1,0 +1,116 @@
+//! Why keys are not served, and why a transfer by name is not done.
+
+use std::{io, net::SocketAddr};
+
+use rma_app::TransferError;
+use rma_core::executor::{CallStatus, Outcome};
+use rma_keys::{
+    catalog::CatalogError,
+    io::{
+        grants::NoKey,
+        keeper::{KeeperError, PublishError},
+        server::StartError,
+    },
+    name::NameError,
+};
+use thiserror::Error;
+
+use crate::error::HostError;
+
+/// Why a [`KeyServer`](super::KeyServer) does not start, or does not do what it was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KeyServerError {
+    /// It cannot listen.
+    #[error("the key service cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Its credentials are not in order, or the system has no thread for it.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// There is no policy, or its log cannot be written.
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
+    /// The text names no region.
+    #[error("{name:?} is no name of a region: {why}")]
+    Name {
+        /// The text.
+        name: Box<str>,
+        /// What is wrong with it.
+        why: NameError,
+    },
+    /// The catalog has no such region, or no room for it.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The host did not change the region's key, for example as it is not registered there.
+    #[error("the region's key cannot be changed: {0}")]
+    Host(#[from] HostError),
+}
+
+impl From<PublishError<HostError>> for KeyServerError {
+    fn from(error: PublishError<HostError>) -> Self {
+        match error {
+            PublishError::Host(error) => Self::Host(error),
+            PublishError::Catalog(error) => Self::Catalog(error),
+            PublishError::Random(error) => Self::Keeper(KeeperError::Random(error)),
+            other => Self::Host(HostError::System {
+                what: "publishing a region",
+                source: io::Error::other(other.to_string()),
+            }),
+        }
+    }
+}
+
+/// Why a transfer by name is not done.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum KeyedError {
+    /// There is no key to go by, or to go on by.
+    #[error("{why}{}", Before(.last.as_deref()))]
+    NoKey {
+        /// Of which region, of which service, and why.
+        why: Box<NoKey>,
+        /// How the last try ended, if there was one: with what is missing.
+        last: Option<Box<Outcome>>,
+    },
+    /// It is over for another reason than keys.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+}
+
+/// What a person is told of a try before there was no key.
+struct Before<'a>(Option<&'a Outcome>);
+
+impl core::fmt::Display for Before<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Some(Outcome { op_type, responder, status, .. }) = self.0 else { return Ok(()) };
+        write!(f, "; before, {op_type} at {responder} ended: {status}")
+    }
+}
+
+impl KeyedError {
+    /// How the last try ended, if there was one: what [`Replicas::report`] is told.
+    ///
+    /// [`Replicas::report`]: rma_keys::replicas::Replicas::report
+    #[must_use]
+    pub fn status(&self) -> Option<CallStatus> {
+        self.outcome().map(|it| it.status)
+    }
+
+    /// What the last try has left missing, if there was one: for
+    /// [`KeyedTransfer::remaining`](super::KeyedTransfer::remaining). If there was none, all is.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::NoKey { last: Some(outcome), .. }
+            | Self::Transfer(TransferError::Failed(outcome) | TransferError::Unknown(outcome)) => {
+                Some(outcome)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The owner's end: [`KeyServer`], and [`InlineKeyServer`] for those who turn everything.
+
+use core::time::Duration;
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rma_core::{addr::HostAddr, crypto::RegionKey, region::RegisteredRegion};
+use rma_keys::{
+    audit::log::LogConfig,
+    io::{
+        clock,
+        keeper::{
+            Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, OwnHost, PublishError,
+        },
+        server::{Limits, ServerCounters, StartError},
+    },
+    name::RegionName,
+    rotation::Schedule,
+    service::ServiceConfig,
+    time::Now,
+};
+
+use super::error::KeyServerError;
+use crate::{
+    driver::control::ControlPath,
+    error::HostError,
+    host::{Host, HostOf, InlineHost},
+};
+
+/// With what a key service is started. Every field may be set.
+#[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub struct KeyServerConfig {
+    /// Where it accepts connections. With port 0, at a port of the system's choice.
+    pub listen: SocketAddr,
+    /// The directory of its credentials: `docs/KEYS.md` says which files. Read anew when they
+    /// change.
+    pub credentials: PathBuf,
+    /// The policy. Read anew when it changes; what that takes away ends at once.
+    pub policy: PathBuf,
+    /// The directory of its audit log. Default: `None`, there is none.
+    pub audit: Option<PathBuf>,
+    /// How that is kept.
+    pub log: LogConfig,
+    /// How often clients may ask.
+    pub service: ServiceConfig,
+    /// How many connections there may be, and for how long.
+    pub limits: Limits,
+}
+
+impl KeyServerConfig {
+    /// At this address, with these files, and with defaults for the rest.
+    pub fn new(
+        listen: SocketAddr,
+        credentials: impl AsRef<Path>,
+        policy: impl AsRef<Path>,
+    ) -> Self {
+        Self {
+            listen,
+            credentials: credentials.as_ref().to_owned(),
+            policy: policy.as_ref().to_owned(),
+            audit: None,
+            log: LogConfig::default(),
+            service: ServiceConfig::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    fn open<P: ControlPath>(&self, host: &HostOf<P>) -> Result<KeeperLoop, KeyServerError> {
+        let config = KeeperConfig {
+            audit: self.audit.clone(),
+            log: self.log,
+            service: self.service,
+            ..KeeperConfig::new(&self.policy)
+        };
+        let keeper = Keeper::new(host.addresses(), &config)?;
+        let listener = TcpListener::bind(self.listen)
+            .map_err(|source| KeyServerError::Listen { address: self.listen, source })?;
+        Ok(KeeperLoop::new(listener, &self.credentials, keeper, self.limits)?)
+    }
+}
+
+rma_core::settings!(KeyServerConfig);
+
+/// What a key service has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyServerCounters {
+    /// Its connections.
+    pub connections: ServerCounters,
+    /// Its keys: what was given and refused, rotations, alarms.
+    pub keys: KeeperCounters,
+}
+
+/// A host, as a keeper sees it.
+struct Own<'a, P>(&'a HostOf<P>);
+
+impl<P: ControlPath> OwnHost for Own<'_, P> {
+    type Error = HostError;
+
+    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
+        self.0.rekey(region, key)
+    }
+
+    fn prepare(&self, initiator: HostAddr) {
+        self.0.prepare(initiator);
+    }
+}
+
+/// The same, for the thread.
+struct Shared(Arc<Host>);
+
+impl OwnHost for Shared {
+    type Error = HostError;
+
+    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
+        self.0.rekey(region, key)
+    }
+
+    fn prepare(&self, initiator: HostAddr) {
+        self.0.prepare(initiator);
+    }
+}
+
+/// Serves the keys of a host's regions, and changes them, on a thread of its own. Dropped, it
+/// serves no more; the regions keep the keys that they have.
+#[derive(Debug)]
+pub struct KeyServer {
+    host: Arc<Host>,
+    thread: KeeperThread,
+}
+
+impl KeyServer {
+    /// Starts the service of a host's keys.
+    ///
+    /// # Errors
+    /// What is missing or wrong, and what to do about it.
+    pub fn start(host: Arc<Host>, config: &KeyServerConfig) -> Result<Self, KeyServerError> {
+        let turns = config.open(&host)?;
+        let thread = KeeperThread::start(turns, Shared(Arc::clone(&host)));
+        let thread = thread.map_err(StartError::Thread)?;
+        Ok(Self { host, thread })
+    }
+
+    /// The address that it listens at.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.thread.address()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> KeyServerCounters {
+        let keys = self.thread.with(|_, keeper| keeper.counters());
+        KeyServerCounters { connections: self.thread.connections(), keys }
+    }
+
+    /// Publishes a region under `name`: from now on it goes by keys of the service's, which are
+    /// changed by `schedule`, or more often where the policy gives shorter lifetimes. Grants from
+    /// before are worth nothing. What had the name before goes out, and is closed to everybody if
+    /// it is another region.
+    ///
+    /// # Errors
+    /// If it has no such name, is not registered at this host, or there are too many.
+    pub fn publish(
+        &self,
+        name: &str,
+        region: &RegisteredRegion,
+        schedule: Schedule,
+    ) -> Result<(), KeyServerError> {
+        self.act(name, |now, keeper, host, name| {
+            keeper.publish(now, host, name, region, schedule).map(drop)
+        })
+    }
+
+    /// Takes a region out. Nobody is given its keys any more, and who has some is shut out: the
+    /// region goes by a key that nobody knows.
+    ///
+    /// # Errors
+    /// If none was published under this name.
+    pub fn remove(&self, name: &str) -> Result<(), KeyServerError> {
+        self.act(name, |now, keeper, host, name| keeper.remove(now, host, &name))
+    }
+
+    /// Changes the key of a region now. What was announced to its clients is what it changes to.
+    ///
+    /// # Errors
+    /// If none was published under this name.
+    pub fn rotate_now(&self, name: &str) -> Result<(), KeyServerError> {
+        self.act(name, |now, keeper, host, name| keeper.rotate(now, host, &name))
+    }
+
+    /// Changes the key of a region now, for one that nobody can have: a key has leaked. All clients
+    /// of the region fetch once.
+    ///
+    /// # Errors
+    /// If none was published under this name.
+    pub fn withdraw(&self, name: &str) -> Result<(), KeyServerError> {
+        self.act(name, |now, keeper, host, name| keeper.withdraw(now, host, &name))
+    }
+
+    /// Reads the policy now, and goes by it; else that is done within 20 s.
+    ///
+    /// # Errors
+    /// If the file holds no policy. Then the one from before holds.
+    pub fn reload_policy(&self) -> Result<(), KeyServerError> {
+        let host = Own(&self.host);
+        Ok(self.thread.with(|now, keeper| keeper.reload(now, &host))?)
+    }
+
+    fn act(
+        &self,
+        name: &str,
+        act: impl FnOnce(
+            Now,
+            &mut Keeper,
+            &Own<'_, crate::engine::thread::EngineThread>,
+            RegionName,
+        ) -> Result<(), PublishError<HostError>>,
+    ) -> Result<(), KeyServerError> {
+        let (name, host) = (parse(name)?, Own(&self.host));
+        Ok(self.thread.with(|now, keeper| act(now, keeper, &host, name))?)
+    }
+}
+
+/// [`KeyServer`] without a thread: connections are answered and keys changed when, and only when,
+/// the application turns it, with the host that it was opened for.
+#[derive(Debug)]
+pub struct InlineKeyServer {
+    turns: KeeperLoop,
+}
+
+impl InlineKeyServer {
+    /// Opens the service of a host's keys.
+    ///
+    /// # Errors
+    /// As [`KeyServer::start`].
+    pub fn open(host: &InlineHost, config: &KeyServerConfig) -> Result<Self, KeyServerError> {
+        Ok(Self { turns: config.open(host)? })
+    }
+
+    /// Does what can be done now, and waits for nobody.
+    pub fn turn(&mut self, host: &InlineHost) {
+        self.turns.turn(clock::now(), &Own(host));
+    }
+
+    /// Waits for something to do, no longer than `most`; of no use to who has an engine to turn.
+    pub fn wait(&mut self, most: Duration) {
+        self.turns.wait_for(clock::now().boot, most);
+    }
+
+    /// As [`KeyServer::address`].
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.turns.address()
+    }
+
+    /// As [`KeyServer::counters`].
+    pub fn counters(&mut self) -> KeyServerCounters {
+        let keys = self.turns.keeper().counters();
+        KeyServerCounters { connections: self.turns.connections(), keys }
+    }
+
+    /// As [`KeyServer::publish`].
+    ///
+    /// # Errors
+    /// As [`KeyServer::publish`].
+    pub fn publish(
+        &mut self,
+        host: &InlineHost,
+        name: &str,
+        region: &RegisteredRegion,
+        schedule: Schedule,
+    ) -> Result<(), KeyServerError> {
+        let (name, now) = (parse(name)?, clock::now());
+        self.turns.keeper().publish(now, &Own(host), name, region, schedule)?;
+        Ok(())
+    }
+
+    /// As [`KeyServer::remove`].
+    ///
+    /// # Errors
+    /// As [`KeyServer::remove`].
+    pub fn remove(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
+        Ok(self.turns.keeper().remove(clock::now(), &Own(host), &parse(name)?)?)
+    }
+
+    /// As [`KeyServer::rotate_now`].
+    ///
+    /// # Errors
+    /// As [`KeyServer::rotate_now`].
+    pub fn rotate_now(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
+        Ok(self.turns.keeper().rotate(clock::now(), &Own(host), &parse(name)?)?)
+    }
+
+    /// As [`KeyServer::withdraw`].
+    ///
+    /// # Errors
+    /// As [`KeyServer::withdraw`].
+    pub fn withdraw(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
+        Ok(self.turns.keeper().withdraw(clock::now(), &Own(host), &parse(name)?)?)
+    }
+
+    /// As [`KeyServer::reload_policy`].
+    ///
+    /// # Errors
+    /// As [`KeyServer::reload_policy`].
+    pub fn reload_policy(&mut self, host: &InlineHost) -> Result<(), KeyServerError> {
+        Ok(self.turns.keeper().reload(clock::now(), &Own(host))?)
+    }
+}
+
+fn parse(name: &str) -> Result<RegionName, KeyServerError> {
+    name.parse().map_err(|why| KeyServerError::Name { name: name.into(), why })
+}
