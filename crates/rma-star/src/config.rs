@@ -64,7 +64,9 @@ pub struct StarConfigBuilder {
     /// and one RECV. Of the rest, nobody gets more than two thirds. Fewer than four for each
     /// connection: not every stateless side always gets one in. Default: 8192.
     pub work_requests: u32,
-    /// How many frames of all those connections may be under way. Default: 4096.
+    /// How many frames of all those connections may be under way. One is kept for each connection,
+    /// as long as that is no more than half of them; of the rest a peer gets no more than two
+    /// thirds, so one that does not answer holds up nobody else. Default: 4096.
     pub frames_under_way: u32,
     /// How much may be under way to each peer, as congestion control finds. All connections to a
     /// peer share its windows, of which each way of the data has one; how many there are follows

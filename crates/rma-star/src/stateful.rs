@@ -140,7 +140,11 @@ impl Stateful {
             connections: Connections::new(connections, config.place().secret),
             works: Slab::new(works),
             work_links: Links::new(works),
-            shares: Shares::new(works as u16, settings.connections, config.place().secret.hash(4)),
+            shares: Shares::new(
+                (works as u16, frames as u16),
+                settings.connections,
+                config.place().secret.hash(4),
+            ),
             frames: UnderWay::new(frames, settings, config.place().secret),
             paths: Paths::new(config.cc, connections),
             frame_links: Links::new(frames),
@@ -296,11 +300,24 @@ impl Stateful {
         if !self.frames.has_room() {
             return ready.map(|at| self.placed_of(at)).sum();
         }
+        if self.shares.may_hold_back() {
+            // Each is looked at: it may be that none may send.
+            let frames = ready
+                .map(|at| if self.may_begin(at) { self.frames_of(at) } else { self.placed_of(at) });
+            let chunks = self.paths.ready_connections().filter(|&at| self.may_begin(at));
+            return frames.sum::<usize>() + chunks.count();
+        }
         let first = ready.take(BATCH).map(|at| self.frames_of(at).min(BATCH));
         let chunks = self.paths.ready().take(BATCH).map(|(path, first, connections)| {
             self.chunks_of(self.connections.at(first), path).min(BATCH).max(connections)
         });
         first.sum::<usize>().max(self.ready.len()) + chunks.sum::<usize>()
+    }
+
+    /// Whether another frame of a connection may be under way.
+    #[inline]
+    fn may_begin(&self, at: u16) -> bool {
+        self.frames.has_room() && self.shares.may_send(&self.connections.at(at).of_z)
     }
 
     /// Puts a connection into the list of those that have frames to send, and into those of the

@@ -7,6 +7,7 @@ mod lookups;
 mod one_answer;
 mod pair;
 mod rc;
+mod recordings;
 mod shares;
 mod stories;
 mod swarm;

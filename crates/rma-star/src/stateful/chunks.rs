@@ -24,9 +24,21 @@ impl Stateful {
         host: &mut Host<'_>,
         writing: &mut Writing<'_, '_>,
     ) -> bool {
+        let mut passed = 0;
         while let Some((path, at)) = self.paths.next(writing.now) {
             if !self.frames.has_room() || !can_seal(host, writing) {
                 return false;
+            }
+            if !self.may_begin(at) {
+                // It has as much under way as it may have: the next one's turn.
+                let Self { paths, shares, connections, .. } = self;
+                if !paths.pass(path, |at| shares.may_send(&connections.at(at).of_z)) {
+                    passed += 1;
+                    if passed > self.paths.ready_len() {
+                        return false;
+                    }
+                }
+                continue;
             }
             let Some(expiry) = self.expiry(at, writing.now) else { return false };
             let Some(frame) = self.next_chunk(host, (path, at), writing) else { continue };
@@ -78,6 +90,7 @@ impl Stateful {
         let what = What::Chunk { work: row, offset, len: len as u16, completes };
         let frame = self.frames.add(at, what, charge)?;
         let connection = self.connections.at_mut(at);
+        self.shares.sends(&mut connection.of_z);
         connection.chunks.push_back(&mut self.frame_links, frame);
         connection.turn = SIDES[1 - side as usize];
         if is_last {

@@ -52,6 +52,12 @@ impl ClockBounds {
         Some(ZTime(time.0.saturating_add(elapsed + elapsed.div_ceil(DRIFT))))
     }
 
+    /// Whether Z may have shown `time` in the last `micros`: what was sealed then is no recording of
+    /// long ago.
+    pub(super) fn is_within(&self, time: ZTime, micros: u64, now: Instant) -> bool {
+        self.lower(now).is_none_or(|lower| time.0.saturating_add(micros) >= lower.0)
+    }
+
     /// The whole time of which `low` travelled, in a frame that came now.
     pub(super) fn widen(&self, low: Time32, now: Instant) -> ZTime {
         low.widen(self.lower(now).unwrap_or(self.hint))

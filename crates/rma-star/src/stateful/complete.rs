@@ -196,6 +196,7 @@ impl Stateful {
     pub(super) fn forget_frame(&mut self, frame: u16) -> What {
         let sent = self.frames.at(frame);
         let (charge, connection) = (sent.charge, self.connections.at_mut(sent.connection));
+        self.shares.has_sent(&mut connection.of_z);
         if let What::Chunk { work, .. } = sent.what
             && let Some(transfer) = &mut self.works[work].transfer
         {

@@ -59,6 +59,7 @@ enum Place {
 #[derive(Debug)]
 struct Path {
     id: RemoteWindowId,
+    way: Way,
     /// What its chunks under way were charged, in bytes.
     outstanding: u64,
     /// When the next chunk may go, by the pace.
@@ -142,6 +143,7 @@ impl Paths {
         match self.paths.get_mut(id.index()) {
             None => self.paths.push(Path {
                 id,
+                way,
                 outstanding: 0,
                 next_at: Instant::ZERO,
                 cut_at: None,
@@ -150,7 +152,7 @@ impl Paths {
                 place: Place::Idle,
             }),
             // Another peer's before. Where it is, and its pace, do no harm.
-            Some(path) if held.is_new => path.cut_at = None,
+            Some(path) if held.is_new => (path.way, path.cut_at) = (way, None),
             Some(_) => {}
         }
         Some(id)
@@ -211,6 +213,39 @@ impl Paths {
         if let Some(at) = self.ready.pop_front(&mut self.ready_links) {
             self.paths[usize::from(at)].place = Place::Idle;
         }
+    }
+
+    /// Gives the turn of the path that is first to its next connection that `may` send. `false` if
+    /// none may: then it is the next path's turn.
+    pub(super) fn pass(&mut self, id: RemoteWindowId, may: impl Fn(u16) -> bool) -> bool {
+        let path = &mut self.paths[id.index()];
+        let links = &mut self.links[path.way as usize];
+        path.in_turn = 0;
+        for _ in 0..path.connections.len() {
+            if path.connections.front().is_some_and(&may) {
+                return true;
+            }
+            if let Some(connection) = path.connections.pop_front(links) {
+                path.connections.push_back(links, connection);
+            }
+        }
+        if let Some(at) = self.ready.pop_front(&mut self.ready_links) {
+            self.ready.push_back(&mut self.ready_links, at);
+        }
+        false
+    }
+
+    /// How many paths are ready.
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The connections of the paths that are ready.
+    pub(super) fn ready_connections(&self) -> impl Iterator<Item = u16> {
+        self.ready.iter(&self.ready_links).flat_map(|at| {
+            let path = &self.paths[usize::from(at)];
+            path.connections.iter(&self.links[path.way as usize])
+        })
     }
 
     /// The first connection of the path that is first sends a chunk of so many bytes.

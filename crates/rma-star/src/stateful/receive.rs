@@ -189,10 +189,14 @@ impl Stateful {
     fn note_heard(&mut self, now: Instant, seen: &Authentic<&Seen>, reply_len_max: usize) {
         let at = seen.connection;
         let connection = self.connections.at_mut(at);
+        let is_of_now = connection.clock.is_within(seen.time, connection.valid_micros, now);
         connection.clock.heard(seen.time, now);
         let len_max = connection.frame_len_max.min(reply_len_max);
         connection.frame_len_max = len_max.max(FRAME_LEN_MIN);
-        self.watch(at, now);
+        // Or whoever has a recording could keep this side from asking after a peer that has died.
+        if is_of_now {
+            self.watch(at, now);
+        }
         // Before the first frame it was not known until when frames are valid.
         self.relist(at);
     }

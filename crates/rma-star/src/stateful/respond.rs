@@ -105,7 +105,8 @@ impl Stateful {
         };
         let has_room = self.replies.has_room(&responder.replies);
         let phase = self.connections.at(at).phase;
-        if phase == Phase::Open {
+        // What has expired may be a recording of a peer that is no more.
+        if phase == Phase::Open && z_time(now) < seen.time {
             self.note_asked(host, now, at, frame.reply_len_max);
         }
         let (start, len) = (seen.view.header_len(), seen.view.payload_len());

@@ -1,4 +1,6 @@
-//! Whose the rows of the table of work requests may be (P12, P13).
+//! Whose the rows of the tables of work requests and of frames under way may be (P12, P13).
+//!
+//! Of work requests:
 //!
 //! | part | of the table | whose |
 //! |---|---|---|
@@ -18,7 +20,14 @@
 //! on with what is kept. With fewer rows than four for each connection, what is kept is for those
 //! that come first.
 //!
+//! (These are figures of peers that want all at once. One that comes when others have all that they
+//! may have, and give nothing back, gets two thirds of what is left.)
+//!
 //! A portal that was given no share has its engine to itself: it may fill the common part.
+//!
+//! Of frames under way one row is kept for each connection, half of the table at most, and the rest
+//! is common: a peer gets at most twice as much of that as it leaves. So what is sent to a peer that
+//! has died, which stays until it has been sent often enough, holds up nobody else.
 
 use rma_core::addr::HostAddr;
 
@@ -47,9 +56,11 @@ struct Peer {
     connections: u16,
     /// What it has of the common part: for its sends, and for its RECVs.
     rows: [u16; 2],
+    /// Frames to it that are under way, beyond those that are kept.
+    frames: u16,
 }
 
-/// The rows of one queue of Z.
+/// The rows of one queue of Z, or of a connection's frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfQueue {
     rows: u16,
@@ -62,6 +73,8 @@ struct OfQueue {
 pub(super) struct OfConnection {
     peer: u16,
     queues: [OfQueue; 2],
+    /// The frames under way of it, whoever's work requests they are about.
+    frames: OfQueue,
 }
 
 impl OfConnection {
@@ -86,16 +99,34 @@ pub(super) struct Shares {
     /// Those of the kept and of the common ones that are in use.
     kept_used: u16,
     common_used: u16,
+    frames: Frames,
+}
+
+/// How the rows of the table of frames under way are shared.
+#[derive(Debug)]
+struct Frames {
+    kept: u16,
+    common: u16,
+    kept_used: u16,
+    common_used: u16,
+}
+
+impl Frames {
+    const fn common_left(&self) -> u16 {
+        self.common - self.common_used
+    }
 }
 
 impl Shares {
     /// Bytes that each connection takes.
     pub(super) const ENTRY_LEN: usize = Slab::<Peer>::ENTRY_LEN + RowIndex::ENTRY_LEN;
 
-    /// Of a table of so many rows, on a host that may be the stateful side of so many connections.
-    pub(super) fn new(capacity: u16, connections: u32, secret: u64) -> Self {
+    /// Of tables of so many work requests and frames, on a host that may be the stateful side of so
+    /// many connections.
+    pub(super) fn new((capacity, frames): (u16, u16), connections: u32, secret: u64) -> Self {
         let shared = capacity / 4;
         let kept = connections.saturating_mul(2).min(u32::from(capacity / 2)) as u16;
+        let frames_kept = connections.min(u32::from(frames / 2)) as u16;
         Self {
             shared,
             kept,
@@ -106,6 +137,12 @@ impl Shares {
             by_host_bits: RowIndex::new(connections as usize, secret),
             kept_used: 0,
             common_used: 0,
+            frames: Frames {
+                kept: frames_kept,
+                common: frames - frames_kept,
+                kept_used: 0,
+                common_used: 0,
+            },
         }
     }
 
@@ -130,18 +167,19 @@ impl Shares {
         let at = match known {
             Some(at) => at,
             None => {
-                let at = self.peers.insert(Peer { host_bits, connections: 0, rows: [0; 2] })?;
+                let peer = Peer { host_bits, connections: 0, rows: [0; 2], frames: 0 };
+                let at = self.peers.insert(peer)?;
                 self.by_host_bits.add(host_bits, at);
                 at
             }
         };
         self.peers[at].connections += 1;
-        Some(OfConnection { peer: at, queues: Default::default() })
+        Some(OfConnection { peer: at, queues: Default::default(), frames: OfQueue::default() })
     }
 
     /// A connection whose peer has nothing of the table any more is over.
     pub(super) fn release(&mut self, of: &OfConnection) {
-        debug_assert!(of.is_empty(), "its work requests have ended");
+        debug_assert!(of.is_empty() && of.frames.rows == 0, "all of it has ended");
         let peer = &mut self.peers[of.peer];
         peer.connections -= 1;
         if peer.connections == 0 {
@@ -186,6 +224,47 @@ impl Shares {
         } else {
             self.common_used -= 1;
             self.peers[of.peer].rows[which] -= 1;
+        }
+    }
+
+    /// Whether another frame of a connection may be under way, if the table has room.
+    #[inline]
+    pub(super) fn may_send(&self, of: &OfConnection) -> bool {
+        let frames = &self.frames;
+        (of.frames.rows == 0 && frames.kept_used < frames.kept)
+            || self.peers[of.peer].frames < frames.common_left().saturating_mul(2)
+    }
+
+    /// Whether there may be a connection that [may not](Shares::may_send): a peer has at least two
+    /// thirds of what is common then.
+    pub(super) const fn may_hold_back(&self) -> bool {
+        self.frames.common_left() as u32 * 3 <= self.frames.common as u32
+    }
+
+    /// Another frame of a connection, which may be, is under way.
+    #[inline]
+    pub(super) fn sends(&mut self, of: &mut OfConnection) {
+        let frames = &mut self.frames;
+        if of.frames.rows == 0 && frames.kept_used < frames.kept {
+            frames.kept_used += 1;
+            of.frames.has_kept = true;
+        } else {
+            frames.common_used += 1;
+            self.peers[of.peer].frames += 1;
+        }
+        of.frames.rows += 1;
+    }
+
+    /// A frame of a connection is under way no more.
+    #[inline]
+    pub(super) fn has_sent(&mut self, of: &mut OfConnection) {
+        of.frames.rows -= 1;
+        // What is kept is given back last.
+        if of.frames.rows == 0 && core::mem::take(&mut of.frames.has_kept) {
+            self.frames.kept_used -= 1;
+        } else {
+            self.frames.common_used -= 1;
+            self.peers[of.peer].frames -= 1;
         }
     }
 
@@ -257,7 +336,7 @@ mod tests {
                 (0_usize..12, 0_u16..4, prop::bool::weighted(0.8), any::<bool>()), 0..600),
         ) {
             let connections = maxima.iter().sum::<u32>().max(6);
-            let mut shares = Shares::new(capacity, connections, SECRET);
+            let mut shares = Shares::new((capacity, 64), connections, SECRET);
             let mut rows = vec![0_u16; maxima.len()];
             let mut of: Vec<_> = (0..6).map(|it| shares.hold(peer(it / 2)).unwrap()).collect();
             let is_roomy = u32::from(capacity) >= 4 * connections;
@@ -307,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_application_that_takes_all_it_can_leaves_half_of_what_is_common() {
-        let mut shares = Shares::new(8192, 1024, SECRET);
+        let mut shares = Shares::new((8192, 64), 1024, SECRET);
         let rows = (0..).take_while(|_| shares.takes(7, 64, 1)).count() as u16;
         assert_eq!(rows, 128 + 2048);
         assert!(shares.takes(8, 64, 1));
@@ -321,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_portal_that_is_alone_has_what_is_not_kept_for_others() {
-        let mut shares = Shares::new(64, 4, SECRET);
+        let mut shares = Shares::new((64, 64), 4, SECRET);
         assert!(shares.takes(0, u32::MAX, 56) && !shares.takes(0, u32::MAX, 1));
         let mut of = shares.hold(peer(1)).unwrap();
         assert!([false, true].map(|is_recv| shares.peer_takes(&mut of, is_recv)) == [true; 2]);
@@ -329,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_peer_has_no_more_for_having_many_connections_and_others_get_theirs() {
-        let mut shares = Shares::new(8192, 1024, SECRET);
+        let mut shares = Shares::new((8192, 64), 1024, SECRET);
         let mut hostile: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
         let recvs: u16 = hostile.iter_mut().map(|of| fill(&mut shares, of, true)).sum();
         assert_eq!(recvs, 500 + 2048, "half of what is common, and what is kept");
@@ -342,7 +421,7 @@ mod tests {
 
     #[test]
     fn who_has_many_addresses_leaves_everybody_what_is_kept() {
-        let mut shares = Shares::new(8192, 1024, SECRET);
+        let mut shares = Shares::new((8192, 64), 1024, SECRET);
         for number in 0..1000 {
             let mut of = shares.hold(peer(number)).unwrap();
             let _ = [true, false].map(|is_recv| fill(&mut shares, &mut of, is_recv));
@@ -359,9 +438,39 @@ mod tests {
         assert!(shares.hold(peer(2000)).is_none(), "there are no more connections");
     }
 
+    /// All frames that may be under way of a connection.
+    fn send(shares: &mut Shares, of: &mut OfConnection) -> u16 {
+        let mut count = 0;
+        while shares.may_send(of) {
+            shares.sends(of);
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn frames_to_peers_that_do_not_answer_leave_one_to_every_connection() {
+        let mut shares = Shares::new((64, 4096), 1024, SECRET);
+        assert!(!shares.may_hold_back());
+        let mut dead: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
+        let sent: u16 = dead.iter_mut().map(|of| send(&mut shares, of)).sum();
+        assert_eq!(sent, 500 + 2048, "two thirds of what is common, and what is kept");
+        assert!(shares.may_hold_back());
+        let mut alive = shares.hold(peer(2)).unwrap();
+        assert_eq!(send(&mut shares, &mut alive), 1 + 683);
+        let mut others: Vec<_> = (3..503).map(|it| shares.hold(peer(it)).unwrap()).collect();
+        assert!(others.iter_mut().all(|of| send(&mut shares, of) >= 1));
+        for of in dead.iter_mut().chain(&mut others).chain([&mut alive]) {
+            (0..of.frames.rows).for_each(|_| shares.has_sent(of));
+            shares.release(of);
+        }
+        let Frames { kept_used, common_used, .. } = shares.frames;
+        assert_eq!((kept_used, common_used, shares.peers.len()), (0, 0, 0));
+    }
+
     #[test]
     fn addresses_of_one_network_are_one_peer() {
-        let mut shares = Shares::new(64, 4, SECRET);
+        let mut shares = Shares::new((64, 64), 4, SECRET);
         let address = |last| HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
         let [one, same] = [1, 2].map(|last| shares.hold(address(last)).unwrap());
         let other = HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1));

@@ -153,6 +153,7 @@ impl Stateful {
             return true;
         }
         let Some(expiry) = self.expiry(at, writing.now) else { return false };
+        let may_begin = self.may_begin(at);
         let connection = self.connections.at_mut(at);
         if core::mem::replace(&mut connection.close_is_due, false) {
             let is_written = self.write_close(host, at, expiry, writing);
@@ -164,9 +165,8 @@ impl Stateful {
         }
         //= star#ours-one-answer
         let is_fused = host.config.settings().framing == Framing::Fused;
-        let has_cqep = !connection.done.is_empty()
-            && connection.events.len() < EVENTS_MAX
-            && self.frames.has_room();
+        let has_cqep =
+            !connection.done.is_empty() && connection.events.len() < EVENTS_MAX && may_begin;
         // A stateful peer reads what is posted from EAs only, and posts no WQEs that answer a CQEP.
         let is_read = is_fused && connection.rc.is_none();
         let answers = is_read && has_cqep && connection.eas_due > 0;
@@ -178,7 +178,7 @@ impl Stateful {
             host.counters.count(Event::Retransmit);
             return self.write_frame(host, frame, expiry, writing);
         }
-        if !self.frames.has_room() {
+        if !may_begin {
             return false;
         }
         if connection.events.len() < EVENTS_MAX
@@ -186,8 +186,9 @@ impl Stateful {
         {
             let charge = Charge::default();
             let Some(frame) = self.frames.add(at, what, charge) else { return false };
-            let events = &mut self.connections.at_mut(at).events;
-            events.push_back(&mut self.frame_links, frame);
+            let connection = self.connections.at_mut(at);
+            self.shares.sends(&mut connection.of_z);
+            connection.events.push_back(&mut self.frame_links, frame);
             return self.write_frame(host, frame, expiry, writing);
         }
         false

@@ -81,7 +81,7 @@ fn sealed<const LEN: usize>(
     let time = header.time.widen(z_time(pair.z_now()));
     sealer.push(&key, header.iv(Side::Stateless), &octets, time);
     sealer.seal(&mut frame);
-    Packet { to_z: false, port: STATEFUL_PORT, bytes }
+    Packet { to_z: false, is_v6: false, port: STATEFUL_PORT, bytes }
 }
 
 /// The frame that tells a lie, sealed by a clock that is wrong by so many microseconds.
@@ -157,7 +157,7 @@ fn told(pair: &Pair, sealer: &mut Sealer, lie: Lie, wrong: i32) -> Packet {
         }
         Lie::Octets(kind, mut octets) => {
             (octets[0], octets[1]) = (1, kind);
-            Packet { to_z: false, port: STATEFUL_PORT, bytes: octets }
+            Packet { to_z: false, is_v6: false, port: STATEFUL_PORT, bytes: octets }
         }
     }
 }

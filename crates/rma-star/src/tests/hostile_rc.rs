@@ -104,7 +104,7 @@ impl Hostile {
         let key = FrameKey::from_bytes(pair.key).of_half(self.sealer.aead, &half);
         self.sealer.push(&key, header.iv(sender), &octets, time);
         self.sealer.seal(&mut frame);
-        Packet { to_z: false, port: STATEFUL_PORT, bytes }
+        Packet { to_z: false, is_v6: false, port: STATEFUL_PORT, bytes }
     }
 
     /// The frame that tells a lie, if there is such a frame.

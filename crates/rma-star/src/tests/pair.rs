@@ -3,14 +3,14 @@
 
 mod rc;
 
-use core::time::Duration;
+use core::{net::Ipv6Addr, time::Duration};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
 use rma_core::{
-    addr::HostAddr,
+    addr::{HostAddr, LocalAddresses},
     backend::{BATCH, RxFrame, TxFrame},
     crypto::{CounterBlock, IvCounter},
     packet::FRAMES_MAX,
@@ -229,9 +229,9 @@ impl FHost {
         assert!(waiting > 0, "a frame that nobody was told of");
         sealer.seal(&mut frame);
         let transmit = frame[0].transmit?;
-        let port = transmit.port;
+        let (port, is_v6) = (transmit.port, !transmit.destination.is_ipv4());
         bytes.truncate(transmit.len);
-        Some(Packet { to_z: true, port, bytes })
+        Some(Packet { to_z: true, is_v6, port, bytes })
     }
 }
 
@@ -239,6 +239,8 @@ impl FHost {
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) to_z: bool,
+    /// Between the hosts' IPv6 addresses: to each the other is another peer there.
+    pub(super) is_v6: bool,
     pub(super) port: Port,
     pub(super) bytes: Vec<u8>,
 }
@@ -276,6 +278,10 @@ pub(super) fn address(last: u8) -> HostAddr {
     HostAddr::from([192, 0, 2, last])
 }
 
+fn address_v6(last: u8) -> HostAddr {
+    HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, last.into(), 0, 0, 0, 0, 1))
+}
+
 fn all_rights() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE
 }
@@ -291,8 +297,17 @@ impl Pair {
 
     /// Another connection, between the QPs of that number of both.
     pub(super) fn connect(&mut self, qp: u32) {
+        self.connect_between(qp, [address(1), address(2)]);
+    }
+
+    /// The same, over IPv6.
+    pub(super) fn connect_v6(&mut self, qp: u32) {
+        self.connect_between(qp, [address_v6(1), address_v6(2)]);
+    }
+
+    fn connect_between(&mut self, qp: u32, [z, f]: [HostAddr; 2]) {
         let record = QpRecord {
-            peer: address(2),
+            peer: f,
             pd: self.z.pd.0,
             local_pd: self.z.pd.0,
             peer_qpn: Qpn::new(0, qp).unwrap().to_bits(),
@@ -309,8 +324,8 @@ impl Pair {
         else {
             panic!("the connection is not open at Z");
         };
-        let (peer, local_pd, z_clock) = (address(1), self.f.pd.0, clock);
-        let record = QpRecord { peer, local_pd, z_clock, key, ..record };
+        let (local_pd, z_clock) = (self.f.pd.0, clock);
+        let record = QpRecord { peer: z, local_pd, z_clock, key, ..record };
         self.f.portal.set_record(qp, &record);
         self.f.command(Post::Open { qp, is_stateful: true });
         self.z.command(Post::Introduce { qp });
@@ -326,7 +341,9 @@ impl Pair {
 
     fn unconnected(settings: StarConfigBuilder) -> Self {
         let config = |last| {
-            let mut place = StarPlace::at(address(last));
+            let mut addresses = LocalAddresses::from(address(last));
+            addresses.insert(address_v6(last));
+            let mut place = StarPlace::at(addresses);
             place.receive_len_max = rma_core::backend::ReceiveLenMax::of_mtu(1500);
             settings.build(place).unwrap()
         };
@@ -391,7 +408,8 @@ impl Pair {
         let (from, to) = if to_z { (2, 1) } else { (1, 2) };
         let now = if to_z { self.z_now() } else { self.now };
         let frame_of = |packet| {
-            let Packet { port, bytes, .. }: &mut Packet = packet;
+            let Packet { port, bytes, is_v6, .. }: &mut Packet = packet;
+            let address = if *is_v6 { address_v6 } else { address };
             RxFrame {
                 source: address(from),
                 destination: address(to),
@@ -447,7 +465,8 @@ impl Pair {
                 .map(|frame| {
                     let transmit = frame.transmit.unwrap();
                     let bytes = frame.bytes[..transmit.len].to_vec();
-                    Packet { to_z: false, port: transmit.port, bytes }
+                    let is_v6 = !transmit.destination.is_ipv4();
+                    Packet { to_z: false, is_v6, port: transmit.port, bytes }
                 })
                 .collect();
             packets.into_iter().for_each(|packet| self.carry(packet));

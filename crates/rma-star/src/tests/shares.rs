@@ -1,4 +1,4 @@
-//! The table of work requests is full of what never ends: everybody else gets on all the same.
+//! Tables are full of what never ends, or not for long: everybody else gets on all the same.
 
 use core::time::Duration;
 
@@ -59,4 +59,54 @@ fn connections_whose_recvs_never_end_keep_no_other_from_working() {
     });
     pair.run_for(SECOND);
     begun.iter().flatten().for_each(|begun| check(&pair, begun));
+}
+
+/// A peer dies with so much under way to it, on so many connections, that the table of frames under
+/// way has no room for all of it. That stays until it was sent often enough.
+#[test]
+fn what_is_under_way_to_a_dead_peer_holds_up_no_other() {
+    for (is_event, count) in [(true, 8), (false, 8), (true, 1), (false, 1)] {
+        let table = |it: &mut StarConfigBuilder| {
+            (it.connections, it.work_requests, it.frames_under_way) = (16, 4096, 64);
+        };
+        let mut pair = Pair::new(fused().with(table));
+        (QP + 1..QP + count).for_each(|qp| pair.connect(qp));
+        let other = QP + count;
+        pair.connect_v6(other);
+        for qp in QP..other {
+            (pair.z.qp, pair.f.qp) = (qp, qp);
+            let begun = begin(&mut pair, Deed::FSend, (0, 8), None);
+            pair.run_for(SECOND / 100);
+            check(&pair, &begun);
+        }
+        pair.fate = Box::new(|packet| {
+            let is_lost = packet.to_z && !packet.is_v6;
+            if is_lost { vec![] } else { vec![Duration::from_micros(5)] }
+        });
+        // Faults come by one by one, or what is to be told were told together.
+        for _ in 0..80 {
+            for qp in QP..other {
+                (pair.z.qp, pair.f.qp) = (qp, qp);
+                if is_event {
+                    pair.f.post(WqeOp::Recv, Wr::default());
+                    pair.z.post(WqeOp::Send, Wr::default());
+                } else {
+                    pair.z.post(WqeOp::Recv, Wr { len: 8, ..Wr::default() });
+                    pair.f.post(WqeOp::Send, Wr { len: 8, ..Wr::default() });
+                }
+            }
+            pair.run_for(Duration::from_micros(100));
+        }
+        let (_, under_way) = pair.f_host.stateful.in_use();
+        assert!(under_way >= 32, "{under_way} to who is dead, {is_event} {count}");
+        (pair.z.qp, pair.f.qp) = (other, other);
+        for round in 0..4 {
+            for deed in DEEDS {
+                let begun = begin(&mut pair, deed, (10_000 * round, 5000), None);
+                pair.run_for(Duration::from_millis(5));
+                check(&pair, &begun);
+            }
+        }
+        assert!(pair.f_host.stateful.in_use().1 >= 32, "they are still");
+    }
 }
