@@ -5,7 +5,7 @@
 //! through the memory of portals. Here keys wait, for as long as an epoch or in a buffer; so they
 //! have owners. Neither type is `Clone`.
 
-use core::fmt;
+use core::{fmt, ops::Deref};
 
 use rma_core::crypto::{DerivedRegionKey, RegionKey};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -13,9 +13,37 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// How long a key is, in octets.
 pub const KEY_LEN: usize = 16;
 
-/// The octets of a message that may hold keys: erased on drop. They have a `Debug` that shows them,
-/// as all octets do: whoever keeps them in a type of his own hides them there.
-pub type Octets = Zeroizing<Vec<u8>>;
+/// The octets of a message that may hold keys: erased on drop, and shown by their number alone.
+#[derive(PartialEq, Eq)]
+pub struct Octets(Zeroizing<Vec<u8>>);
+
+impl Octets {
+    /// Takes octets in, without a copy.
+    #[must_use]
+    pub fn new(octets: Vec<u8>) -> Self {
+        Self(Zeroizing::new(octets))
+    }
+}
+
+impl From<Zeroizing<Vec<u8>>> for Octets {
+    fn from(octets: Zeroizing<Vec<u8>>) -> Self {
+        Self(octets)
+    }
+}
+
+impl Deref for Octets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Octets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Octets({})", self.len())
+    }
+}
 
 /// A K_r that waits: of a region's present epoch, or of its next.
 pub struct RegionSecret([u8; KEY_LEN]);
@@ -93,8 +121,10 @@ mod tests {
         assert_eq!(secret.region_key().expose(), &[0x5a; KEY_LEN]);
         let granted = GrantedKey::new(&DerivedRegionKey::from_bytes([0x5a; KEY_LEN]));
         assert_eq!(granted.derived_key().expose(), &[0x5a; KEY_LEN]);
-        let text = format!("{secret:?} {granted:?}");
-        assert_eq!(text, "RegionSecret(secret) GrantedKey(secret)");
+        let octets = Octets::new(vec![0x5a; 20]);
+        assert_eq!(*octets, [0x5a; 20]);
+        let text = format!("{secret:?} {granted:?} {octets:?}");
+        assert_eq!(text, "RegionSecret(secret) GrantedKey(secret) Octets(20)");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Lines are appended; what the last second wrote is brought to the disk once a second, so a crash
 //! of the machine may lose that second. A line that could not be written whole is taken back, or
 //! ended before the next one, so that none is ever taken for whole that is not. When the file is
-//! full it is named `FILE.1`, what was `FILE.1` becomes `FILE.2`, and so on; the oldest goes.
+//! full it is named `FILE.1`, what was `FILE.1` becomes `FILE.2`, and so on; the oldest goes, once
+//! there is a new file: where none can be made, the log goes on in the one that is full.
 //!
 //! Time is an argument. What is written holds no key, as no event does.
 
@@ -113,6 +114,8 @@ pub struct Log {
     is_torn: bool,
     /// When to bring what was written to the disk.
     sync_at: Option<Instant>,
+    /// When to try again to begin another file, if that has failed.
+    rotate_at: Option<Instant>,
     counters: LogCounters,
 }
 
@@ -132,7 +135,8 @@ impl Log {
         let (file, len, is_torn) = open(path).map_err(failed)?;
         let (path, sink) = (path.to_owned(), Box::new(file));
         let counters = LogCounters::default();
-        Ok(Self { path, config, sink, len, is_torn, sync_at: None, counters })
+        let (sync_at, rotate_at) = (None, None);
+        Ok(Self { path, config, sink, len, is_torn, sync_at, rotate_at, counters })
     }
 
     /// What it has done so far.
@@ -172,8 +176,9 @@ impl Log {
         for event in events {
             writeln!(lines, "{event}").map_err(io::Error::other)?;
         }
-        if self.len > 0 && self.len + lines.len() as u64 > self.config.len_max {
-            self.rotate();
+        let is_full = self.len > 0 && self.len + lines.len() as u64 > self.config.len_max;
+        if is_full && self.rotate_at.is_none_or(|at| at <= now) {
+            self.rotate(now);
         }
         if self.is_torn {
             // What could not be taken back gets a line of its own, which is none of JSON.
@@ -200,37 +205,49 @@ impl Log {
         }
     }
 
-    fn rotate(&mut self) {
+    fn rotate(&mut self, now: Instant) {
         let sync = self.sink.sync();
         self.counters.not_synced += u64::from(sync.is_err());
         match self.begin_anew() {
             Ok(file) => {
                 (self.sink, self.len, self.is_torn) = (Box::new(file), 0, false);
-                self.counters.rotated += 1;
+                (self.counters.rotated, self.rotate_at) = (self.counters.rotated + 1, None);
             }
-            Err(_) => self.counters.not_rotated += 1,
+            Err(_) => {
+                self.counters.not_rotated += 1;
+                self.rotate_at = Some(now + SYNC_EVERY);
+            }
         }
     }
 
-    /// Names the files anew, the oldest first, and makes a new one.
+    /// Makes a new file, and then names the others anew, the oldest first. Nothing is named anew
+    /// before there is a new file: else each try in vain would push out the oldest.
     fn begin_anew(&self) -> io::Result<File> {
-        let name = |number: u32| {
+        let name = |suffix: &str| {
             let mut name = self.path.clone().into_os_string();
-            if number > 0 {
-                name.push(format!(".{number}"));
-            }
+            name.push(suffix);
             PathBuf::from(name)
         };
-        for number in (0..self.config.files_max).rev() {
-            match fs::rename(name(number), name(number + 1)) {
+        let numbered =
+            |number: u32| name(&if number > 0 { format!(".{number}") } else { "".into() });
+        let new = name(".new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // What a run that was killed has left is gone.
+            _ => {}
+        }
+        let (file, ..) = open(&new)?;
+        // Where a number is free, as one was that could not be named anew, it is filled.
+        let is_free = |&number: &u32| numbered(number).symlink_metadata().is_err();
+        let last = (1..self.config.files_max).find(is_free).unwrap_or(self.config.files_max);
+        for number in (0..last).rev() {
+            match fs::rename(numbered(number), numbered(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        if self.config.files_max == 0 {
-            fs::remove_file(&self.path)?;
-        }
-        open(&self.path).map(|(file, ..)| file)
+        fs::rename(&new, &self.path)?;
+        Ok(file)
     }
 }
 
@@ -330,6 +347,7 @@ mod tests {
             len: 0,
             is_torn: false,
             sync_at: None,
+            rotate_at: None,
             counters: LogCounters::default(),
         };
         (log, disk)
@@ -408,6 +426,35 @@ mod tests {
         assert!(!folder.join("audit.log.3").exists());
         let error = Log::open(&folder.join("no/such"), config).unwrap_err().to_string();
         assert!(error.contains("no/such"), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn where_no_new_file_can_be_made_none_that_is_there_is_lost() {
+        let folder = std::env::temp_dir().join(format!("rma-keys-full-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.log");
+        let len_max = 3 * (event(1).to_string().len() as u64 + 1);
+        let config = LogConfig { len_max, files_max: 2, ..LogConfig::default() };
+        let mut log = Log::open(&path, config).unwrap();
+        let mut write = |millis, sequences: core::ops::Range<u64>| {
+            sequences.for_each(|it| log.write(at(millis), &[event(it)]).unwrap());
+            (log.counters().rotated, log.counters().not_rotated)
+        };
+        assert_eq!(write(0, 1..8), (2, 0));
+        // In the way of the new file, as a disk without room for a name would be.
+        fs::create_dir(folder.join("audit.log.new")).unwrap();
+        assert_eq!(write(0, 8..28), (2, 1), "once, and then not before a second has passed");
+        assert_eq!(write(999, 28..30), (2, 1));
+        assert_eq!(write(1000, 30..31), (2, 2));
+        let read = |name: &str| sequences(&fs::read(folder.join(name)).unwrap());
+        let all = ["audit.log.2", "audit.log.1", "audit.log"].map(read).concat();
+        assert_eq!(all, (1..31).collect::<Vec<_>>());
+        fs::remove_dir(folder.join("audit.log.new")).unwrap();
+        // A number that is free is filled, and the oldest stays.
+        fs::rename(folder.join("audit.log.1"), folder.join("elsewhere")).unwrap();
+        assert_eq!(write(2000, 31..32), (3, 2));
+        assert_eq!([read("audit.log.2"), read("audit.log")], [vec![1, 2, 3], vec![31]]);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

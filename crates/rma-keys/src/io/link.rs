@@ -3,7 +3,7 @@
 //! It holds one message at most in each direction: what comes after that stays in the socket. It
 //! reads and writes what it is given, and never waits.
 
-use core::time::Duration;
+use core::{fmt, time::Duration};
 use std::io::{self, ErrorKind, Read, Write};
 
 use rma_core::time::Instant;
@@ -26,12 +26,18 @@ pub(super) const FRAME_TIME: Duration = Duration::from_secs(2);
 const READS_MAX: usize = 16;
 
 /// One connection of TLS, and the message that is coming in.
-#[derive(Debug)]
 pub(super) struct Link {
     tls: Connection,
     frame: Zeroizing<Vec<u8>>,
     /// When the first octet of that message came.
     began: Option<Instant>,
+}
+
+/// Without what it says, which may be keys.
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("began", &self.began).finish_non_exhaustive()
+    }
 }
 
 /// Why a link has ended.
@@ -142,7 +148,7 @@ impl Link {
                 Some(&length) => LENGTH_LEN + message_len(length).map_err(Ended::Frame)?,
             };
             if have == len && len > LENGTH_LEN {
-                let message = Zeroizing::new(self.frame[LENGTH_LEN..].to_vec());
+                let message = Octets::new(self.frame[LENGTH_LEN..].to_vec());
                 self.frame = Zeroizing::new(Vec::with_capacity(LENGTH_LEN));
                 self.began = None;
                 return Ok(Some(message));

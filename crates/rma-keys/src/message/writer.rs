@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A buffer that does not grow.
-struct Buffer(Octets);
+struct Buffer(Zeroizing<Vec<u8>>);
 
 impl Write for Buffer {
     type Error = Infallible;
@@ -45,7 +45,7 @@ impl Writer {
 
     /// The whole message.
     pub(super) fn finish(self) -> Octets {
-        self.0.into_writer().0
+        self.0.into_writer().0.into()
     }
 
     /// Begins a map of `len` fields.
