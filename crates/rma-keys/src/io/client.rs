@@ -6,7 +6,7 @@
 //! back is not overrun. A [`Fetch`] is waited for by a thread, or as a future on any executor. It
 //! ends in its time, with what hindered it.
 
-mod backoff;
+pub(in crate::io) mod backoff;
 mod fetch;
 mod fetcher;
 mod hindrance;

@@ -5,6 +5,8 @@
 //! takes nothing from the others.
 
 mod admission;
+#[cfg(test)]
+mod cold_clients;
 mod connection;
 mod counters;
 mod handler;

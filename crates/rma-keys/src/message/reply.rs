@@ -236,14 +236,19 @@ impl Answer {
             Ok(true)
         })?;
         Ok(match reader.present(kind, "kind")? {
-            0 => Self::Granted(Granted {
-                responder: reader.present(responder, "responder")?,
-                region: reader.present(region, "region")?,
-                region_len: reader.present(region_len, "region-len")?,
-                present: reader.present(present, PRESENT.map)?,
-                refresh: reader.present(refresh, "refresh-ms")?,
-                next,
-            }),
+            0 => {
+                let granted = Granted {
+                    responder: reader.present(responder, "responder")?,
+                    region: reader.present(region, "region")?,
+                    region_len: reader.present(region_len, "region-len")?,
+                    present: reader.present(present, PRESENT.map)?,
+                    refresh: reader.present(refresh, "refresh-ms")?,
+                    next,
+                };
+                let Granted { present, next, .. } = &granted;
+                next.iter().try_for_each(|next| next.follows(present, reader))?;
+                Self::Granted(granted)
+            }
             1 => Self::Current {
                 lifetime: reader.present(lifetime, "lifetime-ms")?,
                 refresh: reader.present(refresh, "refresh-ms")?,
@@ -306,6 +311,19 @@ impl EpochKeys {
             lifetime: reader.present(lifetime, names.lifetime)?,
             keys: reader.present(keys, names.keys)?,
         })
+    }
+}
+
+impl EpochKeys {
+    /// Whether these can be the keys that come after `present`. A client that took others would go
+    /// back with the swap.
+    fn follows(&self, present: &Self, reader: &Reader<'_>) -> Result<(), Malformed> {
+        let (Epoch { life, number: value }, before) = (self.epoch, present.epoch);
+        if life == before.life && value > before.number {
+            return Ok(());
+        }
+        let expected = "of the present life, and above the present number";
+        Err(Malformed::Value { field: reader.named(NEXT.number), value, expected })
     }
 }
 

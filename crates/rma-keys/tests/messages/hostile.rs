@@ -245,6 +245,14 @@ fn fields_of_replies_out_of_range_are_refused_and_keys_are_not_shown() {
         granted(&[&PRESENT[..at], to, &PRESENT[at + from.len()..]].concat())
     };
     let day = b"\x02\x1a\x05\x26\x5c\x01";
+    // Announced keys that would lead a client back, or into another life.
+    let with_next = |life: &[u8; 8], number: u8| {
+        let next: &[&[u8]] = &[b"\xa4\x00\x48", life, &[1, number], &PRESENT[14..]];
+        let before = &granted(PRESENT)[6..];
+        let fields: &[&[u8]] = &[&[0xa7], before, &[6], &next.concat()];
+        reply(1, &fields.concat())
+    };
+    Reply::decode(&with_next(b"lifelife", 2)).expect("it comes after the present one");
     for (octets, says) in [
         (reply(1, &[0xa1, 0, 4]), "answers[0].kind is 4,"),
         (reply(1, &[0xa0]), "answers[0].kind is missing"),
@@ -256,6 +264,9 @@ fn fields_of_replies_out_of_range_are_refused_and_keys_are_not_shown() {
         (changed(b"\xa1\x01\x50KEYKEYKEYKEYKEYK", b"\xa0"), "answers[0].present.keys is missing"),
         (changed(b"\xa1\x01\x50", b"\xa1\x09\x50"), "answers[0].present.keys is missing"),
         (changed(b"\x50KEY", b"\x70KEY"), "answers[0].present.keys is a text,"),
+        (with_next(b"lifelife", 1), "answers[0].next.number is 1,"),
+        (with_next(b"lifelife", 0), "answers[0].next.number is 0,"),
+        (with_next(b"otherone", 2), "answers[0].next.number is 2,"),
         (reply(2, &[0xa1, 0, 0]), "refused.reason is 0,"),
         (reply(2, &[0xa1, 0, 5]), "refused.reason is 5,"),
         (reply(2, &[0xa1, 0, 1]), "refused.retry-ms is missing"),

@@ -73,8 +73,14 @@ fn keys(ops: OpSet) -> impl Strategy<Value = EpochKeys> {
 fn granted() -> impl Strategy<Value = Answer> {
     let keys = ops().prop_flat_map(|ops| (keys(ops), option::of(keys(ops))));
     (address(), any::<u32>(), any::<u64>(), keys, millis()).prop_map(
-        |(responder, region, region_len, (present, next), refresh)| {
+        |(responder, region, region_len, (mut present, mut next), refresh)| {
             let region = RegionId::from_bits(region);
+            if let Some(next) = &mut next {
+                // It comes after the present one.
+                present.epoch.number = present.epoch.number.min(u64::MAX - 1);
+                let number = next.epoch.number.max(present.epoch.number + 1);
+                next.epoch = Epoch { number, ..present.epoch };
+            }
             Answer::Granted(Granted { responder, region, region_len, present, refresh, next })
         },
     )
@@ -142,8 +148,8 @@ proptest! {
 #[test]
 fn the_longest_reply_and_the_longest_request_fit_a_message() {
     let all: OpSet = OpType::ALL.into_iter().collect();
-    let keys = || EpochKeys {
-        epoch: Epoch { life: Life([0xff; 8]), number: u64::MAX },
+    let keys = |number| EpochKeys {
+        epoch: Epoch { life: Life([0xff; 8]), number },
         lifetime: Duration::from_millis(86_400_000),
         keys: all.iter().map(|it| (it, GrantedKey::from_octets(&[0xff; 16]))).collect(),
     };
@@ -152,9 +158,9 @@ fn the_longest_reply_and_the_longest_request_fit_a_message() {
             responder: "2001:db8::1".parse().expect("an address"),
             region: RegionId::from_bits(u32::MAX),
             region_len: u64::MAX,
-            present: keys(),
+            present: keys(u64::MAX - 1),
             refresh: Duration::from_millis(86_400_000),
-            next: Some(keys()),
+            next: Some(keys(u64::MAX)),
         })
     };
     let reply = Reply::Answers((0..32).map(|_| granted()).collect());

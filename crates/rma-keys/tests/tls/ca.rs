@@ -41,6 +41,14 @@ pub(crate) fn params(uris: &[&str]) -> CertificateParams {
     params
 }
 
+/// As [`params`], good for as long as this test will be run.
+pub(crate) fn lasting_params(uri: &str) -> CertificateParams {
+    let mut params = params(&[uri]);
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2120, 1, 1);
+    params
+}
+
 fn authority(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -90,20 +98,21 @@ impl Ca {
 
     /// The same, good for as long as this test will be run.
     pub(crate) fn lasting(&self, uri: &str) -> Credentials {
-        let mut params = params(&[uri]);
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2120, 1, 1);
-        self.issue(&params).credentials(self.trust()).unwrap()
+        self.issue(&lasting_params(uri)).credentials(self.trust()).unwrap()
     }
 
     /// Writes a directory of credentials.
     pub(crate) fn write(&self, directory: &Path, uri: &str) {
-        let issued = self.issue(&params(&[uri]));
+        self.write_issued(directory, &self.issue(&params(&[uri])));
+    }
+
+    /// Writes one with this certificate.
+    pub(crate) fn write_issued(&self, directory: &Path, issued: &Issued) {
         fs::create_dir_all(directory).unwrap();
-        fs::write(directory.join("cert.pem"), issued.chain_pem).unwrap();
+        fs::write(directory.join("cert.pem"), &issued.chain_pem).unwrap();
         fs::write(directory.join("bundle.pem"), self.pem()).unwrap();
         let key = directory.join("key.pem");
-        fs::write(&key, issued.key_pem).unwrap();
+        fs::write(&key, &issued.key_pem).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     }
 }

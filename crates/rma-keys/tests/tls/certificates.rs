@@ -23,7 +23,7 @@ use crate::ca::{CLIENT, Ca, Issued, SERVER, params, wall};
 
 /// Sends whatever chain it is told to, good or bad.
 #[derive(Debug)]
-struct Sends(Arc<CertifiedKey>);
+pub(crate) struct Sends(Arc<CertifiedKey>);
 
 impl ResolvesClientCert for Sends {
     fn resolve(&self, _: &[&[u8]], _: &[rustls::SignatureScheme]) -> Option<Arc<CertifiedKey>> {
@@ -41,7 +41,7 @@ impl ResolvesServerCert for Sends {
     }
 }
 
-fn sends(issued: &Issued) -> Arc<Sends> {
+pub(crate) fn sends(issued: &Issued) -> Arc<Sends> {
     let provider = rustls::crypto::ring::default_provider();
     let key = provider.key_provider.load_private_key(issued.key()).unwrap();
     Arc::new(Sends(Arc::new(CertifiedKey::new(issued.chain.clone(), key))))
@@ -106,7 +106,7 @@ impl Fixture {
 }
 
 /// What a certificate says that is good from the first of one month to that of another.
-fn good_in(months: core::ops::Range<u8>, uris: &[&str]) -> CertificateParams {
+pub(crate) fn good_in(months: core::ops::Range<u8>, uris: &[&str]) -> CertificateParams {
     let mut params = params(uris);
     let year = |month: u8| 2026 + i32::from(month > 12);
     let first = |month: u8| date_time_ymd(year(month), (month - 1) % 12 + 1, 1);

@@ -7,6 +7,7 @@ use core::{
     time::Duration,
 };
 use std::{
+    io::{Read, Write},
     net::{SocketAddr, TcpListener},
     sync::Arc,
     task::Wake,
@@ -20,7 +21,7 @@ use rma_keys::{
     io::{
         client::{Client, ClientLoop, Fetch, FetchError, Fetcher, Hindrance, SourceId},
         clock,
-        server::{Handler, Limits, Server, ServerLoop},
+        server::{EndReason, Handler, Limits, Server, ServerLoop},
     },
     message::{
         reply::{Answer, Refusal, Reply},
@@ -32,7 +33,9 @@ use rma_keys::{
     secret::RegionSecret,
     service::{Service, ServiceConfig},
     time::{Now, WallTime},
+    tls::wall::Wall,
 };
+use rustls::{ServerConnection, StreamOwned};
 
 use crate::ca::{CLIENT, Ca, NOON_MS, SERVER};
 
@@ -245,4 +248,141 @@ fn a_fetch_whose_connection_is_lost_goes_on_over_the_next() {
     let _server = Server::start(again.unwrap()).unwrap();
     assert!(is_granted(fetch.wait()));
     assert_eq!(fetcher.lost(source), 1);
+}
+
+/// What a service does with one request that has come whole.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// It is gone, without an answer.
+    Hangs,
+    /// It begins to answer, and is gone.
+    Breaks,
+    /// It answers twice.
+    Twice,
+    Once,
+}
+
+/// A service that treats each connection's first request in its own manner, and answers the others.
+/// It says what each request that came was for.
+fn behaves(listener: TcpListener, ca: &Ca, manners: Vec<Manner>) -> thread::JoinHandle<Vec<u32>> {
+    let date = Wall::new();
+    date.set(clock::now().wall);
+    let config = ca.lasting(SERVER).server(&Arc::new(date));
+    thread::spawn(move || {
+        let mut pids = Vec::new();
+        for manner in manners {
+            let (socket, _) = listener.accept().unwrap();
+            let tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = StreamOwned::new(tls, socket);
+            let mut manner = Some(manner);
+            loop {
+                let mut length = [0; 4];
+                if stream.read_exact(&mut length).is_err() {
+                    break;
+                }
+                let mut message = vec![0; u32::from_be_bytes(length) as usize];
+                stream.read_exact(&mut message).unwrap();
+                let pid = Request::decode(&message).unwrap().pid.0;
+                pids.push(pid);
+                // By which the client tells answers apart.
+                let retry = Duration::from_millis(pid.into());
+                let reply = Reply::Refused(Refusal::NotNow { retry }).encode();
+                let whole = [&(reply.len() as u32).to_be_bytes()[..], &reply].concat();
+                match manner.take().unwrap_or(Manner::Once) {
+                    Manner::Hangs => break,
+                    Manner::Breaks => {
+                        stream.write_all(&whole[..6]).unwrap();
+                        break;
+                    }
+                    Manner::Twice => stream.write_all(&[&whole[..], &whole].concat()).unwrap(),
+                    Manner::Once => stream.write_all(&whole).unwrap(),
+                }
+            }
+        }
+        pids
+    })
+}
+
+fn of_pid(pid: u32) -> Request {
+    Request { pid: Pid(pid), ..request() }
+}
+
+fn answered(outcome: Result<Reply, FetchError>, pid: u32) {
+    let retry = Duration::from_millis(pid.into());
+    match outcome {
+        Ok(Reply::Refused(Refusal::NotNow { retry: found })) => assert_eq!(found, retry),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_connection_that_is_lost_in_the_midst_of_a_fetch_costs_the_fetch_nothing_but_time() {
+    let (ca, listener) = (Ca::new("root"), listener());
+    let address = listener.local_addr().unwrap();
+    let service = behaves(listener, &ca, vec![Manner::Hangs, Manner::Breaks, Manner::Once]);
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let source = client.fetcher().source(vec![address], SERVER.parse().unwrap());
+    answered(client.fetcher().fetch(source, &of_pid(7), PATIENCE).wait(), 7);
+    assert_eq!(client.fetcher().lost(source), 2);
+    drop(client);
+    assert_eq!(service.join().unwrap(), [7, 7, 7], "the same request again, each time");
+}
+
+#[test]
+fn an_answer_that_comes_twice_is_never_taken_for_that_of_the_next_request() {
+    let (ca, listener) = (Ca::new("root"), listener());
+    let address = listener.local_addr().unwrap();
+    let service = behaves(listener, &ca, vec![Manner::Twice, Manner::Once]);
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let source = client.fetcher().source(vec![address], SERVER.parse().unwrap());
+    // Both wait, so that the second would go as soon as the first is answered.
+    let [first, second] = [1, 2].map(|pid| client.fetcher().fetch(source, &of_pid(pid), PATIENCE));
+    answered(first.wait(), 1);
+    answered(second.wait(), 2);
+    drop(client);
+    assert_eq!(service.join().unwrap(), [1, 2]);
+}
+
+#[test]
+fn a_client_whose_wall_clock_is_stepped_by_a_day_says_which_time_it_sees() {
+    let ca = Ca::new("root");
+    let own = ca.lasting(CLIENT);
+    let day = 24 * 60 * 60 * 1000;
+    for (step, says) in [
+        (day, "ended at 2026-11-24T00:00:00Z; it is 2026-11-24T12:00:00Z here"),
+        (-day, "is good from 2026-11-23T00:00:00Z on; it is 2026-11-22T12:00:00Z here"),
+        (0, ""),
+    ] {
+        let limits = Limits::default();
+        let turns =
+            ServerLoop::new(listener(), &ca.credentials(SERVER), answers(), limits).unwrap();
+        let server = Server::start(turns).unwrap();
+        let mut client = ClientLoop::new(own.clone()).unwrap();
+        let fetcher = client.fetcher();
+        let source = fetcher.source(vec![server.address()], SERVER.parse().unwrap());
+        let mut fetch = fetcher.fetch(source, &request(), PATIENCE);
+        let mut skipped = Duration::ZERO;
+        let outcome = loop {
+            let here = Now {
+                boot: clock::now().boot + skipped,
+                wall: WallTime::from_unix_millis(NOON_MS + step),
+            };
+            client.wait(here.boot);
+            client.turn(here);
+            if let Some(outcome) = fetch.take() {
+                break outcome;
+            }
+            if server.counters().ended(EndReason::Handshake) > 0 {
+                // It would be refused again and again.
+                skipped = PATIENCE;
+            }
+        };
+        match outcome {
+            Ok(reply) if says.is_empty() => assert!(is_granted(Ok(reply))),
+            Err(FetchError::Unanswered { why: Hindrance::Certificate(why), .. }) => {
+                assert!(why.to_string().ends_with(says) && !says.is_empty(), "{why}");
+            }
+            other => panic!("{step}: {other:?}"),
+        }
+    }
 }

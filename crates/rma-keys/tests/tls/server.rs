@@ -22,7 +22,7 @@ use crate::{
     directory::Scratch,
 };
 
-type Handle = fn(Now, &Peer, &[u8]) -> Octets;
+pub(crate) type Handle = Box<dyn FnMut(Now, &Peer, &[u8]) -> Octets>;
 
 /// What clients send is sent back, with who they are.
 fn echo(_: Now, peer: &Peer, message: &[u8]) -> Octets {
@@ -30,25 +30,27 @@ fn echo(_: Now, peer: &Peer, message: &[u8]) -> Octets {
 }
 
 /// A service and what time it is there.
-struct Rig {
-    ca: Ca,
-    server: ServerLoop<Handle>,
-    since: Duration,
+pub(crate) struct Rig {
+    pub(crate) ca: Ca,
+    pub(crate) server: ServerLoop<Handle>,
+    pub(crate) since: Duration,
+    /// By how many milliseconds the wall clock there is wrong.
+    pub(crate) wall_step: i64,
 }
 
 /// A client whose socket does not block.
-struct Client {
+pub(crate) struct Client {
     tls: ClientConnection,
     socket: TcpStream,
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
-fn listener() -> TcpListener {
+pub(crate) fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
 }
 
 /// A connection from another address of loopback.
-fn connect_from(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+pub(crate) fn connect_from(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddrV4::new(from, 0)).unwrap();
     connect(&socket, &to).unwrap();
@@ -58,36 +60,39 @@ fn connect_from(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
 }
 
 impl Rig {
-    fn new(handle: Handle) -> Self {
+    pub(crate) fn new(handle: impl FnMut(Now, &Peer, &[u8]) -> Octets + 'static) -> Self {
+        let handle: Handle = Box::new(handle);
         let ca = Ca::new("root");
         let credentials = ca.credentials(SERVER);
         let server = ServerLoop::new(listener(), &credentials, handle, Limits::default()).unwrap();
-        Self { ca, server, since: Duration::ZERO }
+        Self { ca, server, since: Duration::ZERO, wall_step: 0 }
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         Now {
             boot: Instant::ZERO + self.since,
-            wall: WallTime::from_unix_millis(NOON_MS + self.since.as_millis() as i64),
+            wall: WallTime::from_unix_millis(
+                NOON_MS + self.since.as_millis() as i64 + self.wall_step,
+            ),
         }
     }
 
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.server.wait(self.now().boot);
         self.server.turn(self.now());
     }
 
     /// Time passes; what comes meanwhile is seen by the next turn.
-    fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         self.since += time;
         self.server.turn(self.now());
     }
 
-    fn ended(&self, reason: EndReason) -> u64 {
+    pub(crate) fn ended(&self, reason: EndReason) -> u64 {
         self.server.counters().ended(reason)
     }
 
-    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         for _ in 0..1_000 {
             if is_so(self) {
                 return;
@@ -97,12 +102,12 @@ impl Rig {
         panic!("{what}: {:?}", self.server.counters());
     }
 
-    fn config(&self) -> ClientConfig {
+    pub(crate) fn config(&self) -> ClientConfig {
         let credentials = self.ca.credentials(CLIENT);
         ClientConfig::clone(&credentials.client(&wall(self.since), SERVER.parse().unwrap()))
     }
 
-    fn client_with(&self, config: ClientConfig, from: Ipv4Addr) -> Client {
+    pub(crate) fn client_with(&self, config: ClientConfig, from: Ipv4Addr) -> Client {
         let socket = connect_from(from, self.server.address());
         let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -110,8 +115,13 @@ impl Rig {
     }
 
     /// A client whose handshake has ended.
-    fn client(&mut self) -> Client {
-        let mut client = self.client_with(self.config(), Ipv4Addr::LOCALHOST);
+    pub(crate) fn client(&mut self) -> Client {
+        self.client_as(self.config())
+    }
+
+    /// The same, of a client of this kind.
+    pub(crate) fn client_as(&mut self, config: ClientConfig) -> Client {
+        let mut client = self.client_with(config, Ipv4Addr::LOCALHOST);
         let open = self.server.counters().handshakes;
         self.until("a handshake", |rig| {
             client.pump();
@@ -121,12 +131,12 @@ impl Rig {
     }
 
     /// What the service answers.
-    fn ask(&mut self, client: &mut Client, message: &[u8]) -> Vec<u8> {
+    pub(crate) fn ask(&mut self, client: &mut Client, message: &[u8]) -> Vec<u8> {
         client.send(message);
         self.reply(client)
     }
 
-    fn reply(&mut self, client: &mut Client) -> Vec<u8> {
+    pub(crate) fn reply(&mut self, client: &mut Client) -> Vec<u8> {
         let mut length = [0; 4];
         self.read(client, &mut length);
         let mut reply = vec![0; u32::from_be_bytes(length) as usize];
@@ -149,7 +159,7 @@ impl Rig {
 }
 
 impl Client {
-    fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         while self.tls.wants_write() && !self.is_over {
             match self.tls.write_tls(&mut self.socket) {
                 Ok(_) => {}
@@ -164,12 +174,12 @@ impl Client {
         }
     }
 
-    fn write(&mut self, octets: &[u8]) {
+    pub(crate) fn write(&mut self, octets: &[u8]) {
         self.tls.writer().write_all(octets).unwrap();
         self.pump();
     }
 
-    fn send(&mut self, message: &[u8]) {
+    pub(crate) fn send(&mut self, message: &[u8]) {
         self.write(&[&(message.len() as u32).to_be_bytes(), message].concat());
     }
 }
@@ -365,9 +375,9 @@ fn new_credentials_hold_for_new_connections() {
     let (ca, scratch) = (Ca::new("root"), Scratch::new());
     ca.write(scratch.path(), SERVER);
     let limits = Limits::default();
-    let handle: Handle = echo;
+    let handle: Handle = Box::new(echo);
     let server = ServerLoop::from_directory(listener(), scratch.path(), handle, limits).unwrap();
-    let mut rig = Rig { ca, server, since: Duration::ZERO };
+    let mut rig = Rig { ca, server, since: Duration::ZERO, wall_step: 0 };
     let mut old = rig.client();
     std::fs::write(scratch.path().join("cert.pem"), "half").unwrap();
     rig.pass(Duration::from_secs(10));

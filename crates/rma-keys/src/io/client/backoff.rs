@@ -13,11 +13,11 @@ const LAST: Duration = Duration::from_secs(10);
 
 /// How often it has been in vain.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Backoff(pub(super) u32);
+pub(in crate::io) struct Backoff(pub(in crate::io) u32);
 
 impl Backoff {
     /// How long to wait, by a random number.
-    pub(super) fn next(&mut self, random: u64) -> Duration {
+    pub(in crate::io) fn next(&mut self, random: u64) -> Duration {
         let limit = FIRST.saturating_mul(1 << self.0.min(16)).min(LAST);
         self.0 = self.0.saturating_add(1);
         let nanos = (u128::from(random) * limit.as_nanos()) >> 64;
@@ -25,7 +25,7 @@ impl Backoff {
     }
 
     /// It was not in vain.
-    pub(super) const fn succeeded(&mut self) {
+    pub(in crate::io) const fn succeeded(&mut self) {
         self.0 = 0;
     }
 }

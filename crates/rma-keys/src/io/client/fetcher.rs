@@ -56,7 +56,8 @@ impl Fetcher {
         fetch
     }
 
-    /// How often a connection to this service has broken that had been open.
+    /// How often a connection to this service has broken that had been open. Where a service takes
+    /// leave of a client that rests, nothing has broken.
     #[must_use]
     pub fn lost(&self, source: SourceId) -> u64 {
         self.shared.seen(source, |it| it.lost).unwrap_or(0)

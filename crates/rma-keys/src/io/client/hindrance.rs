@@ -34,6 +34,9 @@ pub enum Hindrance {
     /// It is no service of this protocol.
     #[error("it does not speak 1rma-keys/1")]
     Protocol,
+    /// It sent something that nobody had asked for.
+    #[error("it sent a reply that nobody had asked for, and what comes next may be none")]
+    Unasked,
     /// What it sent has no length of a message.
     #[error(transparent)]
     Frame(Box<Malformed>),

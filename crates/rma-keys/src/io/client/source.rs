@@ -174,6 +174,10 @@ impl Source {
             Ok(true) => self.state = State::Connected(connection),
             // Nobody has used it for long.
             Ok(false) => connection.link.close(&mut connection.socket),
+            // The service takes leave, for its limits: it has not gone away.
+            Err(Hindrance::Closed) if connection.is_open && connection.asked.is_none() => {
+                self.state = State::Pause(now);
+            }
             Err(why) => {
                 self.lost += u64::from(connection.is_open);
                 self.fail(now, means, why, connection.asked.take());
@@ -271,7 +275,7 @@ impl Source {
             link.flush(socket).map_err(Hindrance::from)?;
             // Also when nothing is asked: that is how its end shows.
             if let Some(message) = link.receive(now, socket).map_err(Hindrance::from)? {
-                let job = connection.asked.take().ok_or(Hindrance::Protocol)?;
+                let job = connection.asked.take().ok_or(Hindrance::Unasked)?;
                 self.backoff.succeeded();
                 let (expected, address) = (self.expected.clone(), self.addresses[self.address]);
                 job.slot.give(Reply::decode(&message).map_err(|why| FetchError::Malformed {
@@ -280,6 +284,8 @@ impl Source {
                     why: Box::new(why),
                 }));
                 connection.deadline = now + IDLE_TIME;
+                // What has come after it is not the answer to what is asked next.
+                continue;
             }
             if connection.asked.is_some() {
                 break;

@@ -17,13 +17,13 @@ use rustls::{
 
 use crate::{
     io::{
-        link::Link,
+        link::{Ended, Link},
         poller::Interest,
         server::{handler::Handler, reason::EndReason},
     },
     peer::Peer,
     time::Now,
-    tls::{ALPN, certificate::Certificate},
+    tls::{ALPN, certificate::Certificate, refused::CertificateRefused},
 };
 
 /// How many messages of one connection are answered before it is the turn of others.
@@ -60,6 +60,8 @@ pub(super) struct Connection<S> {
     /// Since when a reply waits to be read.
     unread: Option<Instant>,
     pub(super) messages: u64,
+    /// Why its client's certificate was not taken.
+    pub(super) refused: Option<Box<CertificateRefused>>,
 }
 
 enum Stage {
@@ -81,7 +83,8 @@ pub(super) enum Turn {
 impl<S: Read + Write> Connection<S> {
     pub(super) fn new(now: Instant, socket: S, address: HostAddr) -> Self {
         let stage = Stage::Silent(Box::default());
-        Self { socket, address, since: now, stage, last: now, unread: None, messages: 0 }
+        let (last, unread, messages, refused) = (now, None, 0, None);
+        Self { socket, address, since: now, stage, last, unread, messages, refused }
     }
 
     /// Whether nothing has been said on it.
@@ -133,6 +136,9 @@ impl<S: Read + Write> Connection<S> {
             };
             let received = link.shake(now.boot, &mut self.socket);
             if let Err(why) = received {
+                if let Ended::Tls(error) = &why {
+                    self.refused = CertificateRefused::cause(error).cloned().map(Box::new);
+                }
                 return Err(ended(why, link, &mut self.socket));
             }
             let flushed = link.flush(&mut self.socket);

@@ -1,6 +1,6 @@
 //! Why a service's connections end: a counter for each reason.
 
-use rustls::{CertificateError, Error};
+use rustls::{CertificateError, Error, InvalidMessage};
 
 use crate::{io::link::Ended, tls::refused::CertificateRefused};
 
@@ -33,6 +33,7 @@ reasons! {
     Closed "closed" "The client closed it."
     Lost "lost" "It broke."
     ConnectionsFull "connections-full" "There were too many connections."
+    ConnectionsOfAddress "connections-of-address" "Its address had too many connections."
     HandshakesFull "handshakes-full" "Too many handshakes were under way."
     HandshakesOfAddress "handshakes-of-address" "Too many handshakes of its address were under way."
     Silent "silent" "It had said nothing, and others wanted its place."
@@ -52,6 +53,7 @@ reasons! {
     FrameLength "frame-length" "It sent a message longer than messages are, or an empty one."
     FrameTime "frame-time" "A message was not whole in time."
     Unread "unread" "It did not read its replies."
+    Replaced "replaced" "It had asked nothing for a while, and others wanted its place."
     Idle "idle" "It had asked nothing for too long."
     Age "age" "It had been open for as long as connections are."
 }
@@ -83,9 +85,14 @@ impl EndReason {
             (None, Error::InvalidCertificate(CertificateError::BadEncoding)) => {
                 Self::CertificateUnreadable
             }
-            (None, Error::InvalidMessage(rustls::InvalidMessage::CertificatePayloadTooLarge)) => {
-                Self::CertificateSize
-            }
+            // Of what a client sends in a handshake only certificates are ever long.
+            (
+                None,
+                Error::InvalidMessage(
+                    InvalidMessage::CertificatePayloadTooLarge
+                    | InvalidMessage::HandshakePayloadTooLarge,
+                ),
+            ) => Self::CertificateSize,
             _ => Self::Handshake,
         }
     }

@@ -44,6 +44,9 @@ const ACCEPTS_MAX: usize = 64;
 /// How long no connection is accepted after the process had no more files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often people are told of certificates that were refused.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// The longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,8 @@ pub struct ServerLoop<H> {
     next_key: u64,
     /// Until when no connection is accepted.
     paused: Option<Instant>,
+    /// When people were last told of a certificate that was refused.
+    told_at: Option<Instant>,
     counters: ServerCounters,
     shared: Arc<Shared>,
 }
@@ -123,6 +128,7 @@ impl<H: Handler> ServerLoop<H> {
             ready: BTreeSet::new(),
             next_key: 0,
             paused: None,
+            told_at: None,
             counters: ServerCounters::default(),
             shared: Arc::new(shared),
         })
@@ -248,6 +254,9 @@ impl<H: Handler> ServerLoop<H> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if is_exhausted(&error) => {
                     self.counters.not_accepted += 1;
+                    if let Some(key) = self.admission.silent(now.boot, None) {
+                        self.end(key, EndReason::Silent);
+                    }
                     self.paused = Some(now.boot + ACCEPT_PAUSE);
                     return self.listen(Interest::Nothing);
                 }
@@ -257,7 +266,7 @@ impl<H: Handler> ServerLoop<H> {
             self.counters.accepted += 1;
             match self.admission.judge(now.boot, address) {
                 Verdict::Admit => {}
-                Verdict::InPlaceOf(key) => self.end(key, EndReason::Silent),
+                Verdict::InPlaceOf(key, reason) => self.end(key, reason),
                 Verdict::Refuse(reason) => {
                     self.counters.count(reason);
                     continue;
@@ -291,16 +300,22 @@ impl<H: Handler> ServerLoop<H> {
         self.counters.messages += connection.messages - before;
         if place.is_silent && !connection.is_silent() {
             place.is_silent = false;
-            self.admission.speaks(connection.since, key);
+            self.admission.speaks(key);
         }
-        if !place.is_open && connection.peer().is_some() {
+        let opens = !place.is_open && connection.peer().is_some();
+        if opens {
             place.is_open = true;
-            self.admission.is_open(connection.address);
             self.counters.handshakes += 1;
+        }
+        if opens || connection.messages > before {
+            self.admission.rests(now.boot, key);
         }
         let turn = match turn {
             Ok(turn) => turn,
-            Err(reason) => return self.end(key, reason),
+            Err(reason) => {
+                self.tell(now, key);
+                return self.end(key, reason);
+            }
         };
         let deadline = connection.deadline(&self.limits.times);
         if deadline != place.deadline {
@@ -320,13 +335,25 @@ impl<H: Handler> ServerLoop<H> {
         }
     }
 
+    /// Tells people why a certificate was refused, with the dates, as its holder learns no more than
+    /// that it was: often it is a clock, or a file, of either side that is wrong. Strangers can have
+    /// it said once a second.
+    fn tell(&mut self, now: Now, key: u64) {
+        let Some(Place { connection, .. }) = self.connections.get_mut(&key) else { return };
+        let Some(why) = connection.refused.take() else { return };
+        if self.told_at.is_none_or(|at| now.boot.since(at) >= TELL_EVERY) {
+            self.told_at = Some(now.boot);
+            let address = connection.address;
+            tracing::warn!(%address, %why, "the key service refused a certificate");
+        }
+    }
+
     fn end(&mut self, key: u64, reason: EndReason) {
         let Some(mut place) = self.connections.remove(&key) else { return };
         let connection = &mut place.connection;
         connection.close();
         self.deadlines.remove(&(place.deadline.0, key));
-        let handshaking = (!place.is_open).then_some(connection.address);
-        self.admission.leave(connection.since, key, handshaking);
+        self.admission.leave(key);
         self.counters.count(reason);
         let identity = connection.peer().map(|it| it.identity.as_str());
         tracing::debug!(
