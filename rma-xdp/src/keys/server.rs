@@ -244,7 +244,10 @@ impl InlineKeyServer {
 
     /// Does what can be done now, and waits for nobody.
     pub fn turn(&mut self, host: &InlineHost) {
-        self.turns.turn(clock::now(), &Own(host));
+        let now = clock::now();
+        // A wait finds which connections have something.
+        self.turns.wait_for(now.boot, Duration::ZERO);
+        self.turns.turn(now, &Own(host));
     }
 
     /// Waits for something to do, no longer than `most`; of no use to who has an engine to turn.

@@ -1,0 +1,179 @@
+//! An owner of regions with its key service, and clients of it, over UDP on loopback with real TLS.
+
+use core::time::Duration;
+use std::{
+    cell::Cell,
+    fs,
+    net::{IpAddr, SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose, SanType,
+};
+use rma_lab::Scratch;
+use rma_tests::hosts::Loopback;
+use rma_xdp::{
+    Client, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
+    RegisteredRegion, Timing,
+    keys::{
+        Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedRegion, OpSet, Schedule,
+        Source,
+    },
+};
+
+/// How long anything may take before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) const SERVER: &str = "spiffe://example.org/kv/server";
+
+pub(crate) const LEN: u64 = 1 << 18;
+
+/// Who may what while nobody is shut out.
+pub(crate) const POLICY: &str = r#"
+[[allow]]
+region = "kv/*"
+identity = "spiffe://example.org/kv/client/*"
+ops = ["read", "write"]
+initiators = ["127.0.0.0/8"]
+"#;
+
+/// A trust domain, a policy and addresses, for one test.
+pub(crate) struct World {
+    pub(crate) scratch: Scratch,
+    root: CertifiedIssuer<'static, KeyPair>,
+    loopback: Loopback,
+    /// Where the key service is, in all its lives.
+    pub(crate) listen: SocketAddr,
+    clients: Cell<u32>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let mut root = CertificateParams::default();
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        root.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let root = CertifiedIssuer::self_signed(root, KeyPair::generate().unwrap()).unwrap();
+        let loopback = Loopback::unused();
+        // A port that nobody else has there: the address is this process's own.
+        let address = loopback.addresses[1].to_string().parse::<IpAddr>().unwrap();
+        let listen = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap();
+        let world = Self { scratch: Scratch::new(), root, loopback, listen, clients: Cell::new(0) };
+        world.allow(POLICY);
+        world.issue("server", SERVER);
+        world
+    }
+
+    /// Writes another policy.
+    pub(crate) fn allow(&self, policy: &str) {
+        fs::write(self.scratch.path().join("policy.toml"), policy).unwrap();
+    }
+
+    fn issue(&self, name: &str, id: &str) -> PathBuf {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::URI(id.try_into().unwrap())];
+        let key = KeyPair::generate().unwrap();
+        let directory = self.scratch.path().join(name);
+        fs::create_dir_all(&directory).unwrap();
+        let certificate = params.signed_by(&key, &self.root).unwrap().pem();
+        fs::write(directory.join("cert.pem"), certificate).unwrap();
+        fs::write(directory.join("bundle.pem"), self.root.pem()).unwrap();
+        let path = directory.join("key.pem");
+        fs::write(&path, key.serialize_pem()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        directory
+    }
+
+    pub(crate) fn host_config(&self, address: HostAddr, pid: Pid) -> HostConfig {
+        // No stall of a busy machine makes ops time out.
+        let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
+        HostConfig::udp(address).with(|it| {
+            it.port = self.loopback.port;
+            it.pid = pid;
+            it.nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+        })
+    }
+
+    pub(crate) fn server_config(&self) -> HostConfig {
+        self.host_config(self.loopback.addresses[1], Pid(1))
+    }
+
+    pub(crate) fn client_config(&self) -> HostConfig {
+        self.host_config(self.loopback.addresses[0], Pid(1000))
+    }
+
+    pub(crate) fn keys_config(&self) -> KeyServerConfig {
+        let path = |name| self.scratch.path().join(name);
+        KeyServerConfig::new(self.listen, path("server"), path("policy.toml"))
+            .with(|it| it.audit = Some(self.scratch.path().to_owned()))
+    }
+
+    /// The credentials of a client, who is another one each time.
+    pub(crate) fn credentials(&self) -> (u32, PathBuf) {
+        let number = self.clients.get();
+        self.clients.set(number + 1);
+        let id = format!("spiffe://example.org/kv/client/{number}");
+        (number, self.issue(&format!("client-{number}"), &id))
+    }
+
+    /// A host with a region, `kv/index`, and the service of its keys.
+    pub(crate) fn owner(&self, schedule: Schedule) -> Owner {
+        let host = Arc::new(Host::open(self.server_config()).unwrap());
+        let region = host.register(LEN as usize, Permissions::READ | Permissions::WRITE).unwrap();
+        let keys = KeyServer::start(Arc::clone(&host), &self.keys_config()).unwrap();
+        keys.publish("kv/index", &region, schedule).unwrap();
+        Owner { keys: Some(keys), region, host }
+    }
+
+    /// A client on the other host, with keys of its own.
+    pub(crate) fn client(&self, host: &Host) -> Peer {
+        let (number, directory) = self.credentials();
+        let holder = Holder { initiators: host.addresses(), pid: host.pid() };
+        let grants = Grants::start(holder, &directory).unwrap();
+        let source = grants.source(vec![self.listen], SERVER.parse().unwrap());
+        let client = Client::start(host.executor(16).unwrap()).unwrap();
+        let client = KeyedClient::new(client, &grants);
+        let id = format!("spiffe://example.org/kv/client/{number}");
+        Peer { id, client, grants, source }
+    }
+}
+
+/// Who serves. Without keys: the service is gone, the host lives.
+pub(crate) struct Owner {
+    pub(crate) keys: Option<KeyServer>,
+    pub(crate) region: RegisteredRegion,
+    pub(crate) host: Arc<Host>,
+}
+
+impl Owner {
+    pub(crate) fn keys(&self) -> &KeyServer {
+        self.keys.as_ref().unwrap()
+    }
+
+    pub(crate) fn rotated(&self) -> u64 {
+        self.keys().counters().keys.rotations.rotated
+    }
+}
+
+/// Who reads and writes.
+pub(crate) struct Peer {
+    pub(crate) id: String,
+    pub(crate) client: KeyedClient,
+    pub(crate) grants: Grants,
+    pub(crate) source: Source,
+}
+
+impl Peer {
+    pub(crate) fn region(&self, name: &str, ops: &[OpType]) -> KeyedRegion {
+        let ops: OpSet = ops.iter().copied().collect();
+        self.grants.region(self.source, name.parse().unwrap(), ops).unwrap()
+    }
+
+    pub(crate) fn index(&self) -> KeyedRegion {
+        self.region("kv/index", &[OpType::Read, OpType::Write])
+    }
+}
