@@ -40,6 +40,7 @@ impl<A: Authorizer> Recorded<A> {
         &self.log
     }
 
+    //= 1rma#4.2-rotation-is-logged
     /// Answers a message: what is given is written first, or it is not given.
     pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
         let Handled { reply, events } = self.service.handle(now, peer, message);
