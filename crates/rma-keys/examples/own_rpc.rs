@@ -9,7 +9,6 @@ use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
     thread,
-    time::{Duration, Instant as Clock, SystemTime},
 };
 
 use rma_core::{
@@ -35,6 +34,7 @@ use rma_keys::{
 use rustix::{
     net::sockopt::socket_peercred,
     rand::{GetRandomFlags, getrandom},
+    time::{ClockId, clock_gettime},
 };
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -68,11 +68,13 @@ fn receive(socket: &mut UnixStream) -> Result<(u32, u8, Vec<u8>), Error> {
     Ok((u32::from_be_bytes(call), method[0], body))
 }
 
-/// What time it is. A real owner takes CLOCK_BOOTTIME, which goes on while its host sleeps.
-fn now(started: Clock) -> Result<Now, Error> {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    let wall = WallTime::from_unix_millis(i64::try_from(since.as_millis())?);
-    Ok(Now { boot: Instant::ZERO + started.elapsed(), wall })
+/// What time it is: since the host was booted, its sleep with it, and the date.
+fn now() -> Now {
+    let (boot, wall) = (clock_gettime(ClockId::Boottime), clock_gettime(ClockId::Realtime));
+    Now {
+        boot: Instant::from_nanos(boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64),
+        wall: WallTime::from_unix_millis(wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000),
+    }
 }
 
 fn random<const LEN: usize>() -> Result<[u8; LEN], Error> {
@@ -93,7 +95,7 @@ fn caller(socket: &UnixStream) -> Result<Peer, Error> {
     })
 }
 
-fn serve(mut socket: UnixStream, started: Clock) -> Result<(), Error> {
+fn serve(mut socket: UnixStream) -> Result<(), Error> {
     let peer = caller(&socket)?;
     let policy = Policy::parse(&format!(
         "[[allow]]\nregion = \"table\"\nidentity = {:?}\nops = [\"read\"]\nlifetime = \"1h\"\n",
@@ -107,11 +109,11 @@ fn serve(mut socket: UnixStream, started: Clock) -> Result<(), Error> {
     let plan = Plan { way: Way::Host, schedule: Schedule::default(), seed: 1 };
     let mut fresh = || RegionSecret::new(&mut random().expect("the system has random numbers"));
     let mut turn =
-        Turn { now: now(started)?, service: &mut service, fresh: &mut fresh, events: Vec::new() };
+        Turn { now: now(), service: &mut service, fresh: &mut fresh, events: Vec::new() };
     let mut rotation = Rotation::publish(&mut turn, "table".parse()?, region, &first, plan)?;
     turn.events.iter().for_each(|event| println!("owner: {event}"));
     while let Ok((call, method, body)) = receive(&mut socket) {
-        let now = now(started)?;
+        let now = now();
         match method {
             KEYS => {
                 // The events first: no record, no grant. `Recorded` does both, with files.
@@ -139,9 +141,8 @@ fn serve(mut socket: UnixStream, started: Clock) -> Result<(), Error> {
 }
 
 fn main() -> Result<(), Error> {
-    let started = Clock::now();
     let (mut client, server) = UnixStream::pair()?;
-    let owner = thread::spawn(move || serve(server, started));
+    let owner = thread::spawn(move || serve(server));
 
     let pid = Pid(std::process::id());
     let holder = Holder { initiators: HostAddr::from(CLIENT).into(), pid };
@@ -155,11 +156,11 @@ fn main() -> Result<(), Error> {
     assert_eq!(receive(&mut client)?, (1, ADD, vec![5]));
 
     let fetch = |cache: &mut GrantCache, client: &mut UnixStream| -> Result<_, Error> {
-        while cache.standing(now(started)?.boot, table) == Standing::Waiting {
-            let boot = now(started)?.boot;
+        while cache.standing(now().boot, table) == Standing::Waiting {
+            let boot = now().boot;
             let Some(fetch) = cache.poll_fetch(boot) else {
                 let until = cache.poll_timeout().ok_or("nothing to wait for")?;
-                thread::sleep(until.since(boot).min(Duration::from_secs(1)));
+                thread::park_timeout(until.since(boot));
                 continue;
             };
             // The cache's number of a request serves as that of the call.
@@ -168,9 +169,9 @@ fn main() -> Result<(), Error> {
             let (answered, _, body) = receive(client)?;
             assert_eq!(answered, call);
             let reply = Reply::decode(&body)?;
-            cache.handle_reply(now(started)?.boot, source, fetch.number, reply);
+            cache.handle_reply(now().boot, source, fetch.number, reply);
         }
-        let keyed = cache.grant(now(started)?.boot, table, OpType::Read);
+        let keyed = cache.grant(now().boot, table, OpType::Read);
         Ok(keyed.ok_or("the owner gives no keys")?)
     };
     let before = fetch(&mut cache, &mut client)?;
@@ -180,12 +181,12 @@ fn main() -> Result<(), Error> {
     send(&mut client, 2, ROTATE, &[])?;
     receive(&mut client)?;
     let refused = OpStatus::RemoteAuthenticationFailure;
-    let verdict = cache.on_outcome(now(started)?.boot, table, before.epoch, refused);
+    let verdict = cache.on_outcome(now().boot, table, before.epoch, refused);
     println!("client: an op under {} ended with {refused}: {verdict:?}", before.epoch);
     let after = fetch(&mut cache, &mut client)?;
     println!("client: {:?} under epoch {}", after.grant, after.epoch);
     assert!(after.epoch.number > before.epoch.number && after.grant.key != before.grant.key);
 
     drop(client);
-    owner.join().map_err(|_| "the owner has panicked")?
+    owner.join().or(Err("the owner has panicked"))?
 }
