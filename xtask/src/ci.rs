@@ -60,6 +60,10 @@ const SWARM: &str = "100000";
 const EXAMPLES: [&str; 8] =
     ["one_sided", "any_size", "mailbox", "counter", "lock", "rpc", "broadcast", "star_rpc"];
 
+/// The key service over an RPC of the application's own: without TLS, and so without C.
+const KEYS_EXAMPLE: [&str; 6] =
+    ["run", "--package", "rma-keys", "--no-default-features", "--example", "own_rpc"];
+
 /// Runs it all, and ends with what could not be run.
 pub(crate) fn run() -> Result<(), Error> {
     let mut not_run = NotRun::default();
@@ -115,6 +119,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     for example in EXAMPLES {
         Cargo::new(&["run", "--package", "rma-xdp", "--example", example]).run()?;
     }
+    Cargo::new(&KEYS_EXAMPLE).run()?;
     println!("\n== a program that depends on the host without AF_XDP ==");
     dependant::run()?;
     println!("\n== a short demo ==");

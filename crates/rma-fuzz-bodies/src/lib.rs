@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod aead;
+mod keys;
 mod nic;
 mod packet;
 mod portals;
@@ -40,6 +41,7 @@ use rma_core::{
 use script::Script;
 
 pub use aead::aead;
+pub use keys::KeysSeen;
 pub use nic::nic;
 pub use packet::packet;
 pub use record::Seen;
@@ -166,4 +168,31 @@ pub fn star_station(data: &[u8]) -> StarSeen {
 /// change. Returns what has happened.
 pub fn star_ring(data: &[u8]) -> StarRingSeen {
     star::ring(&mut Script(data))
+}
+
+/// Any octets as a request to a key service, or as its reply; or a client whose service answers
+/// what it likes, twice, late or never, and whose ops end as they like.
+///
+/// Asserts: whatever is read is written and read again; a service answers anything, and gives what
+/// its policy allows and no more; a client never goes by an earlier key than one that has proved
+/// right, and never waits for nothing. Returns what has happened.
+pub fn keys(data: &[u8]) -> KeysSeen {
+    keys::run(&mut Script(data))
+}
+
+/// Any octets as a policy.
+///
+/// Asserts: an error is one line, but for those of TOML; what a policy allows is for a time, within
+/// the region's epochs; it takes nothing away from itself; and it explains what it decides. Returns
+/// whether it is a policy.
+pub fn policy(data: &[u8]) -> bool {
+    keys::policy(data)
+}
+
+/// Any octets as a certificate.
+///
+/// Asserts: what is read is in it, and what follows it is not; an identity is its only URI. Returns
+/// whether it is one.
+pub fn certificate(data: &[u8]) -> bool {
+    keys::certificate(data)
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use rma_core::{crypto::ProviderKind, op::OpStatus};
-use rma_fuzz_bodies::{Seen, StarRingSeen, StarSeen};
+use rma_fuzz_bodies::{KeysSeen, Seen, StarRingSeen, StarSeen};
 use rma_lab::evidence;
 use rma_sim::prng::Prng;
 
@@ -109,6 +109,55 @@ fn the_star_ring_corpus_breaks_no_promise_and_breaks_rules_of_all_kinds() {
 }
 
 #[test]
+fn the_keys_corpus_breaks_no_promise_and_gets_something_done() {
+    let mut total = KeysSeen::default();
+    replay("keys", |script| add_keys(&mut total, rma_fuzz_bodies::keys(script)));
+    let KeysSeen { read, granted, ok, renewed } = total;
+    assert!(read > 5 && granted > 0 && ok > 5 && renewed > 10, "{total:?}");
+}
+
+#[test]
+fn the_policy_and_the_certificate_corpus_break_no_promise_and_are_not_all_bad() {
+    let mut good = [0, 0];
+    replay("policy", |text| good[0] += u32::from(rma_fuzz_bodies::policy(text)));
+    replay("certificate", |octets| good[1] += u32::from(rma_fuzz_bodies::certificate(octets)));
+    assert!(good.iter().all(|&it| it > 4), "{good:?}");
+}
+
+/// Random bytes are no messages; as scripts of a client they are as good as any.
+#[test]
+fn scripts_of_clients_of_a_key_service_break_no_promise() {
+    const SCRIPTS: usize = 20_000;
+    let mut prng = Prng::new(6);
+    let mut total = KeysSeen::default();
+    for _ in 0..SCRIPTS {
+        let mut script = vec![0; 1 + prng.magnitude(200) as usize];
+        prng.fill(&mut script);
+        script[0] = 2;
+        for octet in &mut script {
+            // Often an op that is OK.
+            if prng.below(8) == 0 {
+                *octet = 0;
+            }
+        }
+        add_keys(&mut total, rma_fuzz_bodies::keys(&script));
+    }
+    let KeysSeen { ok, renewed, .. } = total;
+    evidence::show(format_args!(
+        "fuzz target keys: {SCRIPTS} scripts of clients, in which {ok} ops were OK and {renewed} \
+         answers brought other keys"
+    ));
+    assert!(ok > 1000 && renewed > 1000, "{total:?}");
+}
+
+fn add_keys(total: &mut KeysSeen, seen: KeysSeen) {
+    total.read += seen.read;
+    total.granted += seen.granted;
+    total.ok += seen.ok;
+    total.renewed += seen.renewed;
+}
+
+#[test]
 fn random_scripts_break_no_promise() {
     const SCRIPTS: usize = 2000;
     let mut prng = Prng::new(1);
@@ -123,9 +172,13 @@ fn random_scripts_break_no_promise() {
         rma_fuzz_bodies::star_wire(&script);
         rma_fuzz_bodies::star_station(&script);
         rma_fuzz_bodies::star_ring(&script);
+        rma_fuzz_bodies::keys(&script);
+        rma_fuzz_bodies::policy(&script);
+        rma_fuzz_bodies::certificate(&script);
     }
     evidence::show(format_args!(
-        "fuzz targets nic, wire, packet, ring, record and StaR's: {SCRIPTS} random scripts each"
+        "fuzz targets nic, wire, packet, ring, record, StaR's and the key service's: {SCRIPTS} random \
+         scripts each"
     ));
 }
 

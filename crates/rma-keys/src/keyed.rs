@@ -269,6 +269,7 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
         }
     }
 
+    //= 1rma#5.2-reactive
     /// A call of the executor is over: what is missing goes on, or the whole is over.
     fn end(&mut self, now: Instant, cache: &mut GrantCache, id: KeyedCallId, outcome: &Outcome) {
         let Some(running) = self.running.get_mut(&id) else { return };

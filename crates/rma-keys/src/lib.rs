@@ -22,11 +22,12 @@
 //! | [`ring`] | the keys of one region, and what ops say of them | services |
 //! | [`replicas`] | which of several services is worth asking | what is asked |
 //! | [`service`] | what a peer that asks is given, and how often it may ask | sockets, certificates |
-//! | [`audit`] | what has been given or refused, as values, as lines, and in files | keys |
 //! | [`rotation`] | when a region's key changes, and whether it has | how its responder is reached |
+//! | [`audit`] | what has been given or refused, as values, as lines, and in files | keys |
 //! | [`catalog`] | regions by name, with the keys of their epochs | who may have them |
 //! | [`policy`] | which identity may have which region, in TOML | keys, where regions are |
 //! | [`message`] | requests and replies, octet by octet | who sends them |
+//! | [`certificate`] | what a certificate says, read from its octets | whether that is true |
 //! | [`identity`], [`peer`] | who a peer is | how that was proved |
 //! | [`name`], [`epoch`], [`ops`], [`time`], [`secret`], [`limits`] | what the others speak of | all else |
 //!
@@ -45,6 +46,7 @@
 pub mod audit;
 pub mod cache;
 pub mod catalog;
+pub mod certificate;
 pub mod epoch;
 mod evidence;
 pub mod identity;

@@ -46,6 +46,7 @@ impl<A: Authorizer> Recorded<A> {
         self.log.as_ref()
     }
 
+    //= 1rma#4.2-rotation-is-logged
     /// Answers a message: what is given is written first, or it is not given.
     pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
         self.handle_and_see(now, peer, message, |_| ())

@@ -308,6 +308,8 @@ impl KeyRing {
         self.revision += u64::from(is_news);
     }
 
+    //= 1rma#4.2-recovery
+    //= type=deviation
     /// A key was refused, honestly or not.
     fn doubt(&mut self, now: Instant, at: Option<usize>) -> Verdict {
         let Some(at) = at else { return self.go_on(now) };

@@ -2,6 +2,7 @@
 
 mod audit;
 mod client;
+mod faults;
 mod keyed;
 mod policy;
 mod recorded;

@@ -7,7 +7,6 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`certificate`] | what a certificate says, read from its octets |
 //! | [`refused`] | why a peer's certificate is not taken |
 //! | [`trust`] | trust domains, each with roots of its own |
 //! | [`credentials`] | one's own certificate and key, and whom to trust: both sides' settings |
@@ -16,14 +15,14 @@
 //!
 //! What is here opens no socket and reads no clock; only [`directory`] reads files.
 
-pub mod certificate;
 pub mod credentials;
-mod der;
 pub mod directory;
 pub mod refused;
 pub mod trust;
 mod verifier;
 pub mod wall;
+
+pub use crate::certificate;
 
 /// The protocol that both ends name in their handshake (RFC 7301). Peers that name another one, or
 /// none, are cut off.

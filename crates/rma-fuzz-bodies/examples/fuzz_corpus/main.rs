@@ -1,6 +1,7 @@
 //! Writes the seed corpus of the fuzz targets: honest frames from simulated runs for `wire`,
 //! packets of them for `packet`, short stories of two NICs for `nic`, of channels for `record` and
-//! of StaR for `star_station` and `star_ring`, the frames of StaR's golden vectors for `star_wire`.
+//! of StaR for `star_station` and `star_ring`, the frames of StaR's golden vectors for `star_wire`,
+//! and for `keys`, `policy` and `certificate` what the key service reads.
 //! Run it from the root of the repository:
 //!
 //! ```text
@@ -10,6 +11,7 @@
 //! Stories are told here and stay as they are; frames are those that the simulator sends today.
 
 mod frames;
+mod keys;
 mod packets;
 mod records;
 mod star;
@@ -31,6 +33,9 @@ fn main() -> io::Result<()> {
         ("star_wire", star::frames()?),
         ("star_station", star::stations()),
         ("star_ring", star::rings()),
+        ("keys", keys::messages()?),
+        ("policy", keys::policies()),
+        ("certificate", keys::certificates()),
     ] {
         let directory = corpus.join(target);
         fs::create_dir_all(&directory)?;

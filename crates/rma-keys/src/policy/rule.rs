@@ -130,6 +130,8 @@ impl Rule {
         RuleVerdict { place: self.place, verdict }
     }
 
+    //= 1rma#3.1-key-of-one-client
+    //= type=deviation
     /// Whether keys may be bound to `initiator`, if they are asked for from `own`.
     ///
     /// An address is a claim, and who claims another's gets that process's very key: hence only the

@@ -19,6 +19,8 @@ fn line(event: &Event) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
+//= 1rma#4.2-rotation-is-logged
+//= type=test
 #[test]
 fn a_grant_says_who_got_what_by_which_rule_and_until_when() {
     let mut service = service();

@@ -36,28 +36,33 @@ const READ: OpSet = OpSet::NONE.with(OpType::Read);
 /// An owner with one region, and a client of it.
 pub(super) struct World {
     pub(super) now: Now,
-    service: Service<Policy>,
+    pub(super) service: Service<Policy>,
     /// The octet that the responder's key is made of.
     pub(super) key: u8,
     pub(super) cache: GrantCache,
-    source: Source,
+    pub(super) source: Source,
     pub(super) ring: RingId,
 }
 
 pub(super) const HOLDER_PID: Pid = Pid(7);
 
-fn holder() -> Holder {
+pub(super) fn holder() -> Holder {
     Holder { initiators: addresses(&["192.0.2.1"]), pid: HOLDER_PID }
 }
 
-fn service(life: u8, key: u8, now: Now) -> Service<Policy> {
+pub(super) fn service(life: u8, key: u8, now: Now) -> Service<Policy> {
     let policy = Policy::parse(ALLOW).unwrap();
     let mut service = Service::new(Life([life; 8]), policy, ServiceConfig::default());
     publish(&mut service, now, "kv/index", key);
     service
 }
 
-fn publish(service: &mut Service<Policy>, now: Now, region_name: &str, key: u8) -> Epoch {
+pub(super) fn publish(
+    service: &mut Service<Policy>,
+    now: Now,
+    region_name: &str,
+    key: u8,
+) -> Epoch {
     let hour = term(now.boot + SECOND * 3000, now.boot + SECOND * 3600);
     let region = Region { len: 1 << 16, ..region() };
     service.publish(now, name(region_name), region, &secret(key), hour).unwrap().0
@@ -82,7 +87,7 @@ impl World {
         world
     }
 
-    fn standing(&mut self) -> Standing {
+    pub(super) fn standing(&mut self) -> Standing {
         self.cache.standing(self.now.boot, self.ring)
     }
 
@@ -90,15 +95,15 @@ impl World {
         self.now.boot = self.now.boot + time;
     }
 
-    fn fetch(&mut self) -> Option<Fetch> {
+    pub(super) fn fetch(&mut self) -> Option<Fetch> {
         self.cache.poll_fetch(self.now.boot)
     }
 
-    fn answer(&mut self, fetch: &Fetch) -> Reply {
+    pub(super) fn answer(&mut self, fetch: &Fetch) -> Reply {
         self.service.answer(self.now, &client(), &fetch.request).reply
     }
 
-    fn reply(&mut self, fetch: &Fetch, reply: Reply) {
+    pub(super) fn reply(&mut self, fetch: &Fetch, reply: Reply) {
         self.cache.handle_reply(self.now.boot, fetch.source, fetch.number, reply);
     }
 
@@ -115,7 +120,7 @@ impl World {
     }
 
     /// How an op ends under what the client goes by, and the epoch of that.
-    fn op(&mut self) -> (Epoch, OpStatus) {
+    pub(super) fn op(&mut self) -> (Epoch, OpStatus) {
         let now = self.now.boot;
         let keyed = self.cache.grant(now, self.ring, OpType::Read).expect("it has a key");
         (keyed.epoch, self.outcome(&keyed.grant, &keyed.grant.key))
@@ -129,7 +134,7 @@ impl World {
         if *key == right { OpStatus::Ok } else { REFUSED }
     }
 
-    fn ends(&mut self, epoch: Epoch, status: OpStatus) -> Verdict {
+    pub(super) fn ends(&mut self, epoch: Epoch, status: OpStatus) -> Verdict {
         self.cache.on_outcome(self.now.boot, self.ring, epoch, status)
     }
 
@@ -171,7 +176,7 @@ impl World {
         self.service.install(self.now, &name("kv/index"), epoch).unwrap();
     }
 
-    fn fetches(&self) -> u64 {
+    pub(super) fn fetches(&self) -> u64 {
         self.cache.counters().fetches
     }
 }
@@ -223,6 +228,8 @@ fn a_key_that_was_handed_out_before_costs_one_retry_and_no_fetch() {
     assert_eq!(world.fetches(), fetches);
 }
 
+//= 1rma#4.2-recovery
+//= type=test
 #[test]
 fn a_key_that_has_changed_is_fetched_once_for_all_who_wait() {
     let mut world = World::warm();

@@ -153,6 +153,8 @@ impl Bench {
     }
 }
 
+//= 1rma#5.2-reactive
+//= type=test
 #[test]
 fn a_transfer_under_which_the_key_changes_goes_on_with_what_is_missing() {
     for lead in [0, 600] {

@@ -73,7 +73,8 @@ impl Credentials {
         let leaf = chain.first().filter(|_| count <= CHAIN_MAX);
         let leaf = leaf.ok_or(CredentialsError::ChainLength { count })?;
         let leaf = Certificate::read(leaf).map_err(CertificateRefused::from)?;
-        let (identity, not_after) = (leaf.identity()?, leaf.not_after);
+        let (identity, not_after) =
+            (leaf.identity().map_err(CertificateRefused::from)?, leaf.not_after);
         let certified = CertifiedKey::from_der(chain, key, &trust.provider)
             .map_err(|why| CredentialsError::Key { identity: identity.clone(), why })?;
         let certified = Arc::new(SingleCertAndKey::from(certified));

@@ -31,6 +31,7 @@ use zeroize::Zeroizing;
 use crate::tls::{
     certificate::{Certificate, DerError},
     credentials::{Credentials, CredentialsError},
+    refused::CertificateRefused,
     trust::{Trust, TrustError},
 };
 
@@ -242,7 +243,8 @@ impl Contents {
             number: 1,
             why,
         })?;
-        let identity = leaf.identity().map_err(|why| wrong(why.into()))?;
+        let identity =
+            leaf.identity().map_err(|why| wrong(CertificateRefused::from(why).into()))?;
         let roots = certificates(&path.join("bundle.pem"), &self.bundle)?;
         let mut trust = Trust::none().with(identity.domain(), roots).map_err(distrusted)?;
         for (path, bundle) in &self.bundles {

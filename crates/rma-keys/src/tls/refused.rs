@@ -6,9 +6,10 @@
 use rustls::{CertificateError, Error, OtherError};
 
 use crate::{
-    identity::{IdentityError, SpiffeId},
+    certificate::{DerError, NoIdentity},
+    identity::SpiffeId,
     time::WallTime,
-    tls::{CERTIFICATE_LEN_MAX, CHAIN_MAX, der::DerError},
+    tls::{CERTIFICATE_LEN_MAX, CHAIN_MAX},
 };
 
 /// Why a certificate is not taken.
@@ -34,26 +35,9 @@ pub enum CertificateRefused {
     /// It cannot be read.
     #[error("the certificate cannot be read: {0}")]
     Unreadable(#[from] DerError),
-    /// It names no URI.
-    #[error("the certificate names no URI, and {other_names} others; it needs one spiffe:// URI")]
-    NoUri {
-        /// How many names of other kinds it has, of DNS for example.
-        other_names: usize,
-    },
-    /// It names several URIs.
-    #[error("the certificate names {count} URIs; an identity is exactly one")]
-    Uris {
-        /// How many there are.
-        count: usize,
-    },
-    /// Its URI is no identity.
-    #[error("the certificate names {uri:?}, which is no identity: {why}")]
-    Identity {
-        /// The URI.
-        uri: Box<str>,
-        /// What is wrong with it.
-        why: IdentityError,
-    },
+    /// It names no identity.
+    #[error(transparent)]
+    NoIdentity(#[from] NoIdentity),
     /// There are no roots of its trust domain.
     #[error("no roots are known of the trust domain of {identity}; add its bundle")]
     Domain {

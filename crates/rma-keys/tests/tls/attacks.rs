@@ -258,6 +258,8 @@ fn what_is_no_message_is_answered_by_the_field_and_ends_nothing() {
     assert_eq!(field.rig.server.connections(), 2, "neither was cut off");
 }
 
+//= 1rma#3.1-key-of-one-client
+//= type=test
 #[test]
 fn a_claim_is_believed_of_a_pid_and_not_of_an_address() {
     let mut field = Field::new();

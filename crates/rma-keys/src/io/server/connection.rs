@@ -226,7 +226,7 @@ fn peer(link: &Link, address: HostAddr) -> Result<Peer, EndReason> {
     let leaf = link.tls().peer_certificates().and_then(|chain| chain.first());
     let leaf = leaf.ok_or(EndReason::NoCertificate)?;
     let leaf = Certificate::read(leaf).or(Err(EndReason::CertificateUnreadable))?;
-    let identity = leaf.identity().map_err(|why| EndReason::from(&why))?;
+    let identity = leaf.identity().or(Err(EndReason::CertificateIdentity))?;
     let Certificate { serial, not_after, .. } = leaf;
     Ok(Peer { identity, serial, not_after, address })
 }

@@ -64,9 +64,7 @@ impl From<&CertificateRefused> for EndReason {
         match why {
             Why::ChainLength { .. } | Why::Length { .. } => Self::CertificateSize,
             Why::Unreadable(_) => Self::CertificateUnreadable,
-            Why::NoUri { .. } | Why::Uris { .. } | Why::Identity { .. } => {
-                Self::CertificateIdentity
-            }
+            Why::NoIdentity(_) => Self::CertificateIdentity,
             Why::Domain { .. } => Self::CertificateDomain,
             Why::Issuer { .. } => Self::CertificateIssuer,
             Why::Ended { .. } => Self::CertificateEnded,

@@ -1,18 +1,20 @@
 //! What a certificate says (RFC 5280): its names, its serial number, from when to when it is good.
 //!
-//! It is read and not verified: `rustls` does that, with the same octets. Only what the key service
-//! goes by is looked at. Nothing in it can make a reader panic or allocate more than it has octets.
+//! It is read and not verified: [`crate::tls`] does that, with the same octets. Only what the key
+//! service goes by is looked at. Nothing in it can make a reader panic or allocate more than it has
+//! octets.
+
+mod der;
 
 use core::fmt;
 
 use crate::{
-    identity::SpiffeId,
+    identity::{IdentityError, SpiffeId},
     peer::Serial,
     time::WallTime,
-    tls::{der::Der, refused::CertificateRefused},
 };
-
-pub use super::der::DerError;
+use der::Der;
+pub use der::DerError;
 
 const INTEGER: u8 = 0x02;
 const BOOLEAN: u8 = 0x01;
@@ -48,6 +50,32 @@ pub struct Certificate {
     pub other_names: usize,
     /// Whether it may sign others.
     pub is_authority: bool,
+}
+
+/// Why a certificate names no identity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoIdentity {
+    /// It names no URI.
+    #[error("the certificate names no URI, and {other_names} others; it needs one spiffe:// URI")]
+    NoUri {
+        /// How many names of other kinds it has, of DNS for example.
+        other_names: usize,
+    },
+    /// It names several URIs.
+    #[error("the certificate names {count} URIs; an identity is exactly one")]
+    Uris {
+        /// How many there are.
+        count: usize,
+    },
+    /// Its URI is no identity.
+    #[error("the certificate names {uri:?}, which is no identity: {why}")]
+    Uri {
+        /// The URI.
+        uri: Box<str>,
+        /// What is wrong with it.
+        why: IdentityError,
+    },
 }
 
 impl Certificate {
@@ -112,13 +140,11 @@ impl Certificate {
     ///
     /// # Errors
     /// If it names no URI, several, or one that is no identity.
-    pub fn identity(&self) -> Result<SpiffeId, CertificateRefused> {
+    pub fn identity(&self) -> Result<SpiffeId, NoIdentity> {
         match &self.uris[..] {
-            [] => Err(CertificateRefused::NoUri { other_names: self.other_names }),
-            [uri] => {
-                uri.parse().map_err(|why| CertificateRefused::Identity { uri: uri.clone(), why })
-            }
-            uris => Err(CertificateRefused::Uris { count: uris.len() }),
+            [] => Err(NoIdentity::NoUri { other_names: self.other_names }),
+            [uri] => uri.parse().map_err(|why| NoIdentity::Uri { uri: uri.clone(), why }),
+            uris => Err(NoIdentity::Uris { count: uris.len() }),
         }
     }
 }
