@@ -1,4 +1,5 @@
-//! What a host has no more: memory that was taken back, and values of its message counter.
+//! What a host has no more: memory that was taken back, values of its message counter, and time in
+//! which it was suspended.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -88,5 +89,30 @@ fn work_of_a_stateful_side_without_message_counters_ends() {
         pair.run_for(2 * fused().probe_interval + 100 * MS);
         let ended = posted.map(|slot| pair.f.status(slot));
         assert!(ended.iter().all(|it| it.is_some_and(|it| it != WcStatus::Success)), "{ended:?}");
+    }
+}
+
+/// The clock of a host that was suspended is behind all that its peers know of it. What they send
+/// seems to be of too far ahead, so nothing of it has effect, and they are told that; after half an
+/// hour not even its tags are right.
+#[test]
+fn a_connection_to_a_host_that_was_suspended_ends() {
+    for (deed, seconds) in DEEDS.into_iter().flat_map(|deed| [(deed, 10), (deed, 3600)]) {
+        let mut pair = Pair::new(fused());
+        let begun = begin(&mut pair, deed, (64, 3000), None);
+        pair.run_for(100 * MS);
+        check(&pair, &begun);
+        let time = Duration::from_secs(seconds);
+        (pair.now, pair.z_ahead) = (pair.now + time, pair.z_ahead - time);
+        let begun = begin(&mut pair, deed, (8000, 3000), None);
+        let before = pair.z.bytes(0, MEMORY);
+        pair.run_for(fused().ends_within());
+        if let Some(slot) = begun.f_slot {
+            let status = pair.f.status(slot);
+            assert!(status.is_some_and(|it| it != WcStatus::Success), "{deed:?}: {status:?}");
+        }
+        assert!(pair.z.bytes(0, MEMORY) == before, "{deed:?} after {seconds} s has landed");
+        let is_told = pair.star.counters().events(Event::Expired) > 0;
+        assert_eq!(is_told, seconds == 10, "{deed:?} after {seconds} s");
     }
 }

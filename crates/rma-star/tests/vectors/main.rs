@@ -99,7 +99,7 @@ impl Vectors {
         let time = ZTime(frame.time);
         let tail = match frame.answers {
             Answers::Nothing => aad::tail(time).to_vec(),
-            Answers::Iv(name) => aad::answer_tail(time, &self.answered(name)).to_vec(),
+            Answers::Iv(name) => aad::answer_tail(time, self.answered(name)).to_vec(),
         };
         let aad = [&frame.header[..], &tail].concat();
         let parts = seal::split(&mut octets, frame.header.len()).expect("header and tag");
