@@ -39,7 +39,7 @@ local STAR_VERSION, STATELESS_PORT, STATEFUL_PORT = 1, 10474, 10475
 local STAR_COMMON = {
     { "version", 0, 1 }, { "frame_type", 1, 1 }, { "op", 2, 1, 0xc0 }, { "wants_answer", 2, 1, 0x20 },
     { "completes", 2, 1, 0x10 }, { "odd_phase", 2, 1, 0x08 }, { "from_z", 2, 1, 0x04 },
-    { "zero", 2, 1, 0x03 }, { "status", 3, 1 }, { "pd", 4, 4 }, { "qpn_z", 8, 4 }, { "qpn_f", 12, 4 },
+    { "zero", 2, 1, 0x03 }, { "reserved", 3, 1 }, { "pd", 4, 4 }, { "qpn_z", 8, 4 }, { "qpn_f", 12, 4 },
     { "nonce", 16, 4 }, { "era", 20, 2 }, { "engine", 22, 2 }, { "counter", 24, 8 }, { "time", 32, 4 },
 }
 local GUIDE = {
@@ -64,7 +64,6 @@ local STAR_TYPES = {
     [0x27] = { "gda", 52, { { 48, 2, 1 } }, CHUNK, { { "chunk_len", 48, 2 }, { "reserved", 50, 2 } } },
     [0x28] = { "state", 44, { { 42, 2, 1 } }, { { "part", 36, 2 }, { "of", 38, 2 }, { "kind", 40, 1 },
         { "number", 41, 1 }, { "payload_len", 42, 2 } } },
-    [0x29] = { "refusal", 36, 0, {} },
     ea_of_z = { "ea of z", 40, { { 36, 1, 16 } }, { { "count", 36, 1 }, { "reserved", 37, 1 },
         { "delay_micros", 38, 2 } } },
 }

@@ -2,8 +2,7 @@
 //!
 //! AAD = header ‖ *tail*. The header is as it lies in the frame. The tail is the high half of the
 //! header's time, so that all 64 bits of it are authenticated while 32 travel; in RDA and GDA, the
-//! IV of the RD or GD that they answer follows: a copy has an answer of its own. A REFUSAL has no
-//! time: its tail is the tag of the refused frame.
+//! IV of the RD or GD that they answer follows: a copy has an answer of its own.
 //!
 //! So both parts are as [`Sealing::push_joined`](rma_core::seal::Sealing::push_joined) takes them.
 

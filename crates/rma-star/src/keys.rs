@@ -87,8 +87,8 @@ impl fmt::Debug for PdKeySchedule {
 pub struct FrameKey([u8; KEY_LEN]);
 
 impl FrameKey {
-    /// The well-known key of REFUSALs: who refuses shares no key with whom it refuses.
-    pub const RESERVED: Self = Self(*b"StaR reserved k.");
+    /// The key of nothing, where none is known or needed: no side takes what is under it.
+    pub const NONE: Self = Self([0; 16]);
 
     /// The key with these octets.
     #[must_use]

@@ -393,8 +393,7 @@ fn look(host: &Host<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, Drop> 
     let header = view.header();
     host.pd_of(&header.connection).ok_or(Drop::UnknownPd)?;
     let binding = Binding { connection: header.connection, f: frame.source, z: frame.destination };
-    // A REFUSAL has no key that is derived. It is a hint, and there is nobody here to take it. What
-    // two stateful sides send each other does not go here.
+    // What two stateful sides send each other does not go here.
     let message =
         view.key_message(&binding, |mr| host.mrs.name(mr)).ok_or(Drop::LateOrUnsolicited)?;
     Ok(Seen { view, binding, message, expiry: header.time.widen(now) })

@@ -11,3 +11,4 @@ mod recordings;
 mod shares;
 mod stories;
 mod swarm;
+mod taken_back;

@@ -21,7 +21,7 @@ pub use answer::Answer;
 pub use common::{FrameType, HEADER_LEN, Header, KeyPhase, VERSION};
 pub use data::{ChunkAnswer, Gd, Gda, Guide, Rd, Rda};
 pub use entries::{Cqe, Wqe, WqeKind};
-pub use state::{Refusal, Refused, State, StateKind};
+pub use state::{State, StateKind};
 pub use switch::Switch;
 pub use told::{Initial, Rule};
 pub use work::{Cqep, EaEntry, EaOfF, EaOfZ, Wqep};
@@ -97,8 +97,6 @@ pub enum FrameView {
     Gda(Claimed<Gda>),
     /// State of the connection.
     State(Claimed<State>),
-    /// What came is under no key that is known.
-    Refusal(Claimed<Refusal>),
 }
 
 impl FrameView {
@@ -121,7 +119,6 @@ impl FrameView {
             FrameType::Gd => Self::Gd(Claimed(Gd::parse(&common, header_of(frame)?)?)),
             FrameType::Gda => Self::Gda(Claimed(Gda::parse(&common, header_of(frame)?)?)),
             FrameType::State => Self::State(Claimed(State::parse(&common, header_of(frame)?)?)),
-            FrameType::Refusal => Self::Refusal(Claimed(Refusal::parse(&common)?)),
         };
         if frame.len() == view.len() { Ok(view) } else { Err(Malformed::Length) }
     }
@@ -140,7 +137,6 @@ impl FrameView {
             Self::Gd(it) => &it.0.guide.header,
             Self::Gda(it) => &it.0.answer.header,
             Self::State(it) => &it.0.header,
-            Self::Refusal(it) => &it.0.header,
         }
     }
 
@@ -152,12 +148,10 @@ impl FrameView {
             Self::Wqep(_) | Self::EaOfZ(_) | Self::Rda(_) | Self::Gda(_) => Side::Stateless,
             Self::Cqep(_) | Self::EaOfF(_) | Self::Rd(_) | Self::Gd(_) => Side::Stateful,
             Self::State(it) => it.0.sender,
-            Self::Refusal(it) => it.0.sender,
         }
     }
 
-    /// The IV that it claims to be sealed with. Of a REFUSAL too, which has the other direction
-    /// than the frame whose engine and counter it has.
+    /// The IV that it claims to be sealed with.
     #[must_use]
     #[inline]
     pub const fn iv(&self) -> Iv {
@@ -174,7 +168,6 @@ impl FrameView {
             Self::Rda(_) => RDA_HEADER_LEN,
             Self::Gda(_) => GDA_HEADER_LEN,
             Self::State(_) => STATE_HEADER_LEN,
-            Self::Refusal(_) => HEADER_LEN,
         }
     }
 
@@ -190,7 +183,7 @@ impl FrameView {
             Self::Rd(it) => it.0.guide.chunk_len as usize,
             Self::Gda(it) => it.0.chunk_len as usize,
             Self::State(it) => it.0.payload_len as usize,
-            Self::Rda(_) | Self::Gd(_) | Self::Refusal(_) => 0,
+            Self::Rda(_) | Self::Gd(_) => 0,
         }
     }
 
@@ -200,8 +193,8 @@ impl FrameView {
 
     /// What the key of the frame is derived from, as far as its header tells: all that Z needs to
     /// open what comes to it. `None` of an RDA and a GDA, which are under the key of what they
-    /// answer, of what two stateful sides send each other, and of a REFUSAL. `name_of` tells the
-    /// name of a memory region of Z.
+    /// answer, and of what two stateful sides send each other. `name_of` tells the name of a memory
+    /// region of Z.
     #[must_use]
     pub fn key_message(
         &self,
@@ -214,7 +207,7 @@ impl FrameView {
             }
             Self::Rd(it) => it.0.guide.key_message(binding, name_of),
             Self::Gd(it) => it.0.guide.key_message(binding, name_of),
-            Self::Rda(_) | Self::Gda(_) | Self::Refusal(_) => None,
+            Self::Rda(_) | Self::Gda(_) => None,
         }
     }
 }
@@ -249,7 +242,6 @@ fn told_len(octets: &[u8]) -> Result<usize, Malformed> {
         FrameType::Gd => (GUIDE_HEADER_LEN, 0),
         FrameType::Gda => (GDA_HEADER_LEN, data::gda_payload_len(header_of(octets)?)),
         FrameType::State => (STATE_HEADER_LEN, state::payload_len(header_of(octets)?)),
-        FrameType::Refusal => (HEADER_LEN, 0),
     };
     let len = header_len + payload_len + TAG_LEN;
     if len > octets.len() { Err(Malformed::Length) } else { Ok(len) }

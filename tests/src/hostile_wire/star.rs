@@ -7,7 +7,7 @@
 //! | `party` | a host's engine, and an application that keeps to the rules |
 //! | [`world`] | both, at the ends of the cable; rounds of work of which every byte is known |
 //! | `bait` | a connection of which the attacker is the stateful side, with real keys |
-//! | `forge` | frames 0x21 to 0x29 that no host has sent |
+//! | `forge` | frames that no host has sent |
 //! | [`attacks`] | what the attacker does: changes, repeats, invents, floods |
 //! | [`hostile_peer`] | what he does who has the real keys of a connection |
 //! | [`changes`] | roles change while he loses, repeats and holds back frames |

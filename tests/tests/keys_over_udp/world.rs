@@ -16,8 +16,8 @@ use rcgen::{
 use rma_lab::Scratch;
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
-    Client, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
-    RegisteredRegion, Timing,
+    Client, Clock, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
+    RegisteredRegion, Timing, TscClock,
     keys::{
         Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedRegion, OpSet, Schedule,
         Source,
@@ -26,6 +26,16 @@ use rma_xdp::{
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Since when a test waits.
+#[derive(Default)]
+pub(crate) struct Waited(TscClock);
+
+impl Waited {
+    pub(crate) fn is_patient(&self) -> bool {
+        u128::from(self.0.now().as_nanos()) < PATIENCE.as_nanos()
+    }
+}
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 

@@ -22,7 +22,7 @@ pub(crate) fn frames() -> io::Result<Files> {
         let name = name.trim_start_matches("ipv4 ").to_lowercase().replace('\'', "");
         let name = name.replace(' ', "-");
         let octets = octets(&frame);
-        if ["wqep", "gd", "ea-of-f", "refusal-of-z"].contains(&name.as_str()) {
+        if ["wqep", "gd", "ea-of-f"].contains(&name.as_str()) {
             files.insert(format!("{name}-too-short"), octets[..octets.len() - 1].to_vec());
             files.insert(format!("{name}-too-long"), [&octets[..], &[0]].concat());
             files.insert(format!("{name}-of-version-2"), [&[2], &octets[1..]].concat());

@@ -40,7 +40,6 @@ fn header_of(view: &FrameView) -> [u8; HEADER_LEN_MAX] {
         FrameView::Gd(it) => it.claims().emit(&mut out),
         FrameView::Gda(it) => it.claims().emit(out.first_chunk_mut().expect(LONG_ENOUGH)),
         FrameView::State(it) => it.claims().emit(out.first_chunk_mut().expect(LONG_ENOUGH)),
-        FrameView::Refusal(it) => it.claims().emit(out.first_chunk_mut().expect(LONG_ENOUGH)),
     }
     out
 }

@@ -219,8 +219,8 @@ pub enum PostError {
         /// How many it was made for.
         capacity: u32,
     },
-    /// All slots of the portal are in use.
-    #[error("all slots of the portal are in use: it was made with {slots}")]
+    /// All slots of the portal are in use, or have been used 2^32 times and rest for good.
+    #[error("all slots of the portal are in use, or used up: it was made with {slots}")]
     SlotsFull {
         /// How many it was made with.
         slots: u32,

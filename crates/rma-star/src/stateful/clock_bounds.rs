@@ -52,8 +52,8 @@ impl ClockBounds {
         Some(ZTime(time.0.saturating_add(elapsed + elapsed.div_ceil(DRIFT))))
     }
 
-    /// Whether Z may have shown `time` in the last `micros`: what was sealed then is no recording of
-    /// long ago.
+    /// Whether Z may have shown `time` in the last `micros`: what was sealed then is no old
+    /// recording.
     pub(super) fn is_within(&self, time: ZTime, micros: u64, now: Instant) -> bool {
         self.lower(now).is_none_or(|lower| time.0.saturating_add(micros) >= lower.0)
     }

@@ -248,7 +248,12 @@ impl Stateful {
         while let Some(at) = self.watched.front()
             && self.connections.at(at).quiet_since + self.probe_interval <= now
         {
-            self.connections.at_mut(at).probe_is_due = true;
+            if core::mem::replace(&mut self.connections.at_mut(at).probe_is_due, true) {
+                // The last question could not even be sent: this host has no message counters, as
+                // when its disk is full. Nothing else would end what is posted (S1).
+                self.fail(host, now, at, WcStatus::GeneralErr);
+                continue;
+            }
             self.watch(at, now);
             self.relist(at);
         }

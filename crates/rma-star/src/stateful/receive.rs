@@ -125,7 +125,7 @@ impl Stateful {
             }
             FrameView::Rda(rda) => self.asked(at, Way::Push, &rda.claims().0)?,
             FrameView::Gda(gda) => self.asked(at, Way::Pull, &gda.claims().answer)?,
-            // A REFUSAL is a hint that this host makes nothing of. Z sends no others.
+            // Z sends no others.
             _ => return Err(Drop::LateOrUnsolicited),
         };
         let time = connection.clock.widen(header.time, now);

@@ -26,8 +26,8 @@
 //! A portal that was given no share has its engine to itself: it may fill the common part.
 //!
 //! Of frames under way one row is kept for each connection, half of the table at most, and the rest
-//! is common: a peer gets at most twice as much of that as it leaves. So what is sent to a peer that
-//! has died, which stays until it has been sent often enough, holds up nobody else.
+//! is common: a peer gets at most twice as much of that as it leaves. So what is sent to a peer
+//! that has died, which stays until it has been sent often enough, holds up nobody else.
 
 use rma_core::addr::HostAddr;
 

@@ -98,7 +98,7 @@ impl Stateful {
             here,
             there: Place { mr: MrId(posted.remote_mr), offset: posted.remote_offset },
             len,
-            key: FrameKey::RESERVED,
+            key: FrameKey::NONE,
             inline: inline.map(|line| inline_of(line.0.map(u64::to_le_bytes).as_flattened())),
             told: (ZTime(0), now),
             partner: None,

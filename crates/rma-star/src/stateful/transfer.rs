@@ -120,7 +120,7 @@ impl Stateful {
         }
         let needs_rule = work.owner == Side::Stateful && is_one_sided && work.len > 0;
         if !needs_rule || !self.has_whitelist {
-            return Some(FrameKey::RESERVED);
+            return Some(FrameKey::NONE);
         }
         let connection = self.connections.at_mut(at);
         let (mr, span) = (work.there.mr, (work.there.offset, work.len));
@@ -150,7 +150,7 @@ impl Stateful {
             self.tell_failure(at, told);
             return false;
         }
-        let access = work.transfer_with(None, FrameKey::RESERVED).access;
+        let access = work.transfer_with(None, FrameKey::NONE).access;
         let pd = self.connections.at(at).local_pd;
         let is_remote = !is_own && work.op != WqeOp::Send && len > 0;
         let place = (work.here.offset, u64::from(len));

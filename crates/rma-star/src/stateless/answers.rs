@@ -126,7 +126,7 @@ impl Answers {
     pub(super) fn new(capacity: u16, secret: BucketSecret) -> Self {
         let nobody = HostAddr::from_octets([0; 16]);
         let asker = Asker {
-            key: FrameKey::RESERVED,
+            key: FrameKey::NONE,
             is_of_connection: false,
             connection: ConnectionName::default(),
             phase: KeyPhase::Even,

@@ -384,6 +384,11 @@ impl Pair {
         }
     }
 
+    /// The message counters of both hosts, Z's first.
+    pub(super) fn counters(&mut self) -> [&mut IvCounter; 2] {
+        [self.star.counter_mut(), self.f_host.sealer.counter_mut()]
+    }
+
     pub(super) fn z_now(&self) -> Instant {
         self.now + self.z_ahead
     }
@@ -478,7 +483,9 @@ impl Pair {
         while let Some(packet) = self.f_host.next_frame(now) {
             self.carry(packet);
         }
-        assert_eq!(self.f_host.stateful.frames_waiting(), 0, "it says that it has a frame");
+        let is_silent = !self.f_host.sealer.can_seal();
+        let waiting = self.f_host.stateful.frames_waiting();
+        assert!(waiting == 0 || is_silent, "it says that it has a frame");
         self.z.take_reports();
         self.f.take_reports();
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  0               1               2               3
 //! +---------------+---------------+---------------+---------------+
-//! |    version    |  frame type   |     flags     |    status     |
+//! |    version    |  frame type   |     flags     |   reserved    |
 //! +---------------+---------------+---------------+---------------+
 //! |                            PD of Z                            |
 //! +---------------------------------------------------------------+
@@ -40,7 +40,7 @@ mod field {
     pub(super) const VERSION: usize = 0;
     pub(super) const FRAME_TYPE: usize = 1;
     pub(super) const FLAGS: usize = 2;
-    pub(super) const STATUS: usize = 3;
+    pub(super) const OCTET_RESERVED: usize = 3;
     pub(super) const PD: Range<usize> = 4..8;
     pub(super) const QPN_Z: Range<usize> = PD.end..12;
     pub(super) const QPN_F: Range<usize> = QPN_Z.end..16;
@@ -89,23 +89,12 @@ pub enum FrameType {
     Gda = 0x27,
     /// State of a connection goes to the other side (the paper's M).
     State = 0x28,
-    /// What came is under no key that is known here (ours).
-    Refusal = 0x29,
 }
 
 impl FrameType {
     /// All types, in the order of their codes.
-    pub const ALL: [Self; 9] = [
-        Self::Wqep,
-        Self::Cqep,
-        Self::Ea,
-        Self::Rd,
-        Self::Rda,
-        Self::Gd,
-        Self::Gda,
-        Self::State,
-        Self::Refusal,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Wqep, Self::Cqep, Self::Ea, Self::Rd, Self::Rda, Self::Gd, Self::Gda, Self::State];
 
     #[inline]
     fn from_code(code: u8) -> Option<Self> {
@@ -123,20 +112,19 @@ pub enum KeyPhase {
     Odd,
 }
 
-/// The meaning of the common header. Type, flags and status belong to the frames that begin with
-/// it, all but the phase.
+/// The meaning of the common header. Type and flags belong to the frames that begin with it, all
+/// but the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Whose frame it is.
     pub connection: ConnectionName,
     /// Which K_p.
     pub phase: KeyPhase,
-    /// The engine that sealed this frame; with the frame's direction, the sender part of its IV. Of
-    /// a REFUSAL, the engine of the refused frame.
+    /// The engine that sealed this frame; with the frame's direction, the sender part of its IV.
     pub engine: EngineId,
-    /// The counter part of the frame's IV. Of a REFUSAL, the refused frame's.
+    /// The counter part of the frame's IV.
     pub counter: u64,
-    /// To Z: when the frame expires. From Z: its clock when it was sealed. Of a REFUSAL: 0.
+    /// To Z: when the frame expires. From Z: its clock when it was sealed.
     pub time: Time32,
 }
 
@@ -148,20 +136,19 @@ impl Header {
     }
 }
 
-/// What the flags and the status of a frame say besides.
+/// What the flags of a frame say besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) sender: Side,
     pub(super) op: WqeOp,
     pub(super) wants_answer: bool,
     pub(super) completes: bool,
-    pub(super) status: u8,
 }
 
 impl Marks {
     /// Those of a frame of `sender` that is about no op in particular. Their op is written as 0.
     pub(super) const fn of(sender: Side) -> Self {
-        Self { sender, op: WqeOp::Send, wants_answer: false, completes: false, status: 0 }
+        Self { sender, op: WqeOp::Send, wants_answer: false, completes: false }
     }
 
     /// The same, of a frame that is always answered.
@@ -186,7 +173,7 @@ pub(super) fn emit(
         | bit(marks.completes, flag::COMPLETES)
         | bit(header.phase == KeyPhase::Odd, flag::ODD_PHASE)
         | bit(marks.sender == Side::Stateless, flag::FROM_Z);
-    out[field::STATUS] = marks.status;
+    out[field::OCTET_RESERVED] = 0;
     out[field::PD].copy_from_slice(&connection.pd.0.to_be_bytes());
     out[field::QPN_Z].copy_from_slice(&connection.qpn_z.to_bits().to_be_bytes());
     out[field::QPN_F].copy_from_slice(&connection.qpn_f.to_bits().to_be_bytes());
@@ -216,7 +203,6 @@ impl Common {
             op: WqeOp::from_code(flags >> flag::OP_SHIFT).ok_or(Malformed::Field)?,
             wants_answer: is_set(flag::WANTS_ANSWER),
             completes: is_set(flag::COMPLETES),
-            status: octets[field::STATUS],
         };
         let connection = ConnectionName {
             pd: PdId(u32_at(octets, field::PD.start)),
@@ -232,7 +218,7 @@ impl Common {
             counter: u64_at(octets, field::COUNTER.start),
             time: Time32(u32_at(octets, field::TIME.start)),
         };
-        if is_set(flag::RESERVED) {
+        if is_set(flag::RESERVED) || octets[field::OCTET_RESERVED] != 0 {
             return Err(Malformed::Field);
         }
         Ok(Self { frame_type, marks, header })

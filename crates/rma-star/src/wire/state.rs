@@ -1,6 +1,5 @@
-//! Frames about the connection itself: STATE (the paper's M, §III-C1) and REFUSAL (ours).
-//!
-//! STATE; a part of what is told follows, encrypted under K_c:
+//! Frames about the connection itself: STATE (the paper's M, §III-C1). A part of what is told
+//! follows, encrypted under K_c:
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
@@ -9,9 +8,6 @@
 //! |     kind      |    number     |        payload length         |
 //! +---------------+---------------+-------------------------------+
 //! ```
-//!
-//! A REFUSAL is the common header and a tag, and its status octet says why. It is a hint, sealed
-//! under a key that everybody knows.
 
 use core::ops::Range;
 
@@ -19,7 +15,6 @@ use rma_core::limits::TAG_LEN;
 
 use super::common::{self, Common, FrameType, HEADER_LEN, Header, Marks};
 use crate::{
-    clock::Time32,
     error::Malformed,
     limits::{STATE_LEN_MAX, STATE_LEN_MIN},
     names::Side,
@@ -39,19 +34,10 @@ mod field {
 /// Octets of a STATE's header.
 pub const STATE_HEADER_LEN: usize = field::PAYLOAD_LEN.end;
 
-/// Octets of a REFUSAL: header and tag.
-pub const REFUSAL_LEN: usize = HEADER_LEN + TAG_LEN;
-
 const _: () = assert!(
     super::work::EA_OF_Z_LEN_MIN < STATE_HEADER_LEN + STATE_LEN_MIN as usize + TAG_LEN,
     "an acknowledgement is shorter than what it answers"
 );
-const _: () = assert!(
-    REFUSAL_LEN < super::data::RDA_HEADER_LEN + TAG_LEN
-        && REFUSAL_LEN < super::work::WORK_HEADER_LEN + super::work::TAKEN_LEN + TAG_LEN,
-    "a refusal is shorter than any other frame"
-);
-
 /// What a STATE tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -160,51 +146,6 @@ impl State {
         let defined =
             state.part < state.of && (STATE_LEN_MIN..=STATE_LEN_MAX).contains(&state.payload_len);
         if defined { Ok(state) } else { Err(Malformed::Field) }
-    }
-}
-
-/// Why a frame was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Refused {
-    /// It names a PD or a connection that is not there, or its tag is wrong: these look alike on
-    /// purpose.
-    Unauthenticated = 1,
-}
-
-/// What a REFUSAL means. Its tag covers that of the refused frame, so who sends it has seen that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The refused frame's common header, engine and counter included, with time 0: nobody needs to
-    /// know of a counter or a clock to refuse, or to take a refusal.
-    pub header: Header,
-    /// Who refuses: the other side than sent the refused frame.
-    pub sender: Side,
-    /// Why it was refused.
-    pub why: Refused,
-}
-
-impl Refusal {
-    /// What refuses the frame of this header, which came from the other side than `sender`.
-    #[must_use]
-    pub const fn of(refused: &Header, sender: Side) -> Self {
-        let header = Header { time: Time32(0), ..*refused };
-        Self { header, sender, why: Refused::Unauthenticated }
-    }
-
-    /// Writes the header. The tag is the caller's to write.
-    pub fn emit(&self, out: &mut [u8; HEADER_LEN]) {
-        let marks = Marks { status: self.why as u8, ..Marks::of(self.sender) };
-        common::emit(&self.header, FrameType::Refusal, marks, out);
-    }
-
-    //= star#ours-refusal
-    pub(super) fn parse(common: &Common) -> Result<Self, Malformed> {
-        let sender = common.marks.sender;
-        let why = Refused::Unauthenticated;
-        let header = common.marked(Marks { status: why as u8, ..Marks::of(sender) })?;
-        let refusal = Self { header, sender, why };
-        if header.time == Time32(0) { Ok(refusal) } else { Err(Malformed::Field) }
     }
 }
 

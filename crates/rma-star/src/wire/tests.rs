@@ -92,7 +92,6 @@ fn frame(view: &FrameView) -> Vec<u8> {
         FrameView::Gd(it) => it.0.emit(out.first_chunk_mut().unwrap()),
         FrameView::Gda(it) => it.0.emit(out.first_chunk_mut().unwrap()),
         FrameView::State(it) => it.0.emit(out.first_chunk_mut().unwrap()),
-        FrameView::Refusal(it) => it.0.emit(out.first_chunk_mut().unwrap()),
     }
     octets
 }
@@ -150,8 +149,6 @@ fn samples() -> Vec<FrameView> {
         gda(WqeOp::Send, Answer::Gone, 0),
         FrameView::State(Claimed(state(Side::Stateless))),
         FrameView::State(Claimed(state(Side::Stateful))),
-        FrameView::Refusal(Claimed(Refusal::of(&HEADER, Side::Stateless))),
-        FrameView::Refusal(Claimed(Refusal::of(&HEADER, Side::Stateful))),
     ]
 }
 
@@ -201,8 +198,6 @@ fn what_is_written_is_read_again_and_has_the_documented_length() {
         68,
         60 + 300,
         60 + 300,
-        52,
-        52,
     ];
     assert_eq!(lens, documented);
     for view in samples() {
@@ -240,7 +235,7 @@ fn versions_and_types_of_others_are_none_of_ours() {
         assert_eq!(frame_len(&octets), Err(DropReason::Version));
     }
     octets[0] = VERSION;
-    for code in (0..=u8::MAX).filter(|it| !(0x21..=0x29).contains(it)) {
+    for code in (0..=u8::MAX).filter(|it| !(0x21..=0x28).contains(it)) {
         octets[1] = code;
         assert_eq!(FrameView::parse(&octets), Err(Malformed::FrameType));
         assert_eq!(frame_len(&octets), Err(DropReason::FrameType));
@@ -260,8 +255,8 @@ fn no_bit_of_a_header_is_ignored() {
             other[bit / 8] ^= 1 << (bit % 8);
             taken += usize::from(is_taken(&other));
         }
-        // Names, engine, counter and time may have any value: but for a refusal's time.
-        assert!(taken >= 8 * 28, "{view:?}: {taken}");
+        // Names, engine, counter and time may have any value.
+        assert!(taken >= 8 * 32, "{view:?}: {taken}");
     }
 }
 
@@ -472,24 +467,6 @@ fn states_without_a_part_and_those_too_short_or_too_long_are_refused() {
         State { payload_len: 4097, ..state },
     ] {
         assert!(!is_taken(state), "{state:?}");
-    }
-}
-
-//= star#ours-refusal
-//= type=test
-#[test]
-fn a_refusal_names_the_refused_frame_and_is_shorter_than_any() {
-    for view in samples() {
-        let sender = match view.sender() {
-            Side::Stateful => Side::Stateless,
-            Side::Stateless => Side::Stateful,
-        };
-        let refusal = FrameView::Refusal(Claimed(Refusal::of(view.header(), sender)));
-        assert!(is_taken(&frame(&refusal)));
-        assert_eq!(refusal.header().counter, view.header().counter);
-        assert_ne!(refusal.iv(), view.iv());
-        let is_refusal = matches!(view, FrameView::Refusal(_));
-        assert!(is_refusal || refusal.len() < view.len(), "{view:?}");
     }
 }
 

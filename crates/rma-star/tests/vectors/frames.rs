@@ -12,7 +12,7 @@ use rma_star::{
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, ChunkAnswer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Gda, Guide, Header, KeyPhase,
-        Rd, Rda, Refusal, State, StateKind, Switch, Wqe, WqeKind, Wqep, switch,
+        Rd, Rda, State, StateKind, Switch, Wqe, WqeKind, Wqep, switch,
     },
 };
 use serde_json::{Value, json};
@@ -55,7 +55,6 @@ pub(crate) enum KeyName {
     Half,
     Wqe(OpenSpan),
     Mr(WqeOp, MrId),
-    Reserved,
 }
 
 impl KeyName {
@@ -65,13 +64,12 @@ impl KeyName {
             Self::Half => "K_h".to_owned(),
             Self::Wqe(span) => format!("K_w of {:?} {}", span.op, span.slot.0),
             Self::Mr(op, mr) => format!("K_m of {op:?} {}", mr.0),
-            Self::Reserved => "reserved".to_owned(),
         }
     }
 
     pub(crate) fn fields(&self) -> Value {
         match self {
-            Self::Connection | Self::Reserved => json!({}),
+            Self::Connection => json!({}),
             Self::Half => json!({ "half": true }),
             Self::Wqe(span) => json!({
                 "op": span.op.code(),
@@ -90,7 +88,6 @@ impl KeyName {
 pub(crate) enum Answers {
     Nothing,
     Iv(&'static str),
-    Tag(&'static str),
 }
 
 /// A frame before it is sealed.
@@ -180,7 +177,6 @@ impl Builder {
             "wants_answer": flags.wants_answer,
             "completes": flags.completes,
             "odd_phase": header.phase == KeyPhase::Odd,
-            "status": octets[3],
             "engine": header.engine.0,
             "counter": format!("{:016x}", header.counter),
         });
@@ -362,15 +358,6 @@ impl Builder {
         });
         let emit = |out: &mut _| state.emit(out);
         self.under_connection((name, "state"), sender, (&header, ANSWERED), emit, fields, payload);
-    }
-
-    fn refusal(&mut self, name: &'static str, of: &'static str, refused: &Header, sender: Side) {
-        let refusal = Refusal::of(refused, sender);
-        let sealed = (KeyName::Reserved, Answers::Tag(of));
-        let emit = |out: &mut _| refusal.emit(out);
-        let (flags, fields) = (Flags::default(), json!({}));
-        let payload = (Value::Null, Vec::new());
-        self.add((name, "refusal"), sender, &refusal.header, flags, sealed, emit, fields, payload);
     }
 }
 
@@ -631,6 +618,5 @@ pub(crate) fn frames(recv: FrameKey, send: FrameKey) -> Vec<Frame> {
     let payload = [&taken.to_octets()[..], &entry].concat();
     let payload = (entries_of(&[Cqe::PROBE]), payload);
     all.under_connection(("CQEP that probes", "cqep"), f, head, emit, fields, payload);
-    all.refusal("REFUSAL of Z", "CQEP that probes", &header, z);
     all.frames
 }

@@ -30,12 +30,6 @@ fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// What a sealed frame is to those that answer it.
-struct Sealed {
-    iv: Iv,
-    tag: [u8; TAG_LEN],
-}
-
 /// The vectors of one address family.
 struct Vectors {
     family: &'static str,
@@ -43,7 +37,7 @@ struct Vectors {
     pd: PdKeySchedule,
     keys: Vec<Value>,
     frames: Vec<Value>,
-    sealed: Vec<(&'static str, Sealed)>,
+    sealed: Vec<(&'static str, Iv)>,
 }
 
 impl Vectors {
@@ -61,7 +55,6 @@ impl Vectors {
             KeyName::Half => KeyMessage::of_half(&self.binding),
             KeyName::Wqe(span) => KeyMessage::of_wqe(&self.binding, span),
             KeyName::Mr(op, mr) => KeyMessage::of_mr(&self.binding, *op, frames::name_of(*mr)),
-            KeyName::Reserved => return ("reserved".to_owned(), FrameKey::RESERVED),
         };
         // What the key is derived under: K_p, or of a half the K_c of who connects.
         let (under, key) = if let KeyName::Half = name {
@@ -86,7 +79,7 @@ impl Vectors {
         (label, key)
     }
 
-    fn answered(&self, name: &str) -> &Sealed {
+    fn answered(&self, name: &str) -> &Iv {
         &self.sealed.iter().find(|it| it.0 == name).expect("what is answered comes first").1
     }
 
@@ -106,8 +99,7 @@ impl Vectors {
         let time = ZTime(frame.time);
         let tail = match frame.answers {
             Answers::Nothing => aad::tail(time).to_vec(),
-            Answers::Iv(name) => aad::answer_tail(time, &self.answered(name).iv).to_vec(),
-            Answers::Tag(name) => self.answered(name).tag.to_vec(),
+            Answers::Iv(name) => aad::answer_tail(time, self.answered(name)).to_vec(),
         };
         let aad = [&frame.header[..], &tail].concat();
         let parts = seal::split(&mut octets, frame.header.len()).expect("header and tag");
@@ -120,7 +112,7 @@ impl Vectors {
 
         let answers = match frame.answers {
             Answers::Nothing => None,
-            Answers::Iv(name) | Answers::Tag(name) => Some(format!("{} {name}", self.family)),
+            Answers::Iv(name) => Some(format!("{} {name}", self.family)),
         };
         self.frames.push(json!({
             "name": format!("{} {}", self.family, frame.name),
@@ -139,7 +131,7 @@ impl Vectors {
             "tag": hex(tag),
             "frame": hex(&octets),
         }));
-        self.sealed.push((frame.name, Sealed { iv: view.iv(), tag: *tag }));
+        self.sealed.push((frame.name, view.iv()));
     }
 }
 
@@ -159,7 +151,6 @@ fn vectors() -> Value {
     json!({
         "format": "StaR frames, version 1; see docs/STAR-WIRE.md. Octet strings are hexadecimal.",
         "version": wire::VERSION,
-        "reserved_key": hex(FrameKey::RESERVED.expose()),
         "keys": keys.concat(),
         "frames": frames.concat(),
     })
@@ -188,9 +179,7 @@ fn no_two_frames_of_one_key_have_the_same_iv() {
     let mut seen = BTreeSet::new();
     for frame in all["frames"].as_array().expect("a list of frames") {
         let part = |name: &str| frame[name].as_str().expect("a string").to_owned();
-        if part("key_name") != "reserved" {
-            assert!(seen.insert((part("key_name"), part("iv"))), "{}", part("name"));
-        }
+        assert!(seen.insert((part("key_name"), part("iv"))), "{}", part("name"));
     }
     assert!(seen.len() >= 2 * 12, "{} frames", seen.len());
 }

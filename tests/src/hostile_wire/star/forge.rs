@@ -7,9 +7,9 @@ use rma_star::{
     aad,
     clock::ZTime,
     keys::{Binding, FrameKey, KeyMessage, OpenSpan, PdKeySchedule},
-    names::{Generation, MrId, MrName, Sequence, Side, Slot},
+    names::{Generation, MrId, MrName, Sequence, Slot},
     verbs::WqeOp,
-    wire::{Cqe, Cqep, FrameView, Gd, Guide, Header, KeyPhase, Rd, Refusal},
+    wire::{Cqe, Cqep, FrameView, Gd, Guide, Header, KeyPhase, Rd},
 };
 
 /// Octets of the longest header.
@@ -136,17 +136,14 @@ fn seal_with(key: &FrameKey, header: &[u8], payload: &[u8], aad: &[u8]) -> Vec<u
     frame
 }
 
-/// A REFUSAL of a frame that came by, which nobody needs a secret for.
+/// A frame that says that its receiver's, which came by, was refused: the type is of none of StaR's
+/// frames, and the key is what 1RMA's refusals would have.
 pub(super) fn refusal(refused: &[u8]) -> Option<Vec<u8>> {
-    let view = FrameView::parse(refused).ok()?;
     let tag = refused.last_chunk::<TAG_LEN>()?;
-    let sender = match view.sender() {
-        Side::Stateful => Side::Stateless,
-        Side::Stateless => Side::Stateful,
-    };
-    let mut header = [0; 36];
-    Refusal::of(view.header(), sender).emit(&mut header);
-    Some(seal_with(&FrameKey::RESERVED, &header, &[], &[&header[..], tag].concat()))
+    let mut header: [u8; 36] = *refused.first_chunk()?;
+    (header[1], header[2], header[3]) = (0x29, header[2] & 0b100 ^ 0b100, 1);
+    header[32..].fill(0);
+    Some([&header[..], tag].concat())
 }
 
 /// The same header and payload under a key that is guessed.
