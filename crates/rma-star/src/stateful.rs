@@ -303,6 +303,14 @@ impl Stateful {
         first.sum::<usize>().max(self.ready.len()) + chunks.sum::<usize>()
     }
 
+    /// Whether that is not 0.
+    pub(crate) fn has_frames(&self) -> bool {
+        if !self.frames.has_room() {
+            return self.frames_waiting() > 0;
+        }
+        !self.ready.is_empty() || self.paths.ready().next().is_some()
+    }
+
     /// Puts a connection into the list of those that have frames to send, and into those of the
     /// paths that it has chunks for, if it has.
     fn relist(&mut self, at: u16) {
