@@ -72,6 +72,12 @@ pub trait Service {
     /// it. 0 only if it has none, or none that it can send now.
     fn frames_waiting(&self) -> usize;
 
+    /// Whether [`Service::frames_waiting`] is not 0, for who asks for no more than that: several
+    /// times a turn.
+    fn has_frames(&self) -> bool {
+        self.frames_waiting() > 0
+    }
+
     /// Whether all frames that wait can wait a little, to be sent with more.
     fn gathers(&self, now: Instant) -> bool;
 

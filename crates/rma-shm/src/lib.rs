@@ -47,6 +47,6 @@ pub use error::MemoryError;
 pub use flags::Flags;
 pub use line::Line;
 pub use mapping::{Label, LayoutError, Mapping};
-pub use prefetch::{prefetch, prefetch_value};
+pub use prefetch::{prefetch, prefetch_expected, prefetch_value};
 pub use region::{Backing, HugePageSize, OutOfBounds, Region, WordError};
 pub use spsc::{Capacity, Consumer, Full, LinesEach, Producer, RingError, RingMemory, ring};

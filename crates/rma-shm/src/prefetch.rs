@@ -35,6 +35,15 @@ pub fn prefetch_value<T>(value: &T, len: usize) {
     }
 }
 
+/// Asks for the cache lines of `len` bytes from the beginning of the line at `address` on, whosever
+/// they are: where bytes are expected that may not be looked at yet.
+#[inline]
+pub fn prefetch_expected(address: usize, len: usize) {
+    for at in (0..len).step_by(LINE) {
+        prefetch_line(core::ptr::without_provenance(address.wrapping_add(at)));
+    }
+}
+
 #[inline]
 pub(crate) fn prefetch_line(byte: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

@@ -376,6 +376,10 @@ impl Service for Star {
         self.stateless.frames_waiting(&self.portals) + self.stateful.frames_waiting()
     }
 
+    fn has_frames(&self) -> bool {
+        self.stateless.has_frames(&self.portals) || self.stateful.has_frames()
+    }
+
     /// Frames wait for one turn, and not for two, where an application was given completions: to
     /// ring the device's doorbell takes a system call, which it need not wait for where it has this
     /// thread; and what it makes of them goes into the same packets. `star_send_over_floor` was
@@ -415,7 +419,7 @@ impl Service for Star {
     }
 
     fn wants_transmit(&self) -> bool {
-        self.sealer.can_seal() && self.frames_waiting() > 0
+        self.sealer.can_seal() && self.has_frames()
     }
 
     fn wake_sleepers(&mut self) {

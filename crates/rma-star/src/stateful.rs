@@ -314,6 +314,14 @@ impl Stateful {
         first.sum::<usize>().max(self.ready.len()) + chunks.sum::<usize>()
     }
 
+    /// Whether that is not 0.
+    pub(crate) fn has_frames(&self) -> bool {
+        if !self.frames.has_room() || self.shares.may_hold_back() {
+            return self.frames_waiting() > 0;
+        }
+        !self.ready.is_empty() || self.paths.ready().next().is_some()
+    }
+
     /// Whether another frame of a connection may be under way.
     #[inline]
     fn may_begin(&self, at: u16) -> bool {

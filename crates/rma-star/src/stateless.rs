@@ -150,12 +150,17 @@ impl Stateless {
         let mut all: ArrayVec<Option<Seen>, BATCH> = ArrayVec::new();
         let mut which = FrameSet::default();
         for (index, frame) in frames.iter().enumerate() {
-            let seen = look(host, frame, z_now);
-            if let Ok(seen) = &seen {
-                self.expect(index, seen, frame.bytes);
-                which.insert(index);
+            match look(host, frame, z_now) {
+                Ok(seen) => {
+                    self.expect(index, &seen, frame.bytes);
+                    which.insert(index);
+                    all.push(Some(seen));
+                }
+                Err(reason) => {
+                    host.counters.drop_frame(reason);
+                    all.push(None);
+                }
             }
-            all.push(seen.inspect_err(|&reason| host.counters.drop_frame(reason)).ok());
         }
         let derivations = all.iter().enumerate().filter_map(|(index, seen)| {
             let seen = seen.as_ref()?;
@@ -347,6 +352,11 @@ impl Stateless {
     /// About how many frames there are to send.
     pub(crate) fn frames_waiting(&self, portals: &Portals) -> usize {
         self.answers.len() + portals.frames_waiting()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_frames(&self, portals: &Portals) -> bool {
+        self.answers.len() > 0 || portals.has_waiting()
     }
 
     /// Writes the next frame, to be sealed. Returns whether there was one. Answers and what

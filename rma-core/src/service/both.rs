@@ -126,10 +126,14 @@ impl<A: Service, B: Service> Service for Both<A, B> {
         self.first.frames_waiting() + self.second.frames_waiting()
     }
 
+    fn has_frames(&self) -> bool {
+        self.first.has_frames() || self.second.has_frames()
+    }
+
     /// Only if nobody has a frame that cannot wait.
     fn gathers(&self, now: Instant) -> bool {
-        (self.first.frames_waiting() == 0 || self.first.gathers(now))
-            && (self.second.frames_waiting() == 0 || self.second.gathers(now))
+        (!self.first.has_frames() || self.first.gathers(now))
+            && (!self.second.has_frames() || self.second.gathers(now))
     }
 
     /// While both have frames, the one whose turn it is has half of the buffers and what the other
@@ -142,10 +146,10 @@ impl<A: Service, B: Service> Service for Both<A, B> {
         quantum: &mut Quantum,
     ) -> usize {
         let Self { first, second, turn } = self;
-        if second.frames_waiting() == 0 {
+        if !second.has_frames() {
             return first.poll_transmits(now, frames, quantum);
         }
-        if first.frames_waiting() == 0 {
+        if !first.has_frames() {
             return second.poll_transmits(now, frames, quantum);
         }
         let was = *turn;

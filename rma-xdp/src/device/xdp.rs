@@ -18,6 +18,7 @@
 //! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
 //! blocks, and whatever is received becomes a frame or a counter.
 
+mod arrivals;
 mod attachment;
 mod backend;
 mod capabilities;

@@ -126,6 +126,10 @@ impl Service for Stacks {
         whichever!(self, services => services.frames_waiting())
     }
 
+    fn has_frames(&self) -> bool {
+        whichever!(self, services => services.has_frames())
+    }
+
     fn gathers(&self, now: Instant) -> bool {
         whichever!(self, services => services.gathers(now))
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
 };
 
@@ -41,17 +41,18 @@ fn outlast(schedule: Schedule, rotations: u64, rotate: impl Fn(&Owner, u64)) {
     let (owner, host) = (world.owner(schedule), Host::open(world.client_config()).unwrap());
     let peer = world.client(&host);
     let pool = host.buffer_pool(TASKS as u32, 48 << 10).unwrap();
-    let (done, started) = (AtomicU64::new(0), Waited::default());
+    let (done, is_over, waited) = (AtomicU64::new(0), AtomicBool::new(false), Waited::default());
     thread::scope(|scope| {
-        let stops = || owner.rotated() >= rotations || !started.is_patient();
+        let stops = || is_over.load(Relaxed);
         for task in 0..TASKS {
             let (peer, pool, done) = (&peer, &pool, &done);
             scope.spawn(move || go_on(peer, pool, task, done, stops));
         }
-        while !stops() {
+        while owner.rotated() < rotations && waited.is_patient() {
             rotate(&owner, done.load(Relaxed));
             thread::yield_now();
         }
+        is_over.store(true, Relaxed);
     });
     let (counters, done) = (owner.keys().counters().keys, done.into_inner());
     assert!(counters.rotations.rotated >= rotations, "{done} pairs: {counters:?}");

@@ -58,12 +58,17 @@ impl Stateful {
         let mut all: ArrayVec<Option<Seen>, BATCH> = ArrayVec::new();
         let mut which = FrameSet::default();
         for (index, frame) in frames.iter().enumerate() {
-            let seen = self.look(host, frame, now);
-            if let Ok(seen) = &seen {
-                self.expect(index, seen, frame.bytes);
-                which.insert(index);
+            match self.look(host, frame, now) {
+                Ok(seen) => {
+                    self.expect(index, &seen, frame.bytes);
+                    which.insert(index);
+                    all.push(Some(seen));
+                }
+                Err(reason) => {
+                    host.counters.drop_frame(reason);
+                    all.push(None);
+                }
             }
-            all.push(seen.inspect_err(|&reason| host.counters.drop_frame(reason)).ok());
         }
         let authentic = self.batch.open(host.aead, frames, which);
         for (index, (frame, seen)) in frames.iter().zip(&all).enumerate() {

@@ -14,7 +14,7 @@ use rma_core::{
     addr::HostAddr,
     backend::{BATCH, Transmit, TxFrame},
     crypto::Iv,
-    fair_queue::{BucketSecret, FairLinks, FairQueue},
+    fair_queue::{Bucket, BucketSecret, FairLinks, FairQueue},
     index_list::{IndexList, Links},
     limits::{TAG_LEN, UNANNOUNCED_LEN_MAX},
     op::ClassOfService,
@@ -165,13 +165,17 @@ impl Answers {
 
     /// Whether an answer to `f` has room.
     pub(super) fn has_room(&self, f: HostAddr, what: &What) -> bool {
+        self.has_room_in(self.secret.bucket_of(f), what)
+    }
+
+    fn has_room_in(&self, bucket: Bucket, what: &What) -> bool {
         let capacity = self.entries.len();
         // A burst of a host that is alone has room, and hosts that come later find some.
         let share = capacity.div_ceil(8).max((capacity - self.len()) / 2);
         let is_gda = matches!(what, What::Chunk { is_gd: true, .. });
         let is_close = matches!(what, What::Close);
         !self.free.is_empty()
-            && self.queue.bucket_len(self.secret.bucket_of(f)) < share
+            && self.queue.bucket_len(bucket) < share
             && (!is_gda || self.gdas < capacity - capacity / 4)
             // An application may end as many connections as it likes, to whom it likes.
             && (!is_close || self.closes < capacity / 8)
@@ -185,7 +189,8 @@ impl Answers {
         {
             return true;
         }
-        if !self.has_room(asker.f, &what) {
+        let bucket = self.secret.bucket_of(asker.f);
+        if !self.has_room_in(bucket, &what) {
             return false;
         }
         let Some(index) = self.free.pop_front(&mut self.free_links) else { return false };
@@ -200,7 +205,7 @@ impl Answers {
         };
         self.gdas += usize::from(matches!(what, What::Chunk { is_gd: true, .. }));
         self.closes += usize::from(matches!(what, What::Close));
-        self.queue.push_back(&mut self.links, self.secret.bucket_of(asker.f), index);
+        self.queue.push_back(&mut self.links, bucket, index);
         self.entries[usize::from(index)] = Entry { asker, waits };
         true
     }
@@ -248,7 +253,8 @@ impl Answers {
                 return false;
             }
             self.queue.pop_front(&mut self.links);
-            self.free.push_back(&mut self.free_links, index);
+            // The next one that is used, as it is still in the cache.
+            self.free.push_front(&mut self.free_links, index);
             let entry = &mut self.entries[usize::from(index)];
             let waits = core::mem::replace(&mut entry.waits, Waits::Nothing);
             match waits {

@@ -220,6 +220,7 @@ impl FHost {
         let mut bytes = vec![0; FRAME_LEN_MAX];
         let mut frame = [TxFrame::new(&mut bytes)];
         let waiting = self.stateful.frames_waiting();
+        assert_eq!(self.stateful.has_frames(), waiting > 0, "both tell the same");
         let Self { config, sealer, pds, mrs, portals, stateful, counters } = self;
         let mut host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
         let is_written = stateful.write_next(&mut host, sealer, now, &mut frame[0]);

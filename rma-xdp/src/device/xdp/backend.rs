@@ -208,7 +208,7 @@ impl XdpBackend {
         let Attachment { queues, .. } = attachment;
         let socket = &mut queues[TX_QUEUE].socket;
         let (room, headers_len) = (state.packet_room(), state.headers_len);
-        let filled;
+        let (filled, alone): (usize, Option<Transmit>);
         let mut lens: ArrayVec<Option<usize>, FRAMES_MAX> = ArrayVec::new();
         {
             let (umem, chunks) = socket.free_chunks(max);
@@ -225,18 +225,29 @@ impl XdpBackend {
                 }
                 filled = fill(&mut frames);
                 let frames = &mut frames[..filled];
-                packets.plan(frames, SMALL, |transmit, head| {
-                    state.packet_len_max(transmit).min(head.packet_room())
-                });
-                for _ in &*frames {
-                    transmits.push(None);
+                // Where latency counts there is one frame, and nothing to plan.
+                alone = match frames {
+                    [frame] => frame.transmit.filter(|transmit| transmit.opens_packet),
+                    _ => None,
+                };
+                if alone.is_none() {
+                    packets.plan(frames, SMALL, |transmit, head| {
+                        state.packet_len_max(transmit).min(head.packet_room())
+                    });
+                    for _ in &*frames {
+                        transmits.push(None);
+                    }
+                    for packet in packets.list() {
+                        packets.gather(packet, frames);
+                        let head = frames[packet.first()].transmit;
+                        transmits[packet.first()] =
+                            head.map(|it| Transmit { len: packet.octets(), ..it });
+                    }
                 }
-                for packet in packets.list() {
-                    packets.gather(packet, frames);
-                    let head = frames[packet.first()].transmit;
-                    transmits[packet.first()] =
-                        head.map(|it| Transmit { len: packet.octets(), ..it });
-                }
+            }
+            if let (Some(transmit), Some(buffer)) = (&alone, buffers.first_mut()) {
+                let room = room.min(buffer.len());
+                lens.push(state.finish(&mut buffer[..room], headers_len, transmit, 1));
             }
             let mut planned = packets.list().iter();
             for (buffer, transmit) in buffers.iter_mut().zip(&transmits) {
@@ -250,7 +261,9 @@ impl XdpBackend {
             }
         }
         socket.stage_free(lens.iter().copied());
-        state.count_unpaid(packets);
+        if alone.is_none() {
+            state.count_unpaid(packets);
+        }
         filled
     }
 

@@ -36,6 +36,7 @@ use xsk_rs::{
 };
 
 use super::{
+    arrivals::Arrivals,
     counters::Counters,
     error::XdpError,
     flush::{FlushPolicy, Ring},
@@ -96,6 +97,8 @@ pub struct Socket {
     busy_poll: bool,
     /// Descriptors of one batch on the receive side.
     rx_batch: Box<[FrameDesc; BATCH]>,
+    /// Where the next packets will lie.
+    arrivals: Arrivals,
     /// Descriptors of one batch from the completion ring.
     completed: Box<[FrameDesc; BATCH]>,
     /// Descriptors staged for the transmit ring. Never longer than the number of transmit chunks.
@@ -180,6 +183,7 @@ impl Socket {
             zero_copy: false,
             busy_poll: options.busy_poll_us.is_some(),
             rx_batch: Box::new([FrameDesc::default(); BATCH]),
+            arrivals: Arrivals::new(frames.len()),
             completed: Box::new([FrameDesc::default(); BATCH]),
             staged: Vec::with_capacity(tx_frames.len()),
             free: tx_frames,
@@ -200,7 +204,10 @@ impl Socket {
     }
 
     /// Puts the receive chunks on the fill ring.
-    fn fill_with(&mut self, frames: Vec<Frame>) {
+    fn fill_with(&mut self, mut frames: Vec<Frame>) {
+        for frame in &mut frames {
+            self.arrivals.note(&self.umem.bytes_mut(frame));
+        }
         let descs: Vec<FrameDesc> =
             frames.into_iter().map(|frame| self.umem.lend(frame, Side::Receive)).collect();
         // SAFETY: the descriptors are of this UMEM, and lent to the receive side just now.
@@ -270,6 +277,9 @@ impl Socket {
         let max = max.min(BATCH);
         // SAFETY: the descriptors are only written to.
         let count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+        if count > 0 {
+            self.arrivals.prefetch(count);
+        }
         let mut kept = 0;
         for first in (0..count).step_by(backend::BATCH) {
             // Lists are filled where they lie, here and in the backend: one that is collected or
@@ -290,6 +300,7 @@ impl Socket {
                     // the other as headers are parsed and frames are opened; the processor sees by
                     // itself how a long packet goes on.
                     prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
+                    self.arrivals.note(&bytes);
                     chunks.push(Chunk { bytes, continued });
                 }
                 on_chunks(&mut chunks);
