@@ -1,5 +1,5 @@
 //! What a host has no more: memory that was taken back, values of its message counter, and time in
-//! which it was suspended.
+//! which it stood still.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -92,11 +92,11 @@ fn work_of_a_stateful_side_without_message_counters_ends() {
     }
 }
 
-/// The clock of a host that was suspended is behind all that its peers know of it. What they send
-/// seems to be of too far ahead, so nothing of it has effect, and they are told that; after half an
-/// hour not even its tags are right.
+/// The clock of a host that was paused, as virtual machines are, is behind all that its peers know
+/// of it. What they send seems to be of too far ahead, so nothing of it has effect, and they are
+/// told that; after half an hour not even its tags are right.
 #[test]
-fn a_connection_to_a_host_that_was_suspended_ends() {
+fn a_connection_to_a_host_whose_clock_stood_still_ends() {
     for (deed, seconds) in DEEDS.into_iter().flat_map(|deed| [(deed, 10), (deed, 3600)]) {
         let mut pair = Pair::new(fused());
         let begun = begin(&mut pair, deed, (64, 3000), None);
