@@ -6,6 +6,7 @@
 //! | `readme` | what documents show and link to against what there is |
 //! | `layers` | the layering, as a table of nevers, and circles against the modules' imports |
 //! | `crates` | the picture of the crates in ARCHITECTURE.md against the manifests |
+//! | `tested` | tests that pages name against those that there are |
 //! | `comments` | docs that say nothing, and comments that are too wide |
 //!
 //! `modules` reads imports for `layers`. Each check has tests of its own, with input that is wrong.
@@ -18,6 +19,7 @@ mod layers;
 mod modules;
 mod readme;
 mod spec_coverage;
+mod tested;
 
 use std::{
     fs,

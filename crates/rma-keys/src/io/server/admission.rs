@@ -19,8 +19,8 @@ use crate::io::server::reason::EndReason;
 pub struct Places {
     /// Connections, handshakes with them. Default: 16,384.
     pub connections: usize,
-    /// Those of one address. Default: 1,024. More, and few hosts can keep all others out; fewer, and
-    /// a host with more applications, or a network behind one address, is turned away.
+    /// Those of one address. Default: 1,024. More, and few hosts can keep all others out; fewer,
+    /// and a host with more applications, or a network behind one address, is turned away.
     pub connections_of_address: usize,
     /// Handshakes under way. Default: 512.
     pub handshakes: usize,

@@ -335,9 +335,9 @@ impl<H: Handler> ServerLoop<H> {
         }
     }
 
-    /// Tells people why a certificate was refused, with the dates, as its holder learns no more than
-    /// that it was: often it is a clock, or a file, of either side that is wrong. Strangers can have
-    /// it said once a second.
+    /// Tells people why a certificate was refused, with the dates, as its holder learns no more
+    /// than that it was: often it is a clock, or a file, of either side that is wrong. Strangers
+    /// can have it said once a second.
     fn tell(&mut self, now: Now, key: u64) {
         let Some(Place { connection, .. }) = self.connections.get_mut(&key) else { return };
         let Some(why) = connection.refused.take() else { return };
