@@ -3,6 +3,7 @@
 //! Below all that measures: one error for a pair of hosts and everything that is done with it.
 
 use rma_core::executor::{CallError, CallStatus, ExecutorConfigError};
+use rma_keys::{io::client::FetchError, ring::GiveUp};
 use rma_lab::LabError;
 use rma_xdp::{
     HostError, OpStatus, OpType, SubmitError, WaitError,
@@ -109,6 +110,12 @@ pub enum PairError {
     /// A new grant could not be fetched out of band.
     #[error("fetching a grant, over TCP or from a file: {0}")]
     Fetch(#[from] std::io::Error),
+    /// Keys could not be fetched from the key service.
+    #[error(transparent)]
+    FetchKeys(#[from] FetchError),
+    /// There is no key to go on with.
+    #[error(transparent)]
+    GaveUp(#[from] GiveUp),
     /// A server was started and has not granted anything.
     #[error(
         "a server that was started did not serve within {within:?}; look whether the machine is too busy"

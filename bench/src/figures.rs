@@ -17,6 +17,7 @@ mod flows;
 mod goodput;
 mod instructions;
 mod issue;
+mod key_rotation;
 mod keys;
 mod limit;
 mod queue_pairs;

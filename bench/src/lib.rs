@@ -30,6 +30,7 @@ pub mod inbox;
 pub mod instructions;
 pub mod interrupt;
 pub mod issue;
+pub mod key_rotation;
 pub mod key_service;
 pub mod lat;
 pub mod latency;

@@ -15,6 +15,7 @@ use rma_bench::{
     figures::{self, FiguresArgs},
     flows::{self, FlowsArgs},
     interrupt::Interrupt,
+    key_rotation::{self, KeyRotationArgs},
     lat::{self, LatArgs},
     mode::XdpMode,
     out,
@@ -79,6 +80,9 @@ enum Command {
     /// A server of `failover`.
     #[command(hide = true)]
     Replica(ReplicaArgs),
+    /// Rotates a region's key under clients that get theirs from its key service, and draws one
+    /// rotation of each kind.
+    KeyRotation(KeyRotationArgs),
     /// Draws how congestion control converges, in simulation.
     Flows(FlowsArgs),
     /// Measures and draws figures of the channels' paper. Needs root.
@@ -150,6 +154,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Phases(args) => phases::run(args, &interrupt)?,
         Command::Failover(args) => failover::failover(args, &interrupt)?,
         Command::Replica(args) => failover::replica(args, &interrupt)?,
+        Command::KeyRotation(args) => key_rotation::key_rotation(args, &interrupt)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
         Command::Channels(args) => plots::run(args, &interrupt)?,
         Command::Star(args) => star::run(args, &interrupt)?,

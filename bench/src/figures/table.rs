@@ -5,7 +5,7 @@
 
 use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, keys, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
+    issue, key_rotation, keys, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
     star, star_engines, stations, turn, useless, writes,
 };
@@ -231,6 +231,27 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: keys::rates,
         figures: &[Spec::new("key_grants_per_s", "1/s"), Spec::new("key_handshakes_per_s", "1/s")],
+    },
+    Benchmark {
+        run: key_rotation::rotations,
+        figures: &[
+            Spec::new("rotation_reactive_extra_rtts_1", "RTT").at_most(2.0),
+            Spec::new("rotation_reactive_extra_rtts_10", "RTT").at_most(2.0),
+            Spec::new("rotation_reactive_extra_rtts_100", "RTT").at_most(2.0),
+            Spec::new("rotation_proactive_rtts_1", "RTT").at_most(1.4),
+            Spec::new("rotation_proactive_rtts_100", "RTT").at_most(2.0),
+            Spec::new("rotation_scheduled_rtts_1", "RTT"),
+            Spec::new("rotation_scheduled_rtts_100", "RTT"),
+            Spec::new("rotation_fetches_per_client", "ratio").at_most(1.0),
+            Spec::new("rotation_bystander_failures", "ops").at_most(0.0).always(),
+        ],
+    },
+    Benchmark {
+        run: key_rotation::goodput,
+        figures: &[
+            Spec::new("rotation_goodput_over_steady", "ratio").at_least(0.95),
+            Spec::new("rotation_failed_calls", "calls").at_most(0.0).always(),
+        ],
     },
     Benchmark {
         run: stations::share,

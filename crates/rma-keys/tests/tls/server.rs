@@ -204,6 +204,30 @@ fn a_client_that_has_proved_who_it_is_is_answered() {
 }
 
 #[test]
+fn a_small_turn_serves_one_connection_and_nobody_has_two_before_the_others() {
+    let mut rig = Rig::new(echo);
+    let mut clients = [0; 3].map(|_| rig.client());
+    clients.iter_mut().for_each(|client| client.send(b"x"));
+    rig.server.look();
+    for messages in 1..=3 {
+        rig.server.turn_within(rig.now(), 1);
+        assert_eq!(rig.server.counters().messages, messages);
+        // Who came first asks again at once, and is found at once.
+        if messages == 1 {
+            clients[0].send(b"y");
+        }
+        rig.server.look();
+    }
+    for client in &mut clients {
+        client.pump();
+        let received = client.tls.process_new_packets().unwrap().plaintext_bytes_to_read();
+        assert_eq!(received, 4 + CLIENT.len() + 2, "one reply");
+    }
+    rig.server.turn_within(rig.now(), 1);
+    assert_eq!(rig.server.counters().messages, 4);
+}
+
+#[test]
 fn ten_thousand_that_say_nothing_keep_nobody_out() {
     let mut rig = Rig::new(echo);
     let to = rig.server.address();

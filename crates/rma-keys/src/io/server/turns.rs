@@ -1,11 +1,13 @@
 //! The loop of a service: which connections are ready, whose time is over, who comes.
 //!
 //! [`ServerLoop::wait`] waits, [`ServerLoop::turn`] does what can be done and never waits. What a
-//! turn costs is bounded, whatever clients do: each connection has a share of it.
+//! turn costs is bounded, whatever clients do: each connection has a share of it. Who shares its
+//! thread with something that must not wait, as an engine, looks and gives it smaller turns:
+//! [`ServerLoop::look`], [`ServerLoop::turn_within`].
 
 use core::time::Duration;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, ErrorKind},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
@@ -66,6 +68,8 @@ pub struct ServerLoop<H> {
     deadlines: BTreeSet<(Instant, u64)>,
     /// Those that a wait has found, or that want another turn at once.
     ready: BTreeSet<u64>,
+    /// Those of them whose turn it is, before any other: nobody has a second one sooner.
+    serving: VecDeque<u64>,
     next_key: u64,
     /// Until when no connection is accepted.
     paused: Option<Instant>,
@@ -126,6 +130,7 @@ impl<H: Handler> ServerLoop<H> {
             connections: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             ready: BTreeSet::new(),
+            serving: VecDeque::new(),
             next_key: 0,
             paused: None,
             told_at: None,
@@ -186,7 +191,16 @@ impl<H: Handler> ServerLoop<H> {
         ];
         let until = at.into_iter().flatten().map(|it| it.since(now));
         let most = until.min().unwrap_or(WAIT_MAX).min(WAIT_MAX).min(most);
-        let most = if self.ready.is_empty() { most } else { Duration::ZERO };
+        let is_idle = self.ready.is_empty() && self.serving.is_empty();
+        self.find(if is_idle { most } else { Duration::ZERO });
+    }
+
+    /// Finds what there is to do, without waiting for it.
+    pub fn look(&mut self) {
+        self.find(Duration::ZERO);
+    }
+
+    fn find(&mut self, most: Duration) {
         match self.poller.wait(most) {
             Ok(keys) => self.ready.extend(keys),
             Err(error) => tracing::error!(%error, "the key service cannot wait for its sockets"),
@@ -195,6 +209,12 @@ impl<H: Handler> ServerLoop<H> {
 
     /// Does what can be done now.
     pub fn turn(&mut self, now: Now) {
+        self.turn_within(now, usize::MAX);
+    }
+
+    /// [`Self::turn`] that serves so many connections at most. The others come first in the next
+    /// one, whatever is found until then.
+    pub fn turn_within(&mut self, now: Now, connections: usize) {
         self.wall.set(now.wall);
         self.reload(now);
         self.handler_at = self.handler.poll(now);
@@ -208,19 +228,26 @@ impl<H: Handler> ServerLoop<H> {
             self.paused = None;
             self.listen(Interest::Read);
         }
-        // Open connections first: who has proved who he is does not wait for strangers.
-        let ready = core::mem::take(&mut self.ready);
-        let (open, others): (Vec<u64>, Vec<u64>) =
-            ready.iter().partition(|&key| self.connections.get(key).is_some_and(|it| it.is_open));
-        for key in open.into_iter().chain(others) {
-            if key != LISTENER {
-                self.serve(now, key);
+        if self.serving.is_empty() {
+            self.line_up();
+        }
+        for _ in 0..connections {
+            match self.serving.pop_front() {
+                None => break,
+                Some(LISTENER) if self.paused.is_none() => self.accept(now),
+                Some(LISTENER) => {}
+                Some(key) => self.serve(now, key),
             }
         }
-        if ready.contains(&LISTENER) && self.paused.is_none() {
-            self.accept(now);
-        }
         *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
+    }
+
+    /// Open connections first: who has proved who he is does not wait for strangers. New ones last.
+    fn line_up(&mut self) {
+        let ready = core::mem::take(&mut self.ready);
+        let is_open = |key: &u64| self.connections.get(key).is_some_and(|it| it.is_open);
+        let (open, others): (Vec<u64>, Vec<u64>) = ready.into_iter().partition(is_open);
+        self.serving.extend(open.into_iter().chain(others));
     }
 
     fn reload(&mut self, now: Now) {
