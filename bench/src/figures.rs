@@ -18,6 +18,7 @@ mod goodput;
 mod instructions;
 mod issue;
 mod keys;
+mod kv;
 mod limit;
 mod queue_pairs;
 mod rate;

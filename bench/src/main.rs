@@ -27,6 +27,7 @@ use rma_bench::{
     verify::{self, VerifyArgs},
     write_lat,
 };
+use rma_kv::server::ServerArgs;
 use tracing_subscriber::filter::LevelFilter;
 
 /// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
@@ -79,6 +80,9 @@ enum Command {
     /// A server of `failover`.
     #[command(hide = true)]
     Replica(ReplicaArgs),
+    /// A server of the cache, for its figures.
+    #[command(hide = true)]
+    KvServer(ServerArgs),
     /// Draws how congestion control converges, in simulation.
     Flows(FlowsArgs),
     /// Measures and draws figures of the channels' paper. Needs root.
@@ -150,6 +154,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Phases(args) => phases::run(args, &interrupt)?,
         Command::Failover(args) => failover::failover(args, &interrupt)?,
         Command::Replica(args) => failover::replica(args, &interrupt)?,
+        Command::KvServer(args) => rma_kv::server::serve(args)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
         Command::Channels(args) => plots::run(args, &interrupt)?,
         Command::Star(args) => star::run(args, &interrupt)?,

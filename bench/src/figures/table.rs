@@ -5,7 +5,7 @@
 
 use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, keys, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
+    issue, keys, kv, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
     star, star_engines, stations, turn, useless, writes,
 };
@@ -231,6 +231,18 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         run: keys::rates,
         figures: &[Spec::new("key_grants_per_s", "1/s"), Spec::new("key_handshakes_per_s", "1/s")],
+    },
+    Benchmark {
+        run: kv::latency,
+        figures: &[Spec::new("kv_get_over_read64", "ratio").at_most(2.6)],
+    },
+    Benchmark {
+        run: kv::under_load,
+        figures: &[
+            Spec::new("kv_hit_after_kill", "ratio").at_least(0.99),
+            Spec::new("kv_wrong_values", "gets").at_most(0.0).always(),
+            Spec::new("kv_rotation_failures", "gets").at_most(0.0),
+        ],
     },
     Benchmark {
         run: stations::share,
