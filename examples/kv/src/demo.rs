@@ -160,7 +160,7 @@ impl Demo {
         Ok(demo)
     }
 
-    /// The servers.
+    /// Where the servers are, by name.
     #[must_use]
     pub fn servers(&self) -> &[ServerAt] {
         &self.servers
