@@ -144,6 +144,12 @@ pub enum PairError {
         /// What it says.
         why: String,
     },
+    /// The servers of the cache could not be started.
+    #[error(transparent)]
+    Servers(#[from] rma_kv::demo::DemoError),
+    /// The cache does not do what it should.
+    #[error("the cache: {0}")]
+    Cache(String),
     /// A round of a measurement is worth nothing. Whoever measures in several rounds
     /// ([`rates::in_turns`](crate::rates::in_turns)) does without it.
     #[error("{0}; look whether the machine is too busy")]

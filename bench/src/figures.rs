@@ -19,6 +19,7 @@ mod instructions;
 mod issue;
 mod key_rotation;
 mod keys;
+mod kv;
 mod limit;
 mod queue_pairs;
 mod rate;

@@ -28,6 +28,7 @@ use rma_bench::{
     verify::{self, VerifyArgs},
     write_lat,
 };
+use rma_kv::server::ServerArgs;
 use tracing_subscriber::filter::LevelFilter;
 
 /// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
@@ -83,6 +84,9 @@ enum Command {
     /// Rotates a region's key under clients that get theirs from its key service, and draws one
     /// rotation of each kind.
     KeyRotation(KeyRotationArgs),
+    /// A server of the cache, for its figures.
+    #[command(hide = true)]
+    KvServer(ServerArgs),
     /// Draws how congestion control converges, in simulation.
     Flows(FlowsArgs),
     /// Measures and draws figures of the channels' paper. Needs root.
@@ -155,6 +159,7 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::Failover(args) => failover::failover(args, &interrupt)?,
         Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::KeyRotation(args) => key_rotation::key_rotation(args, &interrupt)?,
+        Command::KvServer(args) => rma_kv::server::serve(args)?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
         Command::Channels(args) => plots::run(args, &interrupt)?,
         Command::Star(args) => star::run(args, &interrupt)?,

@@ -5,7 +5,7 @@
 
 use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, key_rotation, keys, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
+    issue, key_rotation, keys, kv, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
     star, star_engines, stations, turn, useless, writes,
 };
@@ -251,6 +251,18 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         figures: &[
             Spec::new("rotation_goodput_over_steady", "ratio").at_least(0.95),
             Spec::new("rotation_failed_calls", "calls").at_most(0.0).always(),
+        ],
+    },
+    Benchmark {
+        run: kv::latency,
+        figures: &[Spec::new("kv_get_over_read64", "ratio").at_most(2.6)],
+    },
+    Benchmark {
+        run: kv::under_load,
+        figures: &[
+            Spec::new("kv_hit_after_kill", "ratio").at_least(0.99),
+            Spec::new("kv_wrong_values", "gets").at_most(0.0).always(),
+            Spec::new("kv_rotation_failures", "gets").at_most(0.0),
         ],
     },
     Benchmark {

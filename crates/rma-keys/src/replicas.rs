@@ -37,6 +37,20 @@ impl Replicas {
         order.into_iter().map(|(_, i)| i)
     }
 
+    /// The same of `preferred` alone, in that order: for data whose copies are on some of all.
+    pub fn order_of(
+        &self,
+        now: Instant,
+        preferred: &[usize],
+    ) -> impl Iterator<Item = usize> + use<> {
+        let until =
+            |i: usize| self.all.get(i)?.suspect.map(|(until, _)| until).filter(|&it| it > now);
+        let mut order: Vec<_> = preferred.iter().map(|&i| (until(i), i)).collect();
+        // Stable: who is not suspect stays where the preference has it.
+        order.sort_by_key(|&(until, _)| until);
+        order.into_iter().map(|(_, i)| i)
+    }
+
     /// Replica `i` has ended a call so. One that did not answer is suspect: for 50 ms, and doubling
     /// to a second while it goes on. A NACK is an answer: others are to be asked instead, and it
     /// stays what it was. What `i` there is not is ignored.
@@ -92,6 +106,17 @@ mod tests {
         replicas.report(at(now), 0, &CallStatus::Ok);
         replicas.report(at(now), 0, &TIMEOUT);
         assert_eq!(order(&replicas, now + 50), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_order_of_some_keeps_their_preference_but_for_the_suspect() {
+        let mut replicas = Replicas::new(3);
+        let order = |it: &Replicas| it.order_of(at(1), &[2, 0]).collect::<Vec<_>>();
+        assert_eq!(order(&replicas), [2, 0]);
+        replicas.report(at(0), 2, &TIMEOUT);
+        assert_eq!(order(&replicas), [0, 2]);
+        replicas.report(at(1), 0, &TIMEOUT);
+        assert_eq!(order(&replicas), [2, 0], "whose time is over first");
     }
 
     #[test]

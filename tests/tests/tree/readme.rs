@@ -19,7 +19,7 @@ fn the_programs_in_the_readme_are_the_examples_that_are_tested() {
 /// The documents of the tree, by their names from its root.
 fn documents() -> Vec<String> {
     let mut documents = Vec::new();
-    for folder in ["", "docs/", "docs/decisions/", "ebpf/"] {
+    for folder in ["", "docs/", "docs/decisions/", "ebpf/", "examples/kv/"] {
         let path = root().join(folder);
         let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
         let names = names.map(|name| name.to_string_lossy().into_owned());
@@ -64,7 +64,7 @@ fn the_table_of_parts_in_the_readme_has_a_line_for_each_folder_with_a_manifest()
     let table = readme.split("## The parts").nth(1).unwrap().split("\n## ").next().unwrap();
     let root = root();
     let mut found = 0;
-    for folder in ["", "crates/"] {
+    for folder in ["", "crates/", "examples/"] {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
             let entry = entry.unwrap();
             if entry.path().join("Cargo.toml").exists() {
