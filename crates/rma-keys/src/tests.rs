@@ -2,6 +2,8 @@
 
 mod audit;
 mod client;
+#[cfg(feature = "tls")]
+mod keeper;
 mod keyed;
 mod policy;
 mod recorded;

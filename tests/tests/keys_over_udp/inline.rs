@@ -4,14 +4,13 @@ use core::{
     pin::pin,
     task::{Context, Poll, Waker},
 };
-use std::time::Instant;
 
 use rma_xdp::{
     Client, InlineHost, OpType, Permissions,
     keys::{GrantsLoop, Holder, InlineKeyServer, KeyedClient, OpSet, Schedule},
 };
 
-use crate::world::{HOUR, PATIENCE, SERVER, World};
+use crate::world::{HOUR, PATIENCE, SERVER, Since, World};
 
 #[test]
 fn one_thread_turns_engines_service_and_fetches() {
@@ -35,7 +34,7 @@ fn one_thread_turns_engines_service_and_fetches() {
     for round in 0..5 {
         let buf = pool.try_acquire().unwrap();
         let mut read = pin!(client.read(&index, 0, buf).timeout(PATIENCE));
-        let began = Instant::now();
+        let began = Since::now();
         let (result, buf) = loop {
             server.turn();
             keys.turn(&server);

@@ -4,12 +4,11 @@ use core::time::Duration;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
-    time::Instant,
 };
 
 use rma_xdp::{BufferPool, Host, OpType, keys::Schedule};
 
-use crate::world::{HOUR, LEN, Owner, PATIENCE, Peer, World};
+use crate::world::{HOUR, LEN, Owner, PATIENCE, Peer, Since, World};
 
 /// How many tasks transfer at once, each in a part of its own.
 const TASKS: u64 = 4;
@@ -42,7 +41,7 @@ fn outlast(schedule: Schedule, rotations: u64, rotate: impl Fn(&Owner, u64)) {
     let (owner, host) = (world.owner(schedule), Host::open(world.client_config()).unwrap());
     let peer = world.client(&host);
     let pool = host.buffer_pool(TASKS as u32, 48 << 10).unwrap();
-    let (done, started) = (AtomicU64::new(0), Instant::now());
+    let (done, started) = (AtomicU64::new(0), Since::now());
     thread::scope(|scope| {
         let stops = || owner.rotated() >= rotations || started.elapsed() > PATIENCE;
         for task in 0..TASKS {

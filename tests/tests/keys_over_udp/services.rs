@@ -1,14 +1,14 @@
 //! Services that start again, shut somebody out, or are gone.
 
 use core::time::Duration;
-use std::{fs, sync::Arc, thread, time::Instant};
+use std::{fs, sync::Arc, thread};
 
 use rma_xdp::{
     Host, OpStatus, OpType, Permissions,
     keys::{GiveUp, KeyServer, KeyedError, NoKey, Schedule},
 };
 
-use crate::world::{HOUR, LEN, PATIENCE, POLICY, Peer, SERVER, World};
+use crate::world::{HOUR, LEN, PATIENCE, POLICY, Peer, SERVER, Since, World};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -98,7 +98,7 @@ fn who_is_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
     // Whoever may again is given keys again: that there were none is remembered for a second.
     world.allow(POLICY);
     owner.keys().reload_policy().unwrap();
-    let began = Instant::now();
+    let began = Since::now();
     while let Err(error) = read(&goes, &host, "kv/index", PATIENCE) {
         assert!(began.elapsed() < PATIENCE, "{error}");
         thread::yield_now();

@@ -16,8 +16,8 @@ use rcgen::{
 use rma_lab::Scratch;
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
-    Client, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
-    RegisteredRegion, Timing,
+    Client, Clock, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
+    RegisteredRegion, Timing, TscClock,
     keys::{
         Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedRegion, OpSet, Schedule,
         Source,
@@ -41,6 +41,19 @@ identity = "spiffe://example.org/kv/client/*"
 ops = ["read", "write"]
 initiators = ["127.0.0.0/8"]
 "#;
+
+/// How long a test has taken since it made this.
+pub(crate) struct Since(TscClock);
+
+impl Since {
+    pub(crate) fn now() -> Self {
+        Self(TscClock::new())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.0.now().as_nanos())
+    }
+}
 
 /// A trust domain, a policy and addresses, for one test.
 pub(crate) struct World {
