@@ -31,6 +31,7 @@ pub mod instructions;
 pub mod interrupt;
 pub mod issue;
 pub mod key_service;
+pub mod keys;
 pub mod lat;
 pub mod latency;
 pub mod lone;
