@@ -61,7 +61,7 @@ pub fn fetch_add_lat(args: &AtomicLatArgs, interrupt: &Interrupt) -> Result<(), 
 
 fn atomic_lat(args: &AtomicLatArgs, op: LoneOp, interrupt: &Interrupt) -> Result<(), ServeError> {
     let AtomicLatArgs { client: args, span: SpanArgs { span, verify } } = args;
-    let (mut client, remote) = open_client(args, WORD, interrupt)?;
+    let (mut client, remote) = open_client(args, (WORD, &[op.op_type()]), interrupt)?;
     let grant = client.grants.get(op.op_type())?;
     let verified = verified(&mut client, &grant, op, *verify, interrupt);
     let verified = verified.map_err(|error| remote.explain(error))?;

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rma_lab::Pattern;
-use rma_xdp::{Clock, HostAddr, HostError, InlineHost, OpStatus, OpType, TscClock, net::PathError};
+use rma_xdp::{
+    Clock, HostAddr, HostError, InlineHost, OpStatus, OpType, Pid, TscClock, keys::RegionName,
+    net::PathError,
+};
 use serde::Serialize;
 
 use crate::{
@@ -14,7 +17,9 @@ use crate::{
     client::{Client, REACH},
     error::PairError,
     grant_file::GrantFile,
+    grants::Grants,
     interrupt::Interrupt,
+    keys::{ClientKeyArgs, Service},
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
@@ -27,8 +32,16 @@ use crate::{
 pub struct ClientArgs {
     #[command(flatten)]
     pub(crate) host: HostArgs,
-    /// The grant that `serve` wrote.
-    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    #[command(flatten)]
+    pub(crate) keys: ClientKeyArgs,
+    /// The grant that `serve` wrote: a key in a file, without the key service.
+    #[arg(
+        long = "grant-file",
+        alias = "grant",
+        value_name = "FILE",
+        default_value = "rma-grant.json",
+        conflicts_with = "keys"
+    )]
     pub(crate) grant: PathBuf,
     /// How many ops to measure.
     #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
@@ -74,21 +87,35 @@ pub struct LatArgs {
 pub(crate) struct Remote {
     responder: HostAddr,
     port: u16,
-    grant: PathBuf,
+    permit: Permit,
+}
+
+/// Where a client's keys are from.
+#[derive(Clone, Debug)]
+enum Permit {
+    File(PathBuf),
+    Service(RegionName),
 }
 
 impl Remote {
     /// What `error` means between two machines.
     pub(crate) fn explain(&self, error: PairError) -> ServeError {
-        let Self { responder, port, grant } = self.clone();
-        match error {
-            PairError::Failing { failures, status: OpStatus::Timeout, .. } => {
+        let Self { responder, port, permit } = self.clone();
+        let PairError::Failing { failures, status, .. } = error else { return error.into() };
+        match (status, permit) {
+            (OpStatus::Timeout, Permit::File(grant)) => {
                 ServeError::Unanswered { failures, responder, port, grant }
             }
-            PairError::Failing { status: OpStatus::RemoteAuthenticationFailure, .. } => {
+            (OpStatus::Timeout, Permit::Service(_)) => {
+                ServeError::Silent { failures, responder, port }
+            }
+            (OpStatus::RemoteAuthenticationFailure, Permit::File(grant)) => {
                 ServeError::Refused { responder, grant }
             }
-            other => other.into(),
+            (OpStatus::RemoteAuthenticationFailure, Permit::Service(region)) => {
+                ServeError::KeyChanged { responder, region }
+            }
+            _ => error.into(),
         }
     }
 }
@@ -114,20 +141,51 @@ fn resolve(host: &InlineHost, responder: HostAddr, patience: Duration) -> Result
     }
 }
 
-/// Opens this host for what a grant file allows, for ops of `size` bytes.
+/// Opens this host for what a grant file or a key service allows, for ops of `size` bytes. From the
+/// service it wants keys for all of `op_types`.
 pub(crate) fn open_client(
     args: &ClientArgs,
-    size: u32,
+    (size, op_types): (u32, &[OpType]),
     interrupt: &Interrupt,
 ) -> Result<(Client, Remote), ServeError> {
-    let file = GrantFile::load(&args.grant)?;
-    let region_len = file.grants.any().region_len;
+    let (mut client, remote) = match args.keys.service() {
+        Some(service) => open_named(args, &service, op_types)?,
+        None => {
+            let file = GrantFile::load(&args.grant)?;
+            check_size(size, &file.grants)?;
+            open_granted(&args.host, (&args.grant, file), REACH, args.json)?
+        }
+    };
+    check_size(size, &client.grants)?;
+    client.reach(interrupt).map_err(|error| remote.explain(error))?;
+    Ok((client, remote))
+}
+
+fn check_size(size: u32, grants: &Grants) -> Result<(), ServeError> {
+    let region_len = grants.any().region_len;
     if u64::from(size) > region_len {
         return Err(ServeError::Size { size, region_len });
     }
-    let (mut client, remote) = open_granted(&args.host, (&args.grant, file), REACH, args.json)?;
-    client.reach(interrupt).map_err(|error| remote.explain(error))?;
-    Ok((client, remote))
+    Ok(())
+}
+
+/// Opens a host, and fetches keys for it.
+fn open_named(
+    args: &ClientArgs,
+    service: &Service,
+    op_types: &[OpType],
+) -> Result<(Client, Remote), ServeError> {
+    let (port, seed) = (args.keys.port, args.keys.seed);
+    let host = open(&args.host, port, Pid(std::process::id()))?;
+    let grants = service.fetch(&host, op_types)?;
+    pin(args.host.core);
+    let responder = grants.any().responder;
+    resolve(&host, responder, REACH)?;
+    if !args.json {
+        introduce(&host);
+    }
+    let remote = Remote { responder, port, permit: Permit::Service(service.region().clone()) };
+    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
 /// Opens a host for what is in a grant file, and says which device it has unless it is to be
@@ -154,7 +212,8 @@ pub(crate) fn open_granted(
     if !quiet {
         introduce(&host);
     }
-    let remote = Remote { responder: grant.responder, port, grant: path.to_owned() };
+    let permit = Permit::File(path.to_owned());
+    let remote = Remote { responder: grant.responder, port, permit };
     Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
@@ -208,7 +267,7 @@ struct VerifiedReads {
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let LatArgs { client: args, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
-    let (mut client, remote) = open_client(args, *size, interrupt)?;
+    let (mut client, remote) = open_client(args, (*size, &[OpType::Read]), interrupt)?;
     let grant = client.grants.get(OpType::Read)?;
     let verified = client.verify(OpType::Read, *verify, interrupt, |_| ());
     let verified = verified.map_err(|error| remote.explain(error))?;
@@ -237,11 +296,8 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
-        let remote = Remote {
-            responder: HostAddr::from([192, 0, 2, 9]),
-            port: 10_999,
-            grant: "here/grant.json".into(),
-        };
+        let of = |permit| Remote { responder: [192, 0, 2, 9].into(), port: 10_999, permit };
+        let remote = of(Permit::File("here/grant.json".into()));
         let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
         let explain = |error| remote.explain(error).to_string();
         let text = explain(failing(OpStatus::Timeout));
@@ -251,5 +307,10 @@ mod tests {
         let text = explain(failing(OpStatus::RemoteAuthenticationFailure));
         assert!(text.contains("192.0.2.9") && text.contains("here/grant.json"), "{text}");
         assert_eq!(explain(PairError::Interrupted), "interrupted", "all else is what it was");
+        let remote = of(Permit::Service("kv/index".parse().unwrap()));
+        let text = remote.explain(failing(OpStatus::Timeout)).to_string();
+        assert!(text.contains("10999, whose key service answers"), "{text}");
+        let text = remote.explain(failing(OpStatus::RemoteAuthenticationFailure)).to_string();
+        assert!(text.contains("the key of kv/index") && text.contains("--rotate"), "{text}");
     }
 }

@@ -32,6 +32,7 @@ pub mod interrupt;
 pub mod issue;
 pub mod key_rotation;
 pub mod key_service;
+pub mod keys;
 pub mod kv;
 pub mod lat;
 pub mod latency;

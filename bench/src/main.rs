@@ -29,6 +29,7 @@ use rma_bench::{
     write_lat,
 };
 use rma_kv::server::ServerArgs;
+use rma_xdp::keys::core_dumps;
 use tracing_subscriber::filter::LevelFilter;
 
 /// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
@@ -111,6 +112,12 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     trace(cli.verbose);
     cli.xdp_mode.ask_for();
+    if let Err(error) = core_dumps::switch_off() {
+        eprintln!(
+            "rma-bench: core dumps cannot be switched off, and keys would be in one: {error}"
+        );
+        return ExitCode::FAILURE;
+    }
     let result = run(&cli.command);
     if out::reader_is_gone() {
         // Quietly, and with the status that shells know from programs that SIGPIPE ended.

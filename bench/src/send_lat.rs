@@ -45,7 +45,7 @@ struct Sent {
 /// What could not be set up, and why; op after op that fails.
 pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let SendLatArgs { client: args, size: SizeArgs { size } } = args;
-    let (mut client, remote) = open_client(args, *size, interrupt)?;
+    let (mut client, remote) = open_client(args, (*size, &[OpType::Send]), interrupt)?;
     let grant = client.grants.get(OpType::Send)?;
     let sent = send(&mut client, *size, (args.iters / 10, args.iters), interrupt);
     let (sent, latencies) = sent.map_err(|error| remote.explain(error))?;

@@ -12,6 +12,7 @@ use rma_lab::Pattern;
 use rma_xdp::{
     Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, NotSent,
     OpType, Permissions, Pid, RegisteredRegion, TscClock,
+    keys::{InlineKeyServer, RegionName},
 };
 
 use crate::{
@@ -20,9 +21,14 @@ use crate::{
     grants::Grants,
     inbox::Inbox,
     interrupt::Interrupt,
+    keys::{KeysError, ServeKeyArgs},
     line, mode,
     pair::pin,
 };
+
+/// Once in how many turns of the engine keys are served. More often, and ops wait for the system
+/// calls; less often, and clients do.
+const KEYS_EVERY: u32 = 1024;
 
 /// Which device carries the frames.
 #[derive(Args, Clone, Debug)]
@@ -84,9 +90,11 @@ impl Op {
 pub struct ServeArgs {
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    keys: ServeKeyArgs,
     /// The address of the host that is granted something.
-    #[arg(long, value_name = "ADDRESS", value_parser = one_host)]
-    initiator: HostAddr,
+    #[arg(long, value_name = "ADDRESS", value_parser = one_host, required_unless_present = "keys", conflicts_with = "keys")]
+    initiator: Option<HostAddr>,
     /// The PID that is granted something. `read-lat` and `write-lat` take it from the grant.
     #[arg(long, default_value_t = 1)]
     pid: u32,
@@ -100,8 +108,14 @@ pub struct ServeArgs {
         value_name = "OPS"
     )]
     ops: Vec<Op>,
-    /// Where to write the grant; made with mode 0600.
-    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    /// Where to write the grant: a key in a file, without the key service. Made with mode 0600.
+    #[arg(
+        long = "grant-file",
+        alias = "grant",
+        value_name = "FILE",
+        default_value = "rma-grant.json",
+        conflicts_with = "keys"
+    )]
     grant: PathBuf,
     /// Bytes of the served region.
     #[arg(long, default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
@@ -164,6 +178,33 @@ pub enum ServeError {
     /// The grant file is of no use.
     #[error(transparent)]
     Grant(#[from] GrantFileError),
+    /// Keys cannot be served, or not fetched.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// The server does not answer, though its key service does.
+    #[error(
+        "{failures} ops in a row ended with TIMEOUT: nothing comes back from {responder}, UDP port {port}, whose key service \
+         answers; look whether a firewall on either side drops UDP port {port}, and whether `rma-bench serve` has it as --port"
+    )]
+    Silent {
+        /// How many ops were tried.
+        failures: u32,
+        /// The server.
+        responder: HostAddr,
+        /// Its UDP port.
+        port: u16,
+    },
+    /// The key was changed.
+    #[error(
+        "{responder} refuses the key of {region} with REMOTE_AUTHENTICATION_FAILURE: it was changed since this run fetched \
+         it, or somebody forges refusals; run it again, and `rma-bench serve` with a longer --rotate"
+    )]
+    KeyChanged {
+        /// The server.
+        responder: HostAddr,
+        /// The region.
+        region: RegionName,
+    },
     /// An op went wrong.
     #[error(transparent)]
     Pair(#[from] PairError),
@@ -307,8 +348,8 @@ impl Served {
     }
 }
 
-/// Which measurement uses such grants.
-fn command(grants: &Grants) -> &'static str {
+/// Which measurement does such ops.
+fn command(op_types: &[OpType]) -> &'static str {
     let commands = [
         (OpType::Write, "write-lat"),
         (OpType::Read, "read-lat"),
@@ -316,41 +357,34 @@ fn command(grants: &Grants) -> &'static str {
         (OpType::CompareSwap, "cas-lat"),
         (OpType::FetchAdd, "fetch-add-lat"),
     ];
-    commands.into_iter().find(|&(op_type, _)| grants.has(op_type)).map_or("verify", |(_, it)| it)
+    let found = commands.into_iter().find(|(op_type, _)| op_types.contains(op_type));
+    found.map_or("verify", |(_, it)| it)
 }
 
-/// Serves a region or a receive queue until interrupted.
-///
-/// # Errors
-/// What could not be set up, and why.
-pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    // Before anything is opened: what is there must not be lost.
-    GrantFile::replaceable(&args.grant)?;
-    let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
-    let source = host.metrics_source();
-    let start = |address| MetricsEndpoint::start(address, source.clone());
-    let metrics = args.metrics.map(start).transpose()?;
-    pin(args.host.core);
-    introduce(&host);
-    let mut served = Served::open(&host, args)?;
-    let op_types: Vec<OpType> = args.ops.iter().map(|op| op.op_type()).collect();
-    let initiator = (args.initiator, Pid(args.pid));
-    let grants = Grants::make(&mut host, served.region(), initiator, &op_types)?;
+/// Says how many clients' keys come from the service, and how to ask.
+fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, op_types: &[OpType]) {
+    let (address, region) = (keys.address(), args.keys.region());
+    line!("  keys      of {region} at {address}, to whom the policy allows them");
+    line!(
+        "            there: rma-bench {} --keys {address} --expect IDENTITY --id DIR --region {region} ...",
+        command(op_types)
+    );
+}
+
+/// Makes the grant, writes it to its file and says so.
+fn grant(
+    args: &ServeArgs,
+    host: &mut InlineHost,
+    region: &RegisteredRegion,
+    (initiator, op_types): (HostAddr, &[OpType]),
+) -> Result<(), ServeError> {
+    let grants = Grants::make(host, region, (initiator, Pid(args.pid)), op_types)?;
     let file = GrantFile { grants, port: args.port, seed: args.seed };
     let replaced = file.save(&args.grant)?;
-    let grant = grants.any();
-    line!(
-        "  serving   {} {} at {}, port {}",
-        served.words(),
-        grant.region,
-        grant.responder,
-        args.port
-    );
     let names: Vec<&str> = grants.all().map(|grant| grant.op_type.name()).collect();
     line!(
-        "  grant     {} for {}, PID {}: {}",
+        "  grant     {} for {initiator}, PID {}: {}",
         args.grant.display(),
-        args.initiator,
         args.pid,
         names.join(", ")
     );
@@ -362,9 +396,44 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         );
     }
     line!(
-        "            carry it over as a secret, then there: rma-bench {} --grant FILE ...",
-        command(&grants)
+        "            carry it over as a secret, then there: rma-bench {} --grant-file FILE ...",
+        command(op_types)
     );
+    Ok(())
+}
+
+/// Serves a region or a receive queue until interrupted.
+///
+/// # Errors
+/// What could not be set up, and why.
+pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    if args.initiator.is_some() {
+        // Before anything is opened: what is there must not be lost.
+        GrantFile::replaceable(&args.grant)?;
+    }
+    let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
+    let source = host.metrics_source();
+    let start = |address| MetricsEndpoint::start(address, source.clone());
+    let metrics = args.metrics.map(start).transpose()?;
+    pin(args.host.core);
+    introduce(&host);
+    let mut served = Served::open(&host, args)?;
+    let op_types: Vec<OpType> = args.ops.iter().map(|op| op.op_type()).collect();
+    let mut keys = args.keys.open(&host, served.region())?;
+    let here: Vec<String> = host.addresses().iter().map(|it| it.to_string()).collect();
+    line!(
+        "  serving   {} {} at {}, port {}",
+        served.words(),
+        served.region().id(),
+        here.join(" and "),
+        args.port
+    );
+    if let Some(keys) = &keys {
+        say_keys(args, keys, &op_types);
+    }
+    if let Some(initiator) = args.initiator {
+        grant(args, &mut host, served.region(), (initiator, &op_types))?;
+    }
     if let Some(metrics) = &metrics {
         line!("  metrics   http://{}/metrics", metrics.address());
     }
@@ -376,6 +445,9 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         host.turn();
         served.between_turns();
         turns = turns.wrapping_add(1);
+        if let Some(keys) = keys.as_mut().filter(|_| turns.is_multiple_of(KEYS_EVERY)) {
+            keys.turn(&host);
+        }
         if turns.is_multiple_of(4096)
             && end.is_some_and(|end| Duration::from_nanos(clock.now().as_nanos()) >= end)
         {

@@ -36,8 +36,13 @@ use events::{Event, Found, Round, Totals};
 pub struct VerifyArgs {
     #[command(flatten)]
     host: HostArgs,
-    /// The grant that `serve` wrote.
-    #[arg(long, value_name = "FILE", default_value = "rma-grant.json")]
+    /// The grant that `serve` wrote: a key in a file, without the key service.
+    #[arg(
+        long = "grant-file",
+        alias = "grant",
+        value_name = "FILE",
+        default_value = "rma-grant.json"
+    )]
     grant: PathBuf,
     /// How many rounds; without it, until Ctrl-C.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]

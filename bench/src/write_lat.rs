@@ -37,8 +37,9 @@ struct VerifiedWrites {
 /// # Errors
 /// What could not be set up, and why; a wrong byte; op after op that fails.
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let LatArgs { client: common, size: SizeArgs { size }, .. } = args;
-    let (mut client, remote) = open_client(common, *size, interrupt)?;
+    let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { verify, .. } } = args;
+    let op_types = if *verify > 0 { &[OpType::Write, OpType::Read][..] } else { &[OpType::Write] };
+    let (mut client, remote) = open_client(common, (*size, op_types), interrupt)?;
     let grant = client.grants.get(OpType::Write)?;
     let (verified, latencies) =
         write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;

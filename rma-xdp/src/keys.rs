@@ -14,8 +14,9 @@
 //!
 //! # Secrets
 //!
-//! Keys are in the memory of both processes. A program that has some should not leave them in a
-//! core dump: set RLIMIT_CORE to 0 and PR_SET_DUMPABLE off at its start, as `docs/KEYS.md` shows.
+//! Keys are in the memory of both processes, also after they were changed: buffers of this project
+//! are erased, copies on stacks and in libraries are not. A program that has some should not leave
+//! them in a core dump: [`core_dumps::switch_off`] at its start.
 //!
 //! # Both sides in one process
 //!
@@ -35,6 +36,7 @@ pub use rma_keys::{
     identity::{IdentityError, SpiffeId},
     io::{
         client::FetchError,
+        core_dumps,
         grants::{Grants, GrantsLoop, KeyedRegion, NoKey, Ready},
         keeper::{KeeperCounters, KeeperError},
         server::{EndReason, Limits, ServerCounters, StartError},

@@ -10,6 +10,7 @@
 //! | [`client`] | connects to services, and fetches from them for threads and futures |
 //! | [`keeper`] | an owner's regions, their rotations and the policy, behind a server |
 //! | [`grants`] | a client's regions, whose keys are fetched and renewed for threads and tasks |
+//! | [`core_dumps`] | switching them off, for programs that hold keys |
 //! | [`clock`] | the time and the date, for the threads |
 //! | `link` | messages over one connection of TLS |
 //! | `poller` | which sockets are ready, and waking who waits for them |
@@ -18,6 +19,7 @@
 
 pub mod client;
 pub mod clock;
+pub mod core_dumps;
 pub mod grants;
 pub mod keeper;
 mod link;

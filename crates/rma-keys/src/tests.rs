@@ -3,6 +3,8 @@
 mod audit;
 mod client;
 mod faults;
+#[cfg(feature = "tls")]
+mod keeper;
 mod keyed;
 mod policy;
 mod recorded;

@@ -10,6 +10,7 @@ mod keys;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rma_keys::io::core_dumps;
 
 /// Certificates for a lab, and questions to the key service of 1RMA.
 #[derive(Debug, Parser)]
@@ -30,7 +31,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    if let Err(error) = core_dumps::switch_off() {
+        eprintln!("rmactl: core dumps cannot be switched off, and keys would be in one: {error}");
+        return ExitCode::FAILURE;
+    }
+    let done = match arguments.command {
         Command::Ca(command) => ca::run(&command).map_err(|error| error.to_string()),
         Command::Keys(command) => keys::run(&command).map_err(|error| error.to_string()),
     };

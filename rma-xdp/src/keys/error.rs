@@ -24,7 +24,7 @@ pub enum KeyServerError {
     /// It cannot listen.
     #[error("the key service cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// Where it was to listen.
         address: SocketAddr,
         /// The system's reason.
         source: io::Error,

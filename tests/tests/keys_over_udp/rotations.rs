@@ -8,7 +8,7 @@ use std::{
 
 use rma_xdp::{BufferPool, Host, OpType, keys::Schedule};
 
-use crate::world::{HOUR, LEN, Owner, PATIENCE, Peer, Waited, World};
+use crate::world::{HOUR, LEN, Owner, PATIENCE, Peer, Since, World};
 
 /// How many tasks transfer at once, each in a part of its own.
 const TASKS: u64 = 4;
@@ -41,14 +41,14 @@ fn outlast(schedule: Schedule, rotations: u64, rotate: impl Fn(&Owner, u64)) {
     let (owner, host) = (world.owner(schedule), Host::open(world.client_config()).unwrap());
     let peer = world.client(&host);
     let pool = host.buffer_pool(TASKS as u32, 48 << 10).unwrap();
-    let (done, is_over, waited) = (AtomicU64::new(0), AtomicBool::new(false), Waited::default());
+    let (done, is_over, started) = (AtomicU64::new(0), AtomicBool::new(false), Since::now());
     thread::scope(|scope| {
         let stops = || is_over.load(Relaxed);
         for task in 0..TASKS {
             let (peer, pool, done) = (&peer, &pool, &done);
             scope.spawn(move || go_on(peer, pool, task, done, stops));
         }
-        while owner.rotated() < rotations && waited.is_patient() {
+        while owner.rotated() < rotations && started.elapsed() < PATIENCE {
             rotate(&owner, done.load(Relaxed));
             thread::yield_now();
         }

@@ -27,16 +27,6 @@ use rma_xdp::{
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Since when a test waits.
-#[derive(Default)]
-pub(crate) struct Waited(TscClock);
-
-impl Waited {
-    pub(crate) fn is_patient(&self) -> bool {
-        u128::from(self.0.now().as_nanos()) < PATIENCE.as_nanos()
-    }
-}
-
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) const SERVER: &str = "spiffe://example.org/kv/server";
@@ -51,6 +41,19 @@ identity = "spiffe://example.org/kv/client/*"
 ops = ["read", "write"]
 initiators = ["127.0.0.0/8"]
 "#;
+
+/// How long a test has taken since it made this.
+pub(crate) struct Since(TscClock);
+
+impl Since {
+    pub(crate) fn now() -> Self {
+        Self(TscClock::new())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.0.now().as_nanos())
+    }
+}
 
 /// A trust domain, a policy and addresses, for one test.
 pub(crate) struct World {

@@ -328,6 +328,16 @@ const ROOMS: &[Room] = &[
         why: "errors name what regions and mappings were asked for",
     },
     Room {
+        name: "rma_keys::io::grants",
+        siblings: false,
+        why: "a region is of the cache that gave it, and goes back to it",
+    },
+    Room {
+        name: "rma_keys::io::keeper",
+        siblings: false,
+        why: "a keeper's regions ask the host that it names, and its loop and thread turn it",
+    },
+    Room {
         name: "rma_bench::rotation",
         siblings: false,
         why: "a run of rotations is an `impl` of its stage in a file of its own",

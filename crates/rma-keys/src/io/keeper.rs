@@ -68,7 +68,7 @@ pub trait OwnHost {
 /// How an owner keeps keys.
 #[derive(Clone, Debug)]
 pub struct KeeperConfig {
-    /// The policy.
+    /// The file that holds the policy.
     pub policy: PathBuf,
     /// The directory of the audit log, `audit.log` in it. `None`: there is none.
     pub audit: Option<PathBuf>,

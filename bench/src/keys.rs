@@ -1,0 +1,163 @@
+//! Keys from the key service, in place of a grant in a file: what `serve` publishes its region
+//! with, and what those that measure there ask by name.
+//!
+//! A run that measures fetches once, before it begins: a key that is changed meanwhile ends it, as
+//! what is measured are ops, and not how clients go on.
+
+use core::{net::SocketAddr, time::Duration};
+use std::path::PathBuf;
+
+use clap::Args;
+use rma_xdp::{
+    InlineHost, OpType, RegisteredRegion,
+    keys::{
+        CacheError, Grants as Fetched, Holder, InlineKeyServer, KeyServerConfig, KeyServerError,
+        KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
+    },
+};
+
+use crate::grants::Grants;
+
+/// How long a client waits for keys.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The name that a region has unless it is given another.
+const REGION: &str = "bench/region";
+
+/// How `serve` gives keys.
+#[derive(Args, Clone, Debug)]
+pub struct ServeKeyArgs {
+    /// Serve the region's keys here, to whom the policy allows them, in place of a grant in a file.
+    #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["id", "policy"])]
+    pub(crate) keys: Option<SocketAddr>,
+    /// The directory of this side's certificate and key, as `rmactl ca issue` makes it.
+    #[arg(long, value_name = "DIR", requires = "keys")]
+    id: Option<PathBuf>,
+    /// Who may have keys of what, in TOML; docs/KEYS.md says how. Read anew when it changes.
+    #[arg(long, value_name = "FILE", requires = "keys")]
+    policy: Option<PathBuf>,
+    /// Write an audit log into this directory.
+    #[arg(long, value_name = "DIR", requires = "keys")]
+    audit: Option<PathBuf>,
+    /// The region's name.
+    #[arg(long, value_name = "NAME", requires = "keys", default_value = REGION)]
+    region: RegionName,
+    /// Change the region's key every so many seconds, a tenth more or less.
+    #[arg(long, value_name = "SECONDS", requires = "keys", default_value_t = 86_400)]
+    rotate: u64,
+}
+
+/// How a client gets keys.
+#[derive(Args, Clone, Debug)]
+pub struct ClientKeyArgs {
+    /// Fetch keys from the key service here, in place of a grant in a file.
+    #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["expect", "id"])]
+    keys: Option<SocketAddr>,
+    /// The identity that the service must have, for example spiffe://example.org/server.
+    #[arg(long, value_name = "IDENTITY", requires = "keys")]
+    expect: Option<SpiffeId>,
+    /// The directory of this side's certificate and key, as `rmactl ca issue` makes it.
+    #[arg(long, value_name = "DIR", requires = "keys")]
+    id: Option<PathBuf>,
+    /// The region's name.
+    #[arg(long, value_name = "NAME", requires = "keys", default_value = REGION)]
+    region: RegionName,
+    /// The seed that `serve` was given.
+    #[arg(long, requires = "keys", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The UDP port that `serve` was given.
+    #[arg(long, requires = "keys", default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+}
+
+/// Why keys are not served, or not fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// Keys cannot be served.
+    #[error(transparent)]
+    Serve(#[from] Box<KeyServerError>),
+    /// Keys cannot be fetched.
+    #[error(transparent)]
+    Start(#[from] Box<StartError>),
+    /// There is no room for the region's keys.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The key service gives no keys.
+    #[error(transparent)]
+    NoKey(#[from] Box<NoKey>),
+}
+
+/// A key service that is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    address: SocketAddr,
+    expected: SpiffeId,
+    id: PathBuf,
+    region: RegionName,
+}
+
+impl ServeKeyArgs {
+    /// The name that the region is served under.
+    pub(crate) const fn region(&self) -> &RegionName {
+        &self.region
+    }
+
+    /// Serves keys of `region`, if that is asked for.
+    pub(crate) fn open(
+        &self,
+        host: &InlineHost,
+        region: &RegisteredRegion,
+    ) -> Result<Option<InlineKeyServer>, KeysError> {
+        let (Some(listen), Some(id), Some(policy)) = (self.keys, &self.id, &self.policy) else {
+            return Ok(None);
+        };
+        let config =
+            KeyServerConfig::new(listen, id, policy).with(|it| it.audit.clone_from(&self.audit));
+        let mut keys = InlineKeyServer::open(host, &config).map_err(Box::new)?;
+        let schedule = Schedule::every(Duration::from_secs(self.rotate));
+        keys.publish(host, &self.region, region, schedule).map_err(Box::new)?;
+        Ok(Some(keys))
+    }
+}
+
+impl ClientKeyArgs {
+    /// The service to ask, if one is given.
+    pub(crate) fn service(&self) -> Option<Service> {
+        let (region, id) = (self.region.clone(), self.id.clone()?);
+        Some(Service { address: self.keys?, expected: self.expect.clone()?, id, region })
+    }
+}
+
+impl Service {
+    /// The name of the region that is asked for.
+    pub(crate) const fn region(&self) -> &RegionName {
+        &self.region
+    }
+
+    /// Fetches keys of the region for ops of these types, for `host`.
+    pub(crate) fn fetch(
+        &self,
+        host: &InlineHost,
+        op_types: &[OpType],
+    ) -> Result<Grants, KeysError> {
+        let holder = Holder { initiators: host.addresses(), pid: host.pid() };
+        let fetched = Fetched::start(holder, &self.id).map_err(Box::new)?;
+        let source = fetched.source(vec![self.address], self.expected.clone());
+        let ops: OpSet = op_types.iter().copied().collect();
+        let region = fetched.region(source, self.region.clone(), ops)?;
+        let mut grants: Option<Grants> = None;
+        for &op_type in op_types {
+            let grant = wait(&region, op_type)?;
+            grants = Some(match grants {
+                None => Grants::new(grant),
+                Some(grants) => grants.with(op_type, grant.key),
+            });
+        }
+        Ok(grants.expect("at least one type of op"))
+    }
+}
+
+fn wait(region: &KeyedRegion, op_type: OpType) -> Result<rma_xdp::Grant, KeysError> {
+    Ok(region.wait_grant(op_type, PATIENCE).map_err(Box::new)?.grant)
+}

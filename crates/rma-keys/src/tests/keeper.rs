@@ -1,0 +1,188 @@
+//! A keeper with a host that notes what it is asked, at times of the tests.
+
+use core::{cell::RefCell, time::Duration};
+use std::{fs, sync::Arc};
+
+use rma_core::{
+    addr::{HostAddr, Pid},
+    crypto::{KeyBinding, RegionKey, RegionKeySchedule},
+    error::RegionError,
+    op::OpType,
+    region::{NicTag, RegionId, RegisteredRegion},
+    time::Instant,
+};
+use rma_lab::Scratch;
+use rma_shm::Region;
+
+use super::{NOON_MS, addresses, client, name, service};
+use crate::{
+    io::keeper::{Keeper, KeeperConfig, OwnHost},
+    message::reply::{Answer, Granted, Reply},
+    rotation::Schedule,
+    secret::GrantedKey,
+    time::{Now, WallTime},
+};
+
+const POLICY: &str = r#"
+[[allow]]
+region = "kv/*"
+identity = "spiffe://example.org/kv/client/*"
+ops = ["read"]
+"#;
+
+/// So many milliseconds after the start of a test.
+fn after(millis: u64) -> Now {
+    Now {
+        boot: Instant::ZERO + Duration::from_millis(millis),
+        wall: WallTime::from_unix_millis(NOON_MS + millis as i64),
+    }
+}
+
+/// A host with one region.
+#[derive(Default)]
+struct Noting {
+    /// The keys that it was given, in their order.
+    keys: RefCell<Vec<RegionKey>>,
+    prepared: RefCell<Vec<HostAddr>>,
+    is_broken: RefCell<bool>,
+}
+
+impl OwnHost for Noting {
+    type Error = RegionError;
+
+    fn rekey(&self, _: &RegisteredRegion, key: RegionKey) -> Result<(), RegionError> {
+        if *self.is_broken.borrow() {
+            return Err(RegionError::NotRegistered { region: RegionId::from_bits(5) });
+        }
+        self.keys.borrow_mut().push(key);
+        Ok(())
+    }
+
+    fn prepare(&self, initiator: HostAddr) {
+        self.prepared.borrow_mut().push(initiator);
+    }
+}
+
+impl Noting {
+    /// Whether K_d is of the key that the region goes by.
+    fn admits(&self, key: &GrantedKey) -> bool {
+        let present = *self.keys.borrow().last().unwrap();
+        let binding = KeyBinding {
+            initiator: [192, 0, 2, 1].into(),
+            responder: [192, 0, 2, 2].into(),
+            pid: Pid(7),
+            op_type: OpType::Read,
+        };
+        GrantedKey::new(&RegionKeySchedule::new(&present).derive(&binding)) == *key
+    }
+}
+
+struct World {
+    scratch: Scratch,
+    host: Noting,
+    keeper: Keeper,
+}
+
+impl World {
+    fn new(period: Duration) -> Self {
+        let (scratch, host) = (Scratch::new(), Noting::default());
+        let policy = scratch.path().join("policy.toml");
+        fs::write(&policy, POLICY).unwrap();
+        let mut keeper =
+            Keeper::new(addresses(&["192.0.2.2"]), &KeeperConfig::new(&policy)).unwrap();
+        let memory = Arc::new(Region::new(4096).unwrap());
+        let region = RegisteredRegion::new(RegionId::from_bits(5), memory, NicTag(1));
+        let schedule = Schedule::every(period);
+        keeper.publish(after(0), &host, name("kv/index"), &region, schedule).unwrap();
+        Self { scratch, host, keeper }
+    }
+
+    /// What the client is given at some millisecond: the present key, and the announced one.
+    fn fetch(&mut self, millis: u64) -> Option<(GrantedKey, Option<GrantedKey>)> {
+        let wanted = service::wanted("kv/index", &[OpType::Read]);
+        let message = service::request(vec![wanted]).encode();
+        let reply = self.keeper.handle(after(millis), &client(), &message);
+        let Reply::Answers(mut answers) = Reply::decode(&reply).unwrap() else { panic!("refused") };
+        match answers.pop().unwrap() {
+            Answer::Granted(Granted { mut present, next, .. }) => {
+                let next = next.map(|mut it| it.keys.pop().unwrap().1);
+                Some((present.keys.pop().unwrap().1, next))
+            }
+            Answer::Denied => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn turn(&mut self, millis: u64) {
+        self.keeper.handle_timeout(after(millis), &self.host);
+    }
+}
+
+#[test]
+fn who_is_shut_out_holds_neither_the_key_from_before_nor_the_announced_one() {
+    let mut world = World::new(Duration::from_secs(10));
+    world.turn(0);
+    let (present, next) = world.fetch(1).unwrap();
+    assert!(world.host.admits(&present) && next.is_none());
+    // Until the next key is announced, and its turn has not come.
+    let (mut millis, mut held) = (0, None);
+    while held.is_none() {
+        millis += 100;
+        assert!(millis < 11_000, "nothing is announced");
+        world.turn(millis);
+        held = world.fetch(millis).unwrap().1;
+    }
+    assert!(world.host.admits(&present));
+    let policy = world.scratch.path().join("policy.toml");
+    fs::write(policy, "allow = []").unwrap();
+    world.keeper.reload(after(millis), &world.host).unwrap();
+    assert!(!world.host.admits(&present) && !world.host.admits(&held.unwrap()));
+    assert!(world.fetch(millis).is_none());
+    // It stays so.
+    for at in (millis..millis + 60_000).step_by(500) {
+        world.turn(at);
+        assert!(!world.host.admits(&present));
+    }
+    assert_eq!(world.keeper.counters().rotations.withdrawn, 1);
+}
+
+#[test]
+fn keys_change_when_their_time_has_come_and_the_host_is_told_of_who_has_some() {
+    let mut world = World::new(Duration::from_secs(2));
+    let mut millis = 0;
+    while world.keeper.counters().rotations.rotated < 5 {
+        // Not before, and not late.
+        let at = world.keeper.poll_timeout().unwrap();
+        millis = millis.max(at.since(after(0).boot).as_nanos().div_ceil(1_000_000) as u64);
+        assert!(millis < 30_000);
+        world.turn(millis);
+        let (present, _) = world.fetch(millis).unwrap();
+        assert!(world.host.admits(&present), "{millis}");
+    }
+    assert_eq!(world.keeper.counters().alarms, 0);
+    assert_eq!(world.host.keys.borrow().len(), 6, "and the first");
+    world.turn(millis);
+    let prepared = world.host.prepared.borrow();
+    assert!(!prepared.is_empty() && prepared.iter().all(|&it| it == [192, 0, 2, 1].into()));
+}
+
+#[test]
+fn a_host_that_does_not_change_a_key_is_asked_again_and_people_are_told() {
+    let mut world = World::new(Duration::from_secs(2));
+    *world.host.is_broken.borrow_mut() = true;
+    for millis in (0..10_000).step_by(50) {
+        world.turn(millis);
+    }
+    let counters = world.keeper.counters();
+    assert!(counters.host_failures > 2 && counters.rotations.rotated == 0, "{counters:?}");
+    assert!(counters.alarms >= 1, "{counters:?}");
+    let (present, next) = world.fetch(10_000).unwrap();
+    assert!(world.host.admits(&present) && next.is_some(), "both, as the next one may come");
+    *world.host.is_broken.borrow_mut() = false;
+    world.turn(30_000);
+    // That one's time is over by now, too.
+    assert!(!world.host.admits(&present) && !world.host.admits(&next.unwrap()));
+    let (present, _) = world.fetch(30_000).unwrap();
+    assert!(world.host.admits(&present));
+    assert!(world.keeper.counters().rotations.late_epochs >= 1);
+}
