@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::cargo::Cargo;
 
 /// Packages whose integration tests run whole networks, simulated or on loopback.
-const NETWORK_PACKAGES: [&str; 2] = ["rma-sim", "rma-tests"];
+const NETWORK_PACKAGES: [&str; 3] = ["rma-kv", "rma-sim", "rma-tests"];
 
 /// The integration tests of the workspace, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
