@@ -134,12 +134,31 @@ pub struct KeyServer {
 }
 
 impl KeyServer {
-    /// Starts the service of a host's keys.
+    /// Starts the service of a host's keys, of which none is published yet. Who asks for a region
+    /// before it is published is denied, and takes that for an answer for a second: so an owner
+    /// that starts again, whose clients are waiting, uses [`KeyServer::start_with`].
     ///
     /// # Errors
     /// What is missing or wrong, and what to do about it.
     pub fn start(host: Arc<Host>, config: &KeyServerConfig) -> Result<Self, KeyServerError> {
-        let turns = config.open(&host)?;
+        Self::start_with(host, config, &[])
+    }
+
+    /// Starts the service of a host's keys, and publishes these regions, as [`KeyServer::publish`]
+    /// does, before anybody is answered.
+    ///
+    /// # Errors
+    /// What is missing or wrong, and what to do about it.
+    pub fn start_with(
+        host: Arc<Host>,
+        config: &KeyServerConfig,
+        regions: &[(&str, &RegisteredRegion, Schedule)],
+    ) -> Result<Self, KeyServerError> {
+        let mut turns = config.open(&host)?;
+        for &(name, region, schedule) in regions {
+            let (name, own) = (parse(name)?, Own(&host));
+            turns.keeper().publish(clock::now(), &own, name, region, schedule)?;
+        }
         let thread = KeeperThread::start(turns, Shared(Arc::clone(&host)));
         let thread = thread.map_err(StartError::Thread)?;
         Ok(Self { host, thread })

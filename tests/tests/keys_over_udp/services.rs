@@ -148,9 +148,9 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     assert_eq!((pool.free(), peer.client.client().calls()), (32, 0));
 
     // The service starts again: whoever has a key of its earlier life fetches, and goes on.
-    let keys = KeyServer::start(Arc::clone(&owner.host), &world.keys_config()).unwrap();
-    keys.publish("kv/index", &owner.region, Schedule::every(HOUR)).unwrap();
-    keys.publish("kv/values", &owner.region, Schedule::every(HOUR)).unwrap();
+    let regions = ["kv/index", "kv/values"].map(|it| (it, &owner.region, Schedule::every(HOUR)));
+    let host_again = Arc::clone(&owner.host);
+    let keys = KeyServer::start_with(host_again, &world.keys_config(), &regions).unwrap();
     // Of one region under two names the latter key holds.
     assert_eq!(read(&peer, &host, "kv/values", PATIENCE).unwrap(), *b"index...");
     keys.publish("kv/index", &owner.region, Schedule::every(HOUR)).unwrap();

@@ -137,8 +137,8 @@ impl World {
     pub(crate) fn owner(&self, schedule: Schedule) -> Owner {
         let host = Arc::new(Host::open(self.server_config()).unwrap());
         let region = host.register(LEN as usize, Permissions::READ | Permissions::WRITE).unwrap();
-        let keys = KeyServer::start(Arc::clone(&host), &self.keys_config()).unwrap();
-        keys.publish("kv/index", &region, schedule).unwrap();
+        let regions = [("kv/index", &region, schedule)];
+        let keys = KeyServer::start_with(Arc::clone(&host), &self.keys_config(), &regions).unwrap();
         Owner { keys: Some(keys), region, host }
     }
 
