@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn clients_outlast_rotations_of_each_kind_with_one_fetch_each() {
         for (i, kind) in Kind::ALL.into_iter().enumerate() {
-            let port = 30_000 + std::process::id() as u16 % 10_000 + i as u16;
+            let port = 10_480 + std::process::id() as u16 % 4_000 + i as u16;
             let scene = Scene { kind, clients: 5, rotations: 4, histories: 4, port };
             let rotations = rotate(Place::Loopback, scene, &Interrupt::default()).unwrap();
             assert_eq!(rotations.count, 4, "{kind:?}");
@@ -334,9 +334,12 @@ mod tests {
             if kind == Kind::Reactive {
                 assert_eq!((rotations.gaps.count(), rotations.fetches), (20, 20));
             }
-            let drawn = rotations.median().map(History::text);
-            // On a busy machine a client may be stopped while the key changes, and notice nothing.
-            assert!(drawn.is_some_and(|it| it.contains("client ")), "{kind:?}");
+            // Who has the next key already may be stopped while the key changes, and notice
+            // nothing.
+            if kind == Kind::Reactive {
+                let drawn = rotations.median().map(History::text);
+                assert!(drawn.is_some_and(|it| it.contains("client ")), "{kind:?}");
+            }
         }
     }
 }
