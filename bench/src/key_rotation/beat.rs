@@ -18,9 +18,9 @@ use rma_keys::{
 use rma_xdp::{HostAddr, InlineHost, RegionKey, RegisteredRegion, TscClock, random_region_key};
 
 use super::{
-    LOOKS_PER_INSTALL,
     desk::Swapped,
     owner::{Served, secret},
+    scene::LOOKS_PER_INSTALL,
 };
 
 /// The owner of one region.

@@ -5,7 +5,10 @@ use std::{fs, io, path::PathBuf};
 use clap::Args;
 use rma_lab::{Lab, LabConfig, LabError};
 
-use super::{CLIENTS_MAX, Kind, Rotations, Scene, rotate};
+use super::{
+    scene::{CLIENTS_MAX, Kind, Rotations, Scene},
+    stage::rotate,
+};
 use crate::{
     aead, error::PairError, interrupt::Interrupt, latency::Table, line, machine::Machine,
     pair::Place,

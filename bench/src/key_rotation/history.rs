@@ -27,7 +27,7 @@ pub enum What {
 pub struct Deed {
     /// Who: clients by their number.
     pub row: usize,
-    /// What.
+    /// What it was.
     pub what: What,
     /// When it began.
     pub from: Instant,

@@ -31,8 +31,8 @@ use rma_xdp::{
 };
 
 use super::{
-    LOOKS_PER_INSTALL,
     desk::{Desk, Step, Swapped},
+    scene::LOOKS_PER_INSTALL,
 };
 use crate::{error::PairError, key_service::Identities, pair::Place};
 

@@ -5,9 +5,9 @@ use rma_core::time::Instant;
 use rma_xdp::{Clock, Grant, OpStatus, OpType, Portal};
 
 use super::{
-    SIZE,
     desk::{Desk, Step},
     history::{Deed, What},
+    scene::SIZE,
 };
 use crate::{client::Client, error::PairError};
 

@@ -8,9 +8,9 @@ use rma_keys::{epoch::Epoch, ring::Verdict};
 use rma_xdp::{Clock, OpStatus, Portal, RegisteredRegion};
 
 use super::{
-    Rotations, SIZE,
     history::{Deed, What},
     keys::Keys,
+    scene::{Rotations, SIZE},
 };
 use crate::error::{PairError, count_failure};
 
@@ -39,7 +39,7 @@ pub(super) struct Prober {
 /// What it waits for.
 #[derive(Clone, Copy)]
 enum At {
-    /// Nothing.
+    /// Nothing: it may read.
     Idle,
     /// Its read under the key of an epoch, and since when.
     Reading(Epoch, Instant),

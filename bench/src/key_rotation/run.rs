@@ -8,11 +8,11 @@ use rma_core::time::Instant;
 use rma_xdp::Clock;
 
 use super::{
-    Kind, REGION_LEN, Rotations, SIZE,
     desk::{Desk, Swapped},
     history::{Deed, History, What},
     party::{Other, ThirdParty},
     prober::Prober,
+    scene::{Kind, REGION_LEN, Rotations, SIZE},
 };
 use crate::{client::Client, error::PairError, interrupt::Interrupt};
 

@@ -20,7 +20,13 @@ use rma_keys::{
 };
 use rma_xdp::{InlineHost, OpType, Permissions, RegisteredRegion};
 
-use super::{TURNS_PER_LOOK, beat::Beaten, desk::Mailbox, keys::Keys, open, owner::Served};
+use super::{
+    beat::Beaten,
+    desk::Mailbox,
+    keys::Keys,
+    owner::Served,
+    scene::{TURNS_PER_LOOK, open},
+};
 use crate::{
     client::Client,
     error::{PairError, TransferError},

@@ -204,27 +204,34 @@ fn a_client_that_has_proved_who_it_is_is_answered() {
 }
 
 #[test]
-fn a_small_turn_serves_one_connection_and_nobody_has_two_before_the_others() {
+fn a_small_turn_serves_one_connection_and_who_always_asks_keeps_no_other_waiting() {
     let mut rig = Rig::new(echo);
     let mut clients = [0; 3].map(|_| rig.client());
-    clients.iter_mut().for_each(|client| client.send(b"x"));
-    rig.server.look();
-    for messages in 1..=3 {
-        rig.server.turn_within(rig.now(), 1);
-        assert_eq!(rig.server.counters().messages, messages);
-        // Who came first asks again at once, and is found at once.
-        if messages == 1 {
-            clients[0].send(b"y");
-        }
-        rig.server.look();
-    }
     for client in &mut clients {
-        client.pump();
-        let received = client.tls.process_new_packets().unwrap().plaintext_bytes_to_read();
-        assert_eq!(received, 4 + CLIENT.len() + 2, "one reply");
+        // So that nothing is unacknowledged, which would hold back what is sent next.
+        rig.ask(client, b"w");
+        client.send(b"x");
     }
-    rig.server.turn_within(rig.now(), 1);
-    assert_eq!(rig.server.counters().messages, 4);
+    let reply = 4 + CLIENT.len() + 2;
+    let mut received = [0; 3];
+    for _ in 0..1_000 {
+        // What was sent may take its time on a busy machine: it is found when it is there.
+        rig.server.look();
+        let before = rig.server.counters().messages;
+        rig.server.turn_within(rig.now(), 1);
+        let served = rig.server.counters().messages - before;
+        // One connection: the first may have asked several times.
+        assert!(served <= 4, "{served}");
+        clients[0].send(b"y");
+        for (client, received) in clients.iter_mut().zip(&mut received) {
+            client.pump();
+            *received = client.tls.process_new_packets().unwrap().plaintext_bytes_to_read();
+        }
+        if received[1] == reply && received[2] == reply {
+            return;
+        }
+    }
+    panic!("{received:?}");
 }
 
 #[test]
