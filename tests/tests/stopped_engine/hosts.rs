@@ -90,8 +90,8 @@ impl Place {
 pub(crate) struct Network {
     /// The initiator's and the target's.
     addresses: [HostAddr; 2],
-    /// The UDP ports of 1RMA, and of StaR's stateless and stateful processing, on loopback; 0 in the
-    /// lab. Other tests of this process have the same addresses.
+    /// The UDP ports of 1RMA, and of StaR's stateless and stateful processing, on loopback; 0 in
+    /// the lab. Other tests of this process have the same addresses.
     pub(crate) ports: [u16; 3],
 }
 
