@@ -152,8 +152,10 @@ fn init(domain: &str, dir: &Path) -> Result<String, CaError> {
     files::absent(&[&certificate, &key], "take another --dir")?;
     files::directory(dir)?;
     let root = CertifiedIssuer::self_signed(root_params(domain)?, KeyPair::generate()?)?;
-    files::write(&key, &root.key().serialize_pem(), 0o600)?;
-    files::write(&certificate, &root.pem(), 0o644)?;
+    files::write(&[
+        (&key, &root.key().serialize_pem(), 0o600),
+        (&certificate, &root.pem(), 0o644),
+    ])?;
     Ok(format!("{} is the root of {domain}; {} is its key\n", certificate.display(), key.display()))
 }
 
@@ -188,9 +190,12 @@ fn issue(id: &str, ca: &Path, dir: &Path, days: u32, renew: bool) -> Result<Stri
     let own = KeyPair::generate()?;
     let issued = params.signed_by(&own, &issuer)?;
     files::directory(dir)?;
-    files::write(&key, &own.serialize_pem(), 0o600)?;
-    files::write(&certificate, &issued.pem(), 0o644)?;
-    files::write(&bundle, &root_pem, 0o644)?;
+    // Who reads them anew finds a key and a certificate that belong together.
+    files::write(&[
+        (&key, &own.serialize_pem(), 0o600),
+        (&certificate, &issued.pem(), 0o644),
+        (&bundle, &root_pem, 0o644),
+    ])?;
     let (_, credentials) = Directory::open(dir)?;
     Ok(format!(
         "{} is {}, until {}\n",

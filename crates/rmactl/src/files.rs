@@ -58,21 +58,41 @@ pub(crate) fn absent(paths: &[&Path], advice: &'static str) -> Result<(), FileEr
     }
 }
 
-/// Writes a file whole, with permissions `mode`.
-pub(crate) fn write(path: &Path, contents: &str, mode: u32) -> Result<(), FileError> {
+/// Writes files whole, each with its permissions. None appears under its name before all of them
+/// are on the disk, so they are as good as replaced together; if one cannot be written, none is.
+pub(crate) fn write(files: &[(&Path, &str, u32)]) -> Result<(), FileError> {
+    let failed = |path: &Path, why| FileError::Write { path: path.to_owned(), why };
+    let write = || {
+        for &(path, contents, mode) in files {
+            write_new(&new(path), contents, mode).map_err(|why| failed(path, why))?;
+        }
+        for &(path, ..) in files {
+            fs::rename(new(path), path).map_err(|why| failed(path, why))?;
+        }
+        Ok(())
+    };
+    write().inspect_err(|_| {
+        for &(path, ..) in files {
+            // It may be in its place, or never have been; the error that is told came first.
+            _ = fs::remove_file(new(path));
+        }
+    })
+}
+
+/// Where a file is until it is whole.
+fn new(path: &Path) -> PathBuf {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    let new = PathBuf::from(new);
-    let write = || {
-        // What a run that was killed has left.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(contents.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|why| FileError::Write { path: path.to_owned(), why })
+    PathBuf::from(new)
+}
+
+fn write_new(new: &Path, contents: &str, mode: u32) -> io::Result<()> {
+    // What a run that was killed has left.
+    match fs::remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(new)?;
+    file.write_all(contents.as_bytes())?;
+    file.sync_all()
 }

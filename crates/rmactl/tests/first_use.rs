@@ -140,6 +140,30 @@ fn keys_are_their_owners_alone_and_nothing_is_written_over_unasked() {
 }
 
 #[test]
+fn a_renewal_that_cannot_be_written_whole_changes_nothing() {
+    let scratch = Scratch::new("renewal");
+    scratch.rmactl("ca init --domain example.org --dir ca").unwrap();
+    let issue = format!("ca issue --id {CLIENT} --dir client");
+    scratch.rmactl(&issue).unwrap();
+    let read = || {
+        let names = ["key.pem", "cert.pem", "bundle.pem"].map(|it| format!("client/{it}"));
+        names.map(|it| fs::read_to_string(scratch.0.join(it)).unwrap())
+    };
+    let before = read();
+    for in_the_way in ["cert.pem.new", "bundle.pem.new"] {
+        let in_the_way = scratch.0.join("client").join(in_the_way);
+        fs::create_dir(&in_the_way).unwrap();
+        scratch.refuses(&format!("{issue} --renew"), "cannot write client/");
+        assert_eq!(read(), before, "{}", in_the_way.display());
+        fs::remove_dir(&in_the_way).unwrap();
+        let left = fs::read_dir(scratch.0.join("client")).unwrap().count();
+        assert_eq!(left, 3, "no .new is left");
+    }
+    scratch.rmactl(&format!("{issue} --renew")).unwrap();
+    assert!(read()[..2].iter().zip(&before).all(|(now, before)| now != before));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_reason() {
     let scratch = Scratch::new("refused");
     scratch.refuses("ca init --domain Example.org --dir ca", "'E' at octet 9");

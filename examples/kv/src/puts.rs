@@ -20,7 +20,7 @@ use std::{
     thread,
 };
 
-use rma_core::{addr::HostAddr, op::OpType};
+use rma_core::{addr::HostAddr, op::OpType, time::Instant};
 use rma_keys::{
     identity::SpiffeId,
     io::clock,
@@ -33,6 +33,7 @@ use rma_keys::{
         wall::Wall,
     },
 };
+use rustix::io::Errno;
 use rustls::{ClientConnection, ServerConnection, StreamOwned, pki_types::ServerName};
 
 use crate::{
@@ -50,10 +51,16 @@ const ALPN: &[u8] = b"rma-kv-puts/1";
 const CONNECTIONS_MAX: usize = 64;
 
 /// How long a connection lasts. Longer, and a permission that is taken away lasts longer.
-const CONNECTION_TIME: Duration = Duration::from_secs(60);
+pub const CONNECTION_TIME: Duration = Duration::from_secs(60);
+
+/// How long a handshake lasts: until it is over, the other end may be anybody.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// How long the other end may say nothing in the midst of a handshake or a put.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// For how long no connection is taken if the process has no file or thread for it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is before a put's key: the length of all that follows this word, the version, the key's
 /// length.
@@ -118,6 +125,8 @@ pub struct PutServer {
     pub policy: PathBuf,
     /// What is changed.
     pub store: Arc<Mutex<Store>>,
+    /// How long a connection lasts, whatever its other end does: [`CONNECTION_TIME`].
+    pub connection_time: Duration,
 }
 
 impl PutServer {
@@ -131,28 +140,36 @@ impl PutServer {
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) if is_exhausted(&error) => {
+                    // It waits in the backlog until others have ended.
+                    thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
-            if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-                open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (server, place) = (self.clone(), Arc::clone(&open));
-            thread::spawn(move || {
+            let Some(place) = Place::take(&open) else { continue };
+            let server = self.clone();
+            let serve = move || {
+                let _place = place;
                 if let Err(error) = server.connection(socket, from) {
                     eprintln!("kv: a connection from {from} ended: {error}");
                 }
-                place.fetch_sub(1, Ordering::Relaxed);
-            });
+            };
+            if let Err(error) = thread::Builder::new().spawn(serve) {
+                eprintln!("kv: no thread for a connection from {from}: {error}");
+                thread::sleep(ACCEPT_PAUSE);
+            }
         }
     }
 
-    fn connection(&self, mut socket: TcpStream, from: SocketAddr) -> Result<(), PutFailed> {
+    fn connection(&self, socket: TcpStream, from: SocketAddr) -> Result<(), PutFailed> {
         let broken = |source| PutFailed::Io { address: from, source };
-        socket.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
         socket.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
         socket.set_nodelay(true).map_err(broken)?;
         let began = clock::now();
+        let ends = began.boot + self.connection_time;
+        let until = ends.min(began.boot + HANDSHAKE_TIME);
+        let mut socket = Timed { socket, until, patience: PATIENCE };
         let (_, credentials) = Directory::open(&self.credentials)?;
         let policy = fs::read_to_string(&self.policy).map_err(broken)?;
         let policy = Policy::parse(&policy)?;
@@ -168,25 +185,31 @@ impl PutServer {
         let peer = peer(&tls, from).map_err(broken)?;
         let region = PUTS.parse().expect("a name");
         let ops = OpSet::NONE.with(OpType::Write);
-        let ask = Ask { peer: &peer, region: &region, ops, initiator: None };
+        let ask = Ask { peer: &peer, region: &region, ops, initiator: Some(peer.address) };
         let may_put = matches!(policy.decide(&ask, began.wall), Decision::Allowed { .. });
-        // Between puts it may rest.
-        socket.set_read_timeout(Some(CONNECTION_TIME)).map_err(broken)?;
+        socket.until = ends;
         let mut stream = StreamOwned::new(tls, socket);
         let mut put = Vec::new();
-        while clock::now().boot.since(began.boot) < CONNECTION_TIME {
+        while clock::now().boot < ends {
             let mut len = [0; 4];
+            // Between puts it may rest.
+            stream.sock.patience = self.connection_time;
             match stream.read_exact(&mut len) {
                 Ok(()) => {}
                 Err(error) if is_over(&error) => return Ok(()),
                 Err(error) => return Err(broken(error)),
             }
+            stream.sock.patience = PATIENCE;
             let len = u32::from_le_bytes(len) as usize;
             let answer = if len > PUT_LEN_MAX {
                 MALFORMED
             } else {
                 put.resize(len, 0);
                 stream.read_exact(&mut put).map_err(broken)?;
+                // What came in the last read may have waited here.
+                if clock::now().boot >= ends {
+                    return Err(broken(over()));
+                }
                 if may_put { self.put(&put) } else { DENIED }
             };
             stream.write_all(&[answer]).and_then(|()| stream.flush()).map_err(broken)?;
@@ -209,6 +232,66 @@ impl PutServer {
             Err(_) => MALFORMED,
         }
     }
+}
+
+/// One of the connections that there may be, until it is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A socket whose reads end in time, however many octets they come in.
+struct Timed {
+    socket: TcpStream,
+    /// When the last of them ends.
+    until: Instant,
+    /// How long each of them waits.
+    patience: Duration,
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let rest = self.until.since(clock::now().boot).min(self.patience);
+        if rest.is_zero() {
+            return Err(over());
+        }
+        self.socket.set_read_timeout(Some(rest))?;
+        self.socket.read(into)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.socket.write(octets)
+    }
+
+    fn write_vectored(&mut self, octets: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.write_vectored(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+fn over() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the connection's time is over")
+}
+
+/// Whether the system has no file, or no memory, for one more connection now.
+fn is_exhausted(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
 /// Whether a connection came to its end between two puts, in whatever way.

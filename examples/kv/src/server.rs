@@ -17,7 +17,11 @@ use rma_xdp::{
     keys::{KeyServer, KeyServerConfig, KeyServerError, Schedule},
 };
 
-use crate::{layout::BUCKET_LEN, puts::PutServer, store::Store};
+use crate::{
+    layout::BUCKET_LEN,
+    puts::{CONNECTION_TIME, PutServer},
+    store::Store,
+};
 
 /// By which name clients ask for the index.
 pub const INDEX: &str = "kv/index";
@@ -142,9 +146,10 @@ pub fn serve(args: &ServerArgs) -> Result<(), ServeError> {
     let values = host.register(args.memory << 20, Permissions::READ)?;
     let config = KeyServerConfig::new(args.keys, &args.credentials, &args.policy)
         .with(|it| it.audit.clone_from(&args.audit));
-    let keys = KeyServer::start(Arc::clone(&host), &config)?;
-    keys.publish(INDEX, &index, Schedule::every(rotate))?;
-    keys.publish(VALUES, &values, Schedule::every(rotate))?;
+    // Clients that wait for a server that starts again are never told that it has no such region.
+    let schedule = Schedule::every(rotate);
+    let regions = [(INDEX, &index, schedule), (VALUES, &values, schedule)];
+    let keys = KeyServer::start_with(Arc::clone(&host), &config, &regions)?;
 
     let rests = timing().bound(OpType::Read) * 2;
     let store = Arc::new(Mutex::new(Store::new(index, values, rests)));
@@ -152,7 +157,7 @@ pub fn serve(args: &ServerArgs) -> Result<(), ServeError> {
     let failed = |source| ServeError::Puts { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     let (credentials, policy) = (args.credentials.clone(), args.policy.clone());
-    let puts = PutServer { credentials, policy, store };
+    let puts = PutServer { credentials, policy, store, connection_time: CONNECTION_TIME };
     let taking = thread::spawn(move || puts.serve(&listener));
     let say = |what: &str| {
         let mut out = io::stdout().lock();
@@ -168,5 +173,6 @@ pub fn serve(args: &ServerArgs) -> Result<(), ServeError> {
         }
         rotated = now;
     }
-    taking.join().unwrap_or(Ok(())).map_err(failed)
+    let panicked = || Err(io::Error::other("the thread that takes them panicked"));
+    taking.join().unwrap_or_else(|_| panicked()).map_err(failed)
 }
