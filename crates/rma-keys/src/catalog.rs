@@ -300,6 +300,20 @@ impl Catalog {
         Ok(())
     }
 
+    /// No key of a region that is given from now on is good beyond `ends_at`: the present epoch ends
+    /// by then, and so does the next one, if it is announced.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn limit(&mut self, name: &RegionName, ends_at: Instant) -> Result<(), CatalogError> {
+        let entry = self.entry(name)?;
+        entry.present.term.hasten(ends_at);
+        if let Some(next) = &mut entry.next {
+            next.term.hasten(ends_at);
+        }
+        Ok(())
+    }
+
     fn entry(&mut self, name: &RegionName) -> Result<&mut Entry, CatalogError> {
         let entry = self.regions.get_mut(name);
         entry.ok_or_else(|| CatalogError::Unknown { name: name.clone() })

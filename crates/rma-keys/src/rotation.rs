@@ -163,7 +163,7 @@ impl Rotation {
         let name = rotation.name.clone();
         let (_, event) = turn.service.publish(turn.now, name, region, secret, term)?;
         turn.events.push(event);
-        rotation.look(turn);
+        rotation.look(turn)?;
         Ok(rotation)
     }
 
@@ -222,7 +222,7 @@ impl Rotation {
             self.withdraw(turn)?;
         }
         if self.look_at <= boot {
-            self.look(turn);
+            self.look(turn)?;
         }
         let Term { announce_at, ends_at } = self.present(turn)?;
         match &mut self.phase {
@@ -254,9 +254,7 @@ impl Rotation {
         &mut self,
         turn: &mut Turn<'_, A>,
     ) -> Result<(), CatalogError> {
-        let most = turn.service.authorizer().epoch_max(&self.name, turn.now.wall);
-        turn.service.hasten(&self.name, turn.now.boot + most)?;
-        self.look(turn);
+        self.look(turn)?;
         self.handle_timeout(turn)
     }
 
@@ -367,10 +365,15 @@ impl Rotation {
         entry.map(|it| it.present().term()).ok_or_else(unknown)
     }
 
-    /// Looks up when somebody may not have the region any more.
-    fn look<A: Authorizer>(&mut self, turn: &Turn<'_, A>) {
-        self.lapses_at = turn.service.authorizer().lapses_at(&self.name, turn.now.wall);
-        self.look_at = turn.now.boot + WALL_EVERY;
+    /// Looks up when somebody may not have the region any more, and ends epochs sooner that are
+    /// longer than the rules now say: there may be others, and the wall clock may have been wrong
+    /// when the epochs began.
+    fn look<A: Authorizer>(&mut self, turn: &mut Turn<'_, A>) -> Result<(), CatalogError> {
+        let (authorizer, Now { boot, wall }) = (turn.service.authorizer(), turn.now);
+        self.lapses_at = authorizer.lapses_at(&self.name, wall);
+        self.look_at = boot + WALL_EVERY;
+        let most = authorizer.epoch_max(&self.name, wall);
+        turn.service.limit(&self.name, boot + most)
     }
 
     /// How long an epoch that begins at `begins_at` may last if its key is given from now on.

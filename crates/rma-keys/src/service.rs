@@ -357,6 +357,14 @@ impl<A: Authorizer> Service<A> {
         self.catalog.hasten(name, ends_at)
     }
 
+    /// No key of a region that is given from now on is good beyond `ends_at`.
+    ///
+    /// # Errors
+    /// As [`Catalog::limit`].
+    pub fn limit(&mut self, name: &RegionName, ends_at: Instant) -> Result<(), CatalogError> {
+        self.catalog.limit(name, ends_at)
+    }
+
     fn event(&mut self, at: Now, peer: Option<&Peer>, what: What) -> Event {
         self.sequence += 1;
         let (life, sequence) = (self.catalog.life(), self.sequence);

@@ -98,6 +98,20 @@ impl Shared {
     }
 }
 
+/// Who turns a cache. When it goes, those who wait are told that nothing will come.
+#[derive(Debug)]
+struct Turner(Arc<Shared>);
+
+impl Drop for Turner {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.has_ended = true;
+        let wakers = state.wakers(Instant::ZERO);
+        drop(state);
+        wakers.into_iter().for_each(core::task::Waker::wake);
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.stops.store(true, Ordering::Release);
@@ -117,9 +131,9 @@ impl Grants {
     /// # Errors
     /// If the credentials are not in order, or there can be no thread.
     pub fn start(holder: Holder, directory: &Path) -> Result<Self, StartError> {
-        let GrantsLoop { mut client, grants, .. } = GrantsLoop::new(holder, directory)?;
-        let shared = Arc::clone(&grants.owner.shared);
+        let GrantsLoop { mut client, grants, turner, .. } = GrantsLoop::new(holder, directory)?;
         let run = move || {
+            let Turner(shared) = &turner;
             let mut until = None;
             while !shared.stops.load(Ordering::Acquire) {
                 client.wait_until(clock::now().boot, until);
@@ -196,6 +210,7 @@ impl Grants {
 pub struct GrantsLoop {
     client: ClientLoop,
     grants: Grants,
+    turner: Turner,
     until: Option<Instant>,
 }
 
@@ -210,8 +225,9 @@ impl GrantsLoop {
         let client = ClientLoop::from_directory(directory)?;
         let (fetcher, stops) = (client.fetcher(), AtomicBool::new(false));
         let shared = Arc::new(Shared { fetcher, stops, state: Mutex::new(State::new(cache)) });
+        let turner = Turner(Arc::clone(&shared));
         let grants = Grants { owner: Arc::new(Owner { shared, thread: OnceLock::new() }) };
-        Ok(Self { client, grants, until: None })
+        Ok(Self { client, grants, turner, until: None })
     }
 
     /// The cache.
@@ -232,6 +248,6 @@ impl GrantsLoop {
     pub fn turn(&mut self) {
         let now: Now = clock::now();
         self.client.turn(now);
-        self.until = self.grants.owner.shared.turn(now.boot);
+        self.until = self.turner.0.turn(now.boot);
     }
 }

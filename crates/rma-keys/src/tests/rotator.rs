@@ -373,6 +373,24 @@ fn a_policy_with_a_shorter_lifetime_ends_the_present_epoch_sooner() {
 }
 
 #[test]
+fn a_rule_that_comes_while_a_key_is_announced_bounds_that_key_too() {
+    let mut owner = Owner::hourly(Way::Host);
+    let Told::Wait(Some(announce_at)) = owner.todo() else { panic!("it waits") };
+    owner.pass(announce_at.since(owner.now.boot));
+    owner.turn(Rotation::handle_timeout);
+    assert_eq!(owner.epochs(), (1, Some(2)));
+    let policy = format!("{ALLOW}{}lifetime = \"10s\"\n", ALLOW.replace("client", "guest"));
+    let given = owner.seconds();
+    assert_eq!(owner.service.reload(owner.now, Policy::parse(&policy).unwrap()).withdrawn, []);
+    owner.turn(Rotation::handle_policy);
+    // Who is given it now may have it for ten seconds: by then neither key is good.
+    assert_eq!(owner.wait(), Told::Rekey { under: 1, to: 2 });
+    owner.rekey(2, Done);
+    assert_eq!(owner.wait(), Told::Rekey { under: 2, to: 3 });
+    assert!(owner.seconds() <= given + 10, "{}", owner.seconds() - given);
+}
+
+#[test]
 fn no_key_is_good_for_longer_than_its_rule_says() {
     for lifetime in [1, 5, 60, 7_200] {
         let policy = format!("{ALLOW}lifetime = \"{lifetime}s\"\n");

@@ -179,7 +179,7 @@ impl Future for Ready {
             let began = *began.get_or_insert(now);
             let until = began + most;
             match state.cache.standing(now, ring) {
-                Standing::Waiting if now < until => {
+                Standing::Waiting if now < until && !state.has_ended => {
                     let waker = Some(context.waker().clone());
                     let (new, before) = state.wait(*ticket, Waiter { ring, until, waker });
                     (*ticket, unused) = (Some(new), before);

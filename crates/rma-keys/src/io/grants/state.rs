@@ -29,6 +29,8 @@ pub(super) struct State {
     last_ticket: u64,
     /// Until when its thread sleeps, if nothing happens.
     sleeps_until: Option<Instant>,
+    /// Nobody fetches any more.
+    pub(super) has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,7 @@ impl State {
             waiters: BTreeMap::new(),
             last_ticket: 0,
             sleeps_until: None,
+            has_ended: false,
         }
     }
 
@@ -131,9 +134,10 @@ impl State {
 
     /// Those who can go on: to be woken without the lock.
     pub(super) fn wakers(&mut self, now: Instant) -> Vec<Waker> {
+        let has_ended = self.has_ended;
         let Self { cache, waiters, .. } = self;
         let is_over = |it: &Waiter, cache: &mut GrantCache| {
-            it.until <= now || cache.standing(now, it.ring) != Standing::Waiting
+            has_ended || it.until <= now || cache.standing(now, it.ring) != Standing::Waiting
         };
         let waiting = waiters.values_mut().filter(|it| it.waker.is_some());
         waiting.filter_map(|it| is_over(it, cache).then(|| it.waker.take()).flatten()).collect()

@@ -19,6 +19,10 @@ use crate::{
     time::Now,
 };
 
+/// How many connections are served before keys are looked at again. More, and a key that is due to
+/// change waits for all their handshakes; fewer, and the clock is read for each.
+const CONNECTIONS_PER_TURN: usize = 16;
+
 /// A keeper that several hold: the loop, and who publishes.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(Arc<Mutex<Keeper>>);
@@ -94,7 +98,7 @@ impl KeeperLoop {
     /// Does what can be done now, and never waits but for `host`.
     pub fn turn<H: OwnHost>(&mut self, now: Now, host: &H) {
         self.shared.lock().handle_timeout(now, host);
-        self.turns.turn(now);
+        self.turns.turn_within(now, CONNECTIONS_PER_TURN);
         self.shared.lock().prepare(host);
     }
 }
