@@ -4,7 +4,9 @@
 //! A call names regions by their rings, and not by grants. When an op of it is refused as its key
 //! has changed, the call goes on with *the bytes that are missing*, under the next grant and inside
 //! its deadline. So the application sees a rotation as a delay. A write may be issued again, as an
-//! op that was reported as failed changes nothing any more (P2).
+//! op that was reported as failed changes nothing any more (P2). If that grant is of another region,
+//! as the owner has started again or has published another under the name, the call begins anew
+//! there: no transfer is put together from two regions.
 //!
 //! What it is not: it fetches nothing, that is the driver's with [`GrantCache::poll_fetch`]; and it
 //! makes no call that publishes, as an op of that kind is not to be repeated blindly.
@@ -15,19 +17,21 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use rma_core::{
+    addr::HostAddr,
     executor::{
         Call, CallError, CallId, CallStatus, CommandExecutor, Missing, Outcome, PIECES_MAX, Piece,
         RetryPolicy,
     },
+    grant::Grant,
     op::{ClassOfService, OpStatus, OpType},
     portal::CommandPortal,
-    region::RegisteredRegion,
+    region::{RegionId, RegisteredRegion},
     time::Instant,
 };
 
 use crate::{
     cache::{GrantCache, RingId},
-    epoch::Epoch,
+    epoch::{Epoch, Life},
     limits::{CALL_FETCHES, KEYS_WAIT_MAX, SILENCE},
     ring::{GiveUp, KeyedGrant, Standing, Verdict},
 };
@@ -87,7 +91,7 @@ pub struct KeyedOutcome {
     pub call: KeyedCallId,
     /// How it ended.
     pub status: KeyedStatus,
-    /// How many bytes were transferred.
+    /// How many bytes were transferred, since it last began anew.
     pub bytes_done: u64,
     /// How often it went on under another grant.
     pub rekeyed: u32,
@@ -110,8 +114,8 @@ struct Running {
     call: KeyedCall,
     /// What is under way first, in the order of the executor's call; then what waits.
     parts: Vec<Part>,
-    /// How many of the parts are under way, and under which epochs.
-    under: Vec<Epoch>,
+    /// What the parts that are under way were asked under.
+    under: Vec<Asked>,
     bytes_done: u64,
     persistence: Persistence,
     /// Since when it has waited for a key.
@@ -122,6 +126,14 @@ impl Running {
     /// When it is given up while it waits.
     fn deadline(&self) -> Instant {
         self.call.deadline.unwrap_or(self.waits_since + KEYS_WAIT_MAX)
+    }
+
+    /// What it did was with another region: all of it is missing again.
+    fn begin_anew(&mut self) {
+        // Where a read's data lands has changed, whatever op is next.
+        let tried = self.parts.iter().find_map(|part| part.tried);
+        self.parts = parts_of(&self.call, tried);
+        self.bytes_done = 0;
     }
 }
 
@@ -168,11 +180,9 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
     pub fn submit(&mut self, now: Instant, cache: &mut GrantCache, call: KeyedCall) -> KeyedCallId {
         self.last += 1;
         let id = KeyedCallId(self.last);
-        let pieces = call.pieces.iter().cloned().enumerate();
-        let parts = pieces.map(|(i, piece)| Part { of: (i, 0), piece, tried: None }).collect();
         let running = Running {
+            parts: parts_of(&call, None),
             call,
-            parts,
             under: Vec::new(),
             bytes_done: 0,
             persistence: Persistence::default(),
@@ -243,6 +253,15 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
                 None => return self.finish(id, KeyedStatus::GaveUp(GiveUp::Denied)),
             }
         }
+        let asked: Vec<Asked> = first
+            .iter()
+            .zip(&grants)
+            .map(|(part, keyed)| Asked::of(part.piece.ring, keyed, part.piece.len))
+            .collect();
+        if running.persistence.begins_anew(&asked) {
+            running.begin_anew();
+            return self.issue(now, cache, id);
+        }
         let pieces: Vec<Piece<'_>> = first
             .iter()
             .zip(&grants)
@@ -259,7 +278,7 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
         });
         match self.executor.submit(now, &of_call) {
             Ok(submitted) => {
-                running.under = grants.iter().map(|it| it.epoch).collect();
+                running.under = asked;
                 self.under_way.insert(submitted, id);
             }
             Err(CallError::TooManyCalls { .. }) if running.deadline() > now => {
@@ -277,18 +296,13 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
         let under = core::mem::take(&mut running.under);
         let rest = running.parts.split_off(under.len());
         let was = core::mem::take(&mut running.parts);
-        let keys: Vec<Asked> = was
-            .iter()
-            .zip(under)
-            .map(|(part, epoch)| Asked { ring: part.piece.ring, epoch, len: part.piece.len })
-            .collect();
-        let verdict = tell(now, cache, &keys, outcome);
+        let verdict = tell(now, cache, &under, outcome);
         running.parts = outcome.missing.iter().map(|missing| missing_of(&was, missing)).collect();
         running.parts.extend(rest);
         if running.parts.is_empty() {
             return self.finish(id, KeyedStatus::Ended(outcome.status));
         }
-        let goes_on = running.persistence.goes_on(outcome, verdict);
+        let goes_on = running.persistence.goes_on(&under, outcome, verdict);
         running.waits_since = now;
         match goes_on {
             Ok(()) => self.issue(now, cache, id),
@@ -319,24 +333,80 @@ pub struct Asked {
     pub epoch: Epoch,
     /// How many bytes of the piece were asked for.
     pub len: u64,
+    /// Of which host.
+    pub responder: HostAddr,
+    /// Of which of its regions.
+    pub region: RegionId,
 }
 
-/// How often a call has gone on for the sake of keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Asked {
+    /// So many bytes, under this grant of that ring.
+    #[must_use]
+    pub const fn of(ring: RingId, keyed: &KeyedGrant, len: u64) -> Self {
+        let KeyedGrant { grant: Grant { responder, region, .. }, epoch, .. } = *keyed;
+        Self { ring, epoch, len, responder, region }
+    }
+
+    const fn home(&self) -> Home {
+        Home { responder: self.responder, region: self.region, life: self.epoch.life }
+    }
+}
+
+/// The memory that a ring stands for at a time. A host that starts again gives its RegionIds anew,
+/// from the same number on, so the life of its service is part of it. A service that started again
+/// alone looks the same, and costs a call that was under way its bytes once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Home {
+    responder: HostAddr,
+    region: RegionId,
+    life: Life,
+}
+
+/// How often a call has gone on for the sake of keys, and with which regions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persistence {
     /// How often, under another grant or the same.
     pub rekeyed: u32,
     /// How many fetches it has waited for since it last got on.
     fetches: u32,
+    /// Where bytes of it were transferred, by ring, since it last began anew.
+    homes: BTreeMap<RingId, Home>,
 }
 
 impl Persistence {
+    /// Remembers with which regions bytes were transferred: those that were asked for and are not
+    /// missing.
+    pub fn remember(&mut self, asked: &[Asked], missing: &[Missing]) {
+        for it in done(asked, missing) {
+            self.homes.insert(asked[it].ring, asked[it].home());
+        }
+    }
+
+    /// Whether a call that is to ask so has transferred bytes with another region in place of one of
+    /// these. Then *all* of its bytes count as missing again: its regions are of one host, which has
+    /// started again, most often. A mere change of a key is none of that.
+    #[must_use]
+    pub fn begins_anew(&mut self, asks: &[Asked]) -> bool {
+        let is_another = |it: &Asked| self.homes.get(&it.ring).is_some_and(|was| *was != it.home());
+        let begins_anew = asks.iter().any(|it| it.len > 0 && is_another(it));
+        if begins_anew {
+            self.homes.clear();
+        }
+        begins_anew
+    }
+
     /// Whether a call goes on with what is missing, after an outcome of which the rings have said
     /// `verdict`.
     ///
     /// # Errors
     /// How it has ended.
-    pub fn goes_on(&mut self, outcome: &Outcome, verdict: Verdict) -> Result<(), KeyedStatus> {
+    pub fn goes_on(
+        &mut self,
+        asked: &[Asked],
+        outcome: &Outcome,
+        verdict: Verdict,
+    ) -> Result<(), KeyedStatus> {
+        self.remember(asked, &outcome.missing);
         if outcome.bytes_done > 0 {
             // It gets on: a long call may outlive many keys.
             self.fetches = 0;
@@ -367,13 +437,8 @@ impl Persistence {
 pub fn tell(now: Instant, cache: &mut GrantCache, asked: &[Asked], outcome: &Outcome) -> Verdict {
     let key_of = |i: usize| (asked[i].ring, asked[i].epoch);
     let mut told: Vec<(RingId, Epoch, OpStatus)> = Vec::new();
-    let mut missing = vec![0; asked.len()];
-    for it in &outcome.missing {
-        missing[it.piece] += it.len;
-    }
     // First what was transferred: a key that held at first may be refused later.
-    let done = (0..asked.len()).filter(|&i| missing[i] < asked[i].len);
-    let done = done.map(|i| (key_of(i), OpStatus::Ok));
+    let done = done(asked, &outcome.missing).map(|i| (key_of(i), OpStatus::Ok));
     let tried = outcome.missing.iter().filter_map(|it| Some((key_of(it.piece), it.tried?)));
     let mut verdict = Verdict::Pass;
     for ((ring, epoch), status) in done.chain(tried) {
@@ -390,6 +455,15 @@ pub fn tell(now: Instant, cache: &mut GrantCache, asked: &[Asked], outcome: &Out
     verdict
 }
 
+/// The pieces of which bytes were transferred.
+fn done(asked: &[Asked], missing: &[Missing]) -> impl Iterator<Item = usize> {
+    let mut left: Vec<u64> = asked.iter().map(|it| it.len).collect();
+    for it in missing {
+        left[it.piece] = left[it.piece].saturating_sub(it.len);
+    }
+    left.into_iter().enumerate().filter(|&(_, done)| done > 0).map(|(i, _)| i)
+}
+
 const fn worse(one: Verdict, other: Verdict) -> Verdict {
     match (one, other) {
         (Verdict::GiveUp(_), _) => one,
@@ -398,6 +472,12 @@ const fn worse(one: Verdict, other: Verdict) -> Verdict {
         (Verdict::Retry, _) | (_, Verdict::Retry) => Verdict::Retry,
         (Verdict::Pass, Verdict::Pass) => Verdict::Pass,
     }
+}
+
+/// All of a call, as parts that are to be transferred.
+fn parts_of(call: &KeyedCall, tried: Option<OpStatus>) -> Vec<Part> {
+    let pieces = call.pieces.iter().cloned().enumerate();
+    pieces.map(|(i, piece)| Part { of: (i, 0), piece, tried }).collect()
 }
 
 fn missing_of(parts: &[Part], missing: &Missing) -> Part {

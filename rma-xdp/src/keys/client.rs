@@ -33,7 +33,9 @@ use super::error::KeyedError;
 ///
 /// A transfer that finds no key waits for one. One whose key has changed goes on with the bytes
 /// that are missing, under the new key and inside its time, so an application sees a rotation as a
-/// delay. A write may be issued again, as an op that has failed changes nothing any more (P2).
+/// delay. A write may be issued again, as an op that has failed changes nothing any more (P2). One
+/// whose region is another now, as its owner has started again or has published another under the
+/// name, begins anew with that: what is OK was transferred with one region, all of it.
 #[derive(Clone, Debug)]
 pub struct KeyedClient {
     client: Client,
@@ -146,6 +148,7 @@ impl KeyedClient {
             phase: Phase::Idle(bufs),
             began: None,
             bytes_done: 0,
+            given: None,
             left: None,
             persistence: Persistence::default(),
         }
@@ -176,9 +179,11 @@ pub struct KeyedTransfer<B = RegionBuf> {
     give_back: fn(Vec<RegionBuf>) -> B,
     phase: Phase,
     began: Option<Instant>,
-    /// By all tries so far.
+    /// By all tries since it last began anew.
     bytes_done: u64,
-    /// What the last try has left missing, of all. `None` before the first: everything.
+    /// What the caller has said is missing. `None`: everything.
+    given: Option<Box<Outcome>>,
+    /// What the last try has left missing, of all. `None`, as before the first: everything.
     left: Option<Outcome>,
     persistence: Persistence,
 }
@@ -209,7 +214,7 @@ enum Next {
         piece: usize,
         most: Duration,
     },
-    Try(Vec<(Grant, Asked)>),
+    Try(Vec<Grant>, Vec<Asked>),
     None {
         piece: usize,
         why: GiveUp,
@@ -236,14 +241,15 @@ impl<B> KeyedTransfer<B> {
     }
 
     /// Transfers only what another transfer of these bytes left missing, such as one with another
-    /// replica ([`KeyedError::outcome`]): see [`Transfer::remaining`].
+    /// replica ([`KeyedError::outcome`]): see [`Transfer::remaining`]. What it says is done stays
+    /// done, also if this transfer begins anew with another region.
     ///
     /// # Panics
     /// If the outcome is of other pieces.
     pub fn remaining(self, outcome: &Outcome) -> Self {
         let is_in = outcome.missing.iter().all(|it| it.piece < self.pieces.len());
         assert!(is_in, "an outcome of a transfer with the same pieces");
-        Self { left: Some(outcome.clone()), ..self }
+        Self { left: Some(outcome.clone()), given: Some(Box::new(outcome.clone())), ..self }
     }
 
     /// How long it has left.
@@ -290,14 +296,25 @@ impl<B> KeyedTransfer<B> {
         let Some(any) = keys.iter().find_map(|it| *it) else { return Next::Nothing };
         let asked = self.pieces.iter().zip(keys).enumerate().map(|(index, (piece, key))| {
             // What is done needs a grant, and none of its own.
-            let KeyedGrant { grant, epoch, .. } = key.unwrap_or(any);
-            (grant, Asked { ring: piece.region.ring(), epoch, len: self.asks(index) })
+            let key = key.unwrap_or(any);
+            (key.grant, Asked::of(piece.region.ring(), &key, self.asks(index)))
         });
-        Next::Try(asked.collect())
+        let (grants, asked): (Vec<_>, Vec<_>) = asked.unzip();
+        if self.persistence.begins_anew(&asked) {
+            self.left = self.given.as_deref().cloned();
+            self.bytes_done = 0;
+            return self.next(cache, now);
+        }
+        Next::Try(grants, asked)
     }
 
-    fn begin(&self, bufs: Vec<RegionBuf>, tried: Vec<(Grant, Asked)>, now: Instant) -> UnderWay {
-        let (grants, asked): (Vec<_>, Vec<_>) = tried.into_iter().unzip();
+    fn begin(
+        &self,
+        bufs: Vec<RegionBuf>,
+        grants: Vec<Grant>,
+        asked: Vec<Asked>,
+        now: Instant,
+    ) -> UnderWay {
         let pieces = self.pieces.iter().zip(grants).map(|(piece, grant)| {
             let &KeyedBufPiece { remote_offset, buf, buf_offset, len, .. } = piece;
             BufPiece { grant, remote_offset, buf, buf_offset, len }
@@ -334,13 +351,14 @@ impl<B> KeyedTransfer<B> {
                 let left = self.left.as_mut().filter(|_| !rest.is_empty());
                 let Some(left) = left else { return Some(Ok(())) };
                 left.missing = rest;
+                self.persistence.remember(asked, &[]);
                 return None;
             }
             Err(TransferError::Failed(outcome)) => *outcome,
             Err(error) => return Some(Err(error.into())),
         };
         let verdict = grants.with_cache(|cache, now| tell(now, cache, asked, &outcome));
-        let goes_on = self.persistence.goes_on(&outcome, verdict);
+        let goes_on = self.persistence.goes_on(asked, &outcome, verdict);
         self.bytes_done += outcome.bytes_done;
         outcome.bytes_done = self.bytes_done;
         outcome.missing.append(&mut rest);
@@ -402,7 +420,9 @@ impl<B> Future for KeyedTransfer<B> {
                         Next::Key { piece, most } => {
                             Phase::Waits(bufs, this.pieces[piece].region.ready(most))
                         }
-                        Next::Try(tried) => Phase::UnderWay(this.begin(bufs, tried, now)),
+                        Next::Try(grants, asked) => {
+                            Phase::UnderWay(this.begin(bufs, grants, asked, now))
+                        }
                         Next::Nothing => return this.over(Ok(()), bufs),
                         Next::None { piece, why } => {
                             let why = this.pieces[piece].region.gave_up(why);

@@ -16,9 +16,11 @@ use rma_shm::Region;
 
 use super::{
     addresses,
-    client::{HOLDER_PID, REFUSED, SECOND, World},
+    client::{HOLDER_PID, REFUSED, SECOND, World, service},
+    name, region, secret, term,
 };
 use crate::{
+    catalog,
     keyed::{KeyedCall, KeyedCallId, KeyedExecutor, KeyedOutcome, KeyedPiece, KeyedStatus},
     limits::CALL_FETCHES,
     ring::GiveUp,
@@ -32,6 +34,8 @@ struct Bench {
     port: PortalPort,
     local: RegisteredRegion,
     taken: VecDeque<Command>,
+    /// The region that its responder has.
+    live: RegionId,
     /// What was done, by the remote offset.
     done: Vec<(u64, u32)>,
 }
@@ -51,6 +55,7 @@ impl Bench {
             port,
             local: RegisteredRegion::new(RegionId::from_bits(1), memory, nic),
             taken: VecDeque::new(),
+            live: region().id,
             done: Vec::new(),
         }
     }
@@ -101,8 +106,10 @@ impl Bench {
     fn complete(&mut self, status: Option<OpStatus>) {
         let Command { slot, responder, remote_region, key, op, .. } =
             self.taken.pop_front().expect("an op is under way");
-        let CommandOp::Read(Transfer { op_size, remote_offset, .. }) = op else {
-            panic!("{op:?}");
+        let (op_type, Transfer { op_size, remote_offset, .. }) = match op {
+            CommandOp::Read(transfer) => (OpType::Read, transfer),
+            CommandOp::Write(transfer) => (OpType::Write, transfer),
+            _ => panic!("{op:?}"),
         };
         let grant = Grant {
             responder,
@@ -110,10 +117,12 @@ impl Bench {
             region_len: LEN,
             initiator: "192.0.2.1".parse().unwrap(),
             pid: HOLDER_PID,
-            op_type: OpType::Read,
+            op_type,
             key,
         };
-        let status = status.unwrap_or_else(|| self.world.outcome(&grant, &key));
+        let status = status.unwrap_or_else(|| {
+            if remote_region == self.live { self.world.outcome(&grant, &key) } else { REFUSED }
+        });
         if status == OpStatus::Ok {
             self.done.push((remote_offset, op_size));
         }
@@ -179,6 +188,64 @@ fn a_transfer_under_which_the_key_changes_goes_on_with_what_is_missing() {
         assert!(outcome.missing.is_empty() && bench.is_whole());
         let fetches = bench.world.cache.counters().fetches - before;
         assert_eq!(fetches, u64::from(lead == 0), "what was handed out before is not fetched");
+    }
+}
+
+/// What becomes of a region in the midst of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Becomes {
+    /// It goes by another key.
+    Rekeyed,
+    /// Another is published under its name.
+    Another,
+    /// Its owner starts again, whose RegionIds begin anew.
+    OfAnotherLife,
+}
+
+#[test]
+fn a_write_whose_region_becomes_another_begins_anew_in_that_one_and_else_goes_on() {
+    for becomes in [Becomes::Rekeyed, Becomes::Another, Becomes::OfAnotherLife] {
+        let mut bench = Bench::new(World::cold());
+        let World { cache, source, ring, .. } = &mut bench.world;
+        let ops = [OpType::Read, OpType::Write].into_iter().collect();
+        *ring = cache.region(*source, name("kv/index"), ops).unwrap();
+        let deadline = bench.world.now.boot + SECOND * 60;
+        let call = KeyedCall { op_type: OpType::Write, deadline: Some(deadline), ..bench.call() };
+        bench.submit(call);
+        bench.poll();
+        bench.world.serve();
+        // All of the first piece is done, and a part of the second.
+        bench.run_ops(8);
+        let before: u64 = bench.done.iter().map(|&(_, len)| u64::from(len)).sum();
+        assert!(bench.done.iter().any(|&(at, _)| at == 0) && before > 10_000 && before < LEN);
+        let now = bench.world.now;
+        match becomes {
+            Becomes::Rekeyed => {
+                let next = bench.world.announce(2, Duration::ZERO);
+                bench.world.install(2, next);
+            }
+            Becomes::Another => {
+                bench.live = RegionId::from_bits(6);
+                let other = catalog::Region { len: LEN, id: bench.live, ..region() };
+                let hour = term(now.boot + SECOND * 3000, now.boot + SECOND * 3600);
+                bench.world.key = 2;
+                let service = &mut bench.world.service;
+                service.publish(now, name("kv/index"), other, &secret(2), hour).unwrap();
+            }
+            Becomes::OfAnotherLife => {
+                bench.world.key = 2;
+                bench.world.service = service(8, 2, now);
+            }
+        }
+        if becomes != Becomes::Rekeyed {
+            // What was written is nowhere any more.
+            bench.done.clear();
+        }
+        let outcome = bench.run(true, None);
+        assert_eq!(outcome.status, KeyedStatus::Ended(CallStatus::Ok), "{becomes:?}");
+        assert_eq!((outcome.bytes_done, outcome.rekeyed), (LEN, 1), "{becomes:?}");
+        assert!(bench.is_whole(), "{becomes:?}: {:?}", bench.done);
+        assert!(bench.world.now.boot < deadline);
     }
 }
 
