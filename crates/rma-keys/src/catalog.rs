@@ -300,8 +300,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// No key of a region that is given from now on is good beyond `ends_at`: the present epoch ends
-    /// by then, and so does the next one, if it is announced.
+    /// No key of a region that is given from now on is good beyond `ends_at`: the present epoch
+    /// ends by then, and so does the next one, if it is announced.
     ///
     /// # Errors
     /// If there is no such region.

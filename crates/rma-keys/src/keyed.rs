@@ -4,9 +4,9 @@
 //! A call names regions by their rings, and not by grants. When an op of it is refused as its key
 //! has changed, the call goes on with *the bytes that are missing*, under the next grant and inside
 //! its deadline. So the application sees a rotation as a delay. A write may be issued again, as an
-//! op that was reported as failed changes nothing any more (P2). If that grant is of another region,
-//! as the owner has started again or has published another under the name, the call begins anew
-//! there: no transfer is put together from two regions.
+//! op that was reported as failed changes nothing any more (P2). If that grant is of another
+//! region, as the owner has started again or has published another under the name, the call begins
+//! anew there: no transfer is put together from two regions.
 //!
 //! What it is not: it fetches nothing, that is the driver's with [`GrantCache::poll_fetch`]; and it
 //! makes no call that publishes, as an op of that kind is not to be repeated blindly.

@@ -4,7 +4,6 @@ use crate::{
     audit::log::LogError,
     catalog::CatalogError,
     io::{policy_file::PolicyFileError, random::octets},
-    name::RegionName,
     secret::RegionSecret,
 };
 
@@ -36,12 +35,6 @@ pub enum PublishError<E: core::error::Error> {
     /// The kernel gives no random octets.
     #[error("the kernel gives no random octets for keys: {0}")]
     Random(std::io::Error),
-    /// Another name has the region: two rotations would change its key, each for its own clients.
-    #[error("the region is published as {other} already; remove that, or give clients that name")]
-    Twice {
-        /// That name.
-        other: RegionName,
-    },
 }
 
 /// A fresh K_r.
