@@ -382,9 +382,9 @@ impl Persistence {
         }
     }
 
-    /// Whether a call that is to ask so has transferred bytes with another region in place of one of
-    /// these. Then *all* of its bytes count as missing again: its regions are of one host, which has
-    /// started again, most often. A mere change of a key is none of that.
+    /// Whether a call that is to ask so has transferred bytes with another region in place of one
+    /// of these. Then *all* of its bytes count as missing again: its regions are of one host, which
+    /// has started again, most often. A mere change of a key is none of that.
     #[must_use]
     pub fn begins_anew(&mut self, asks: &[Asked]) -> bool {
         let is_another = |it: &Asked| self.homes.get(&it.ring).is_some_and(|was| *was != it.home());

@@ -142,7 +142,7 @@ impl PutServer {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) if is_exhausted(&error) => {
                     // It waits in the backlog until others have ended.
-                    thread::sleep(ACCEPT_PAUSE);
+                    thread::park_timeout(ACCEPT_PAUSE);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -157,7 +157,7 @@ impl PutServer {
             };
             if let Err(error) = thread::Builder::new().spawn(serve) {
                 eprintln!("kv: no thread for a connection from {from}: {error}");
-                thread::sleep(ACCEPT_PAUSE);
+                thread::park_timeout(ACCEPT_PAUSE);
             }
         }
     }
