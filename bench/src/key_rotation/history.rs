@@ -35,7 +35,7 @@ pub struct Deed {
     pub to: Instant,
 }
 
-/// One rotation.
+/// What happened around one rotation, client by client.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// What the clients did, in the order of their numbers and then of time.

@@ -33,7 +33,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Reactive, Self::Proactive, Self::Scheduled, Self::RekeyOp];
 
-    /// In words.
+    /// How the key changes, in words for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ pub const CLIENTS_MAX: usize = 200;
 /// What became of many rotations of one kind.
 #[derive(Clone, Debug)]
 pub struct Rotations {
-    /// Of which.
+    /// How the keys changed.
     pub kind: Kind,
     /// How many clients there were.
     pub clients: usize,

@@ -106,7 +106,7 @@ pub struct Rotation {
     phase: Phase,
     /// When somebody may not have the region any more, by the wall clock.
     lapses_at: Option<WallTime>,
-    /// When the wall clock is to be looked at for that.
+    /// When the wall clock is to be looked at, where the rules have dates.
     look_at: Instant,
     /// Whether the key is to be changed again, for a fresh one, when this change is known.
     again: bool,
@@ -191,7 +191,8 @@ impl Rotation {
     pub fn poll_todo<A: Authorizer>(&mut self, now: Instant, service: &Service<A>) -> Todo<'_> {
         let Some(entry) = service.catalog().find(&self.name) else { return Todo::Wait(None) };
         let (present, term) = (entry.present().epoch(), entry.present().term());
-        let look_at = self.lapses_at.map(|_| self.look_at);
+        let has_dates = service.authorizer().has_dates(&self.name);
+        let look_at = has_dates.then_some(self.look_at);
         let todo = match &mut self.phase {
             Phase::Steady { is_last: false } => Todo::Wait(Some(term.announce_at)),
             Phase::Steady { is_last: true } | Phase::Announced { .. } => {

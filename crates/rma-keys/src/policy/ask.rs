@@ -46,4 +46,8 @@ pub trait Authorizer {
     /// The next date at which somebody may not have `region` any more, if there is one. Its key
     /// must not outlive that date, also if the wall clock is stepped toward it.
     fn lapses_at(&self, region: &RegionName, now: WallTime) -> Option<WallTime>;
+
+    /// Whether the date decides anything about `region`, also one that is past by now: a wall clock
+    /// that was ahead may be set back, and what had lapsed is allowed again.
+    fn has_dates(&self, region: &RegionName) -> bool;
 }

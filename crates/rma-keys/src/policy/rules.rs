@@ -110,4 +110,8 @@ impl Authorizer for Policy {
         let of_region = self.allow.iter().filter(|rule| rule.is_about(region));
         of_region.filter_map(|rule| rule.until).filter(|&until| until > now).min()
     }
+
+    fn has_dates(&self, region: &RegionName) -> bool {
+        self.allow.iter().any(|rule| rule.is_about(region) && rule.until.is_some())
+    }
 }

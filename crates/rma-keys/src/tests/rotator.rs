@@ -362,6 +362,26 @@ fn a_date_that_the_wall_clock_is_stepped_past_ends_the_epoch_within_ten_seconds(
 }
 
 #[test]
+fn a_date_is_kept_by_an_epoch_that_began_while_the_wall_clock_was_a_day_ahead() {
+    let mut owner = Owner::new(Way::Host, Duration::from_secs(3600), &until(1_000));
+    owner.step_wall(86_400_000);
+    assert_eq!(owner.wait(), Told::Rekey { under: 1, to: 2 });
+    owner.rekey(2, Done);
+    let ends_at = |owner: &Owner| {
+        let entry = owner.service.catalog().find(&name("kv/index")).unwrap();
+        entry.present().term().ends_at.since(Instant::ZERO).as_secs()
+    };
+    assert!(ends_at(&owner) > 3_000, "nobody may have it for less");
+    // From here on the rule allows again.
+    owner.step_wall(-86_400_000);
+    let Told::Wait(Some(until)) = owner.todo() else { panic!("it waits") };
+    owner.pass(until.since(owner.now.boot));
+    owner.turn(Rotation::handle_timeout);
+    assert!(owner.seconds() <= 20, "{}", owner.seconds());
+    assert_eq!(ends_at(&owner), 1_000);
+}
+
+#[test]
 fn a_policy_with_a_shorter_lifetime_ends_the_present_epoch_sooner() {
     let mut owner = Owner::hourly(Way::Host);
     let policy = format!("{ALLOW}{}lifetime = \"10s\"\n", ALLOW.replace("client", "guest"));
