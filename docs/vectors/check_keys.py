@@ -45,7 +45,8 @@ def epoch_keys(it):
 
 def request(it):
     regions = [{0: r["name"], 1: r["ops"], 2: epoch(r["have"])} for r in it["regions"]]
-    return {0: 1, 1: [address(a) for a in it["initiators"]], 2: it["pid"], 3: regions}
+    initiators = [address(a) for a in it["initiators"]]
+    return {0: 1, 1: it["number"], 2: initiators, 3: it["pid"], 4: regions}
 
 
 def answer(it):
@@ -59,15 +60,16 @@ def answer(it):
 
 
 def reply(it):
+    begin = {0: 1, 1: it["number"]}
     if "answers" in it:
-        return {0: 1, 1: [answer(a) for a in it["answers"]]}
+        return {**begin, 2: [answer(a) for a in it["answers"]]}
     if "not_now" in it:
-        return {0: 1, 2: {0: 1, 1: it["not_now"]["retry_ms"]}}
+        return {**begin, 3: {0: 1, 1: it["not_now"]["retry_ms"]}}
     if "wrong" in it:
-        return {0: 1, 2: {0: 2, 2: it["wrong"]["field"]}}
+        return {**begin, 3: {0: 2, 2: it["wrong"]["field"]}}
     if "version" in it:
-        return {0: 1, 2: {0: 3}}
-    return {0: 1, 2: {0: 4, 3: it["certificate_ended"]["seen"]}}
+        return {**begin, 3: {0: 3}}
+    return {**begin, 3: {0: 4, 3: it["certificate_ended"]["seen"]}}
 
 
 def check():

@@ -37,7 +37,7 @@ pub(super) struct Keys {
 
 struct UnderWay {
     fetch: Fetch,
-    number: u64,
+    number: u32,
 }
 
 impl Keys {

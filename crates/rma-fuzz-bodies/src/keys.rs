@@ -15,6 +15,7 @@ use rma_keys::{
     epoch::{Epoch, Life},
     limits::{LIFETIME_MAX, SERIAL_LEN_MAX},
     message::{
+        number,
         reply::{Answer, EpochKeys, Granted, Refusal, Reply},
         request::Request,
     },
@@ -94,12 +95,13 @@ fn ask(octets: &[u8]) -> KeysSeen {
     }
     let handled = service.handle(now(), &peer(), octets);
     let reply = Reply::decode(&handled.reply).expect("a service sends replies");
+    assert_eq!(number(&handled.reply), number(octets), "a reply repeats its request's number");
     handled.events.iter().for_each(|event| assert!(!event.to_string().contains('\n')));
     let counters = service.counters();
     let mut seen = KeysSeen { granted: counters.granted, ..KeysSeen::default() };
     match (Request::decode(octets), reply) {
         (Ok(request), Reply::Answers(answers)) => {
-            assert_eq!(Request::decode(&request.encode()).as_ref(), Ok(&request));
+            assert_eq!(Request::decode(&request.encode(7)).as_ref(), Ok(&request));
             assert_eq!(answers.len(), request.regions.len(), "an answer for each");
             for (wanted, answer) in request.regions.iter().zip(answers) {
                 let Answer::Granted(granted) = answer else { continue };
@@ -133,7 +135,7 @@ fn reply(octets: &[u8]) -> KeysSeen {
                     assert!(next.as_ref().is_none_or(follows), "it would lead a client back");
                 }
             }
-            assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+            assert_eq!(Reply::decode(&reply.encode(Some(7))), Ok(reply));
             KeysSeen { read: 1, ..KeysSeen::default() }
         }
         Err(why) => {
@@ -203,7 +205,7 @@ impl Ring {
                 for _ in 0..=u8::from(is_twice) {
                     // Through its octets, as a client has it.
                     let reply = answered(&mut *script);
-                    match Reply::decode(&reply.encode()) {
+                    match Reply::decode(&reply.encode(Some(number))) {
                         Ok(reply) => {
                             self.cache.handle_reply(self.now, self.source, number, reply);
                         }

@@ -21,7 +21,7 @@ use rma_keys::{
     cache::GrantCache,
     catalog::Region,
     epoch::Life,
-    message::reply::Reply,
+    message::{self, reply::Reply},
     ops::OpSet,
     peer::{Peer, Serial},
     policy::Policy,
@@ -165,11 +165,14 @@ fn main() -> Result<(), Error> {
             };
             // The cache's number of a request serves as that of the call.
             let call = 100 + u32::try_from(fetch.number)?;
-            send(client, call, KEYS, &fetch.request.encode())?;
+            send(client, call, KEYS, &fetch.request.encode(fetch.number))?;
             let (answered, _, body) = receive(client)?;
             assert_eq!(answered, call);
             let reply = Reply::decode(&body)?;
-            cache.handle_reply(now().boot, source, fetch.number, reply);
+            // The reply says itself what it answers: one that some proxy has kept back or doubled
+            // changes nothing, also where an RPC has no numbers of its own.
+            let number = message::number(&body).unwrap_or(fetch.number);
+            cache.handle_reply(now().boot, source, number, reply);
         }
         let keyed = cache.grant(now().boot, table, OpType::Read);
         Ok(keyed.ok_or("the owner gives no keys")?)

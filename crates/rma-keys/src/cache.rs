@@ -43,8 +43,9 @@ pub struct Source(u32);
 pub struct Fetch {
     /// To which.
     pub source: Source,
-    /// What the answer is told with.
-    pub number: u64,
+    /// What the request is sent with, and the answer told with. It goes on from request to request
+    /// of a service, and begins again after 2^32.
+    pub number: u32,
     /// What is asked.
     pub request: Request,
 }
@@ -76,6 +77,8 @@ pub struct CacheCounters {
     pub fetches: u64,
     /// Requests that ended without an answer, as their connection did.
     pub lost: u64,
+    /// Replies to other requests than the one that was waited for: they came late, or twice.
+    pub unasked: u64,
     /// Requests that the service turned away.
     pub refused: u64,
     /// Regions of which another key has come.
@@ -134,6 +137,7 @@ impl GrantCache {
             counters: CacheCounters {
                 fetches: 0,
                 lost: 0,
+                unasked: 0,
                 refused: 0,
                 renewed: 0,
                 spurious: 0,
@@ -319,10 +323,14 @@ impl GrantCache {
         Wanted { name: name.clone(), ops: *ops, have: entry.ring.have() }
     }
 
-    /// What a service has answered. An answer to another request than the one that is waited for
-    /// came late, and changes nothing.
-    pub fn handle_reply(&mut self, now: Instant, source: Source, number: u64, reply: Reply) {
-        let Some(ids) = self.asked(source, number) else { return };
+    /// What a service has answered to request `number`, as the reply says. An answer to another
+    /// request than the one that is waited for came late, or twice: it is counted, and changes
+    /// nothing.
+    pub fn handle_reply(&mut self, now: Instant, source: Source, number: u32, reply: Reply) {
+        let Some(ids) = self.asked(source, number) else {
+            self.counters.unasked += 1;
+            return;
+        };
         let ended = match reply {
             Reply::Answers(answers) if answers.len() == ids.len() => {
                 let mut spurious = 0;
@@ -356,7 +364,7 @@ impl GrantCache {
     }
 
     /// A request has ended without an answer, as its connection did, or took too long.
-    pub fn handle_lost(&mut self, now: Instant, source: Source, number: u64) {
+    pub fn handle_lost(&mut self, now: Instant, source: Source, number: u32) {
         if let Some(ids) = self.asked(source, number) {
             self.lose(now, source, ids);
         }
@@ -403,7 +411,7 @@ impl GrantCache {
         self.sources.iter().filter_map(Asking::poll_timeout).min()
     }
 
-    fn asked(&mut self, source: Source, number: u64) -> Option<Vec<RingId>> {
+    fn asked(&mut self, source: Source, number: u32) -> Option<Vec<RingId>> {
         self.sources.get_mut(source.0 as usize)?.asked(number)
     }
 

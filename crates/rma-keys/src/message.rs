@@ -6,6 +6,9 @@
 //! and every number, list and text has a limit. Decoding neither recurses nor allocates more than
 //! what a message of that length can hold.
 //!
+//! A reply repeats the number of its request, which comes next to the version: so it can be told
+//! what is answered even if nothing else of the request was understood.
+//!
 //! | module | what it is |
 //! |---|---|
 //! | [`frame`] | the length before a message on a stream |
@@ -23,3 +26,20 @@ mod reader;
 pub mod reply;
 pub mod request;
 mod writer;
+
+use minicbor::decode::Decoder;
+
+use crate::limits::VERSION;
+
+/// The number of a request, or of the request that a reply is to: of a message of this version, if
+/// it can be read. The rest of the message is not looked at.
+#[must_use]
+pub fn number(octets: &[u8]) -> Option<u32> {
+    let mut decoder = Decoder::new(octets);
+    let fields = decoder.map().ok()??;
+    let version = (decoder.u64().ok()?, decoder.u64().ok()?);
+    if fields < 2 || version != (0, VERSION) || decoder.u64().ok()? != 1 {
+        return None;
+    }
+    decoder.u64().ok()?.try_into().ok()
+}

@@ -66,7 +66,7 @@ impl<A: Authorizer> Recorded<A> {
                 events.iter().for_each(see);
                 reply
             }
-            Err(_) => self.service.unrecorded(),
+            Err(_) => self.service.unrecorded(message),
         }
     }
 

@@ -26,6 +26,7 @@ use crate::{
     jitter::Jitter,
     limits::{REFRESH_MIN, RETRY_MAX},
     message::{
+        self,
         malformed::Malformed,
         reply::{Answer, Refusal, Reply},
         request::{Request, Wanted},
@@ -159,13 +160,13 @@ impl<A: Authorizer> Service<A> {
         self.counters
     }
 
-    /// Handles the octets of one message, and gives those of the reply.
+    /// Handles the octets of one message, and gives those of the reply, under the same number.
     pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Handled<Octets> {
         let Handled { reply, events } = match Request::decode(message) {
             Ok(request) => self.answer(now, peer, &request),
             Err(why) => self.refuse_malformed(now, peer, why),
         };
-        Handled { reply: reply.encode(), events }
+        Handled { reply: reply.encode(message::number(message)), events }
     }
 
     //= 1rma#4.2-bootstrap
@@ -185,12 +186,12 @@ impl<A: Authorizer> Service<A> {
         Handled { reply: Reply::Answers(answers.collect()), events }
     }
 
-    /// The reply in place of one whose events could not be written.
+    /// The reply to `message` in place of one whose events could not be written.
     #[must_use]
-    pub fn unrecorded(&mut self) -> Octets {
+    pub fn unrecorded(&mut self, message: &[u8]) -> Octets {
         self.counters.not_now += 1;
         let retry = Duration::from_secs(1) + self.jitter.part_of(Duration::from_secs(1));
-        Reply::Refused(Refusal::NotNow { retry }).encode()
+        Reply::Refused(Refusal::NotNow { retry }).encode(message::number(message))
     }
 
     fn refuse_malformed(&mut self, now: Now, peer: &Peer, why: Malformed) -> Handled<Reply> {

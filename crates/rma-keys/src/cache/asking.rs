@@ -44,7 +44,7 @@ impl Ended {
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     /// The number of the request that is under way, or of the last.
-    number: u64,
+    number: u32,
     /// What it is about.
     asked: Option<Vec<RingId>>,
     /// When there is something to ask.
@@ -85,14 +85,14 @@ impl Asking {
         }
     }
 
-    pub(super) fn begin(&mut self, ids: Vec<RingId>) -> u64 {
-        self.number += 1;
+    pub(super) fn begin(&mut self, ids: Vec<RingId>) -> u32 {
+        self.number = self.number.wrapping_add(1);
         self.asked = Some(ids);
         self.number
     }
 
     /// What request `number` was about, if it is the one that is under way: it has ended.
-    pub(super) fn asked(&mut self, number: u64) -> Option<Vec<RingId>> {
+    pub(super) fn asked(&mut self, number: u32) -> Option<Vec<RingId>> {
         if number == self.number { self.asked.take() } else { None }
     }
 

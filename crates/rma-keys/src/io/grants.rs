@@ -195,7 +195,8 @@ impl Grants {
     /// What it has done so far.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
-        self.owner.shared.lock().cache.counters()
+        let shared = &self.owner.shared;
+        shared.lock().counters(&shared.fetcher)
     }
 
     /// Whether two are of the same cache.

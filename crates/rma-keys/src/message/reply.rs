@@ -134,53 +134,64 @@ impl Granted {
 }
 
 impl Reply {
-    /// The octets of this reply, which hold its keys and are erased when they are dropped.
+    /// The octets of this reply to request `number`, which hold its keys and are erased when they
+    /// are dropped. A refusal of a message whose number could not be read has none.
     ///
     /// # Panics
-    /// If it has no answer, or more than [`REGIONS_MAX`].
+    /// If it has no answer, or more than [`REGIONS_MAX`], or answers and no number.
     #[must_use]
-    pub fn encode(&self) -> Octets {
+    pub fn encode(&self, number: Option<u32>) -> Octets {
+        let begin = |len| {
+            let mut writer = Writer::new(ANSWER_LEN_MAX + len, 1 + u64::from(number.is_some()));
+            if let Some(number) = number {
+                writer.field(1).number(number.into());
+            }
+            writer
+        };
         match self {
             Self::Answers(answers) => {
                 assert!((1..=REGIONS_MAX).contains(&answers.len()), "a reply has 1 to 32 answers");
-                let len: usize = answers.iter().map(Answer::len_max).sum();
-                let mut writer = Writer::new(ANSWER_LEN_MAX + len, 1);
-                writer.field(1).list(answers.len());
+                assert!(number.is_some(), "what is answered was read, and has a number");
+                let mut writer = begin(answers.iter().map(Answer::len_max).sum());
+                writer.field(2).list(answers.len());
                 answers.iter().for_each(|answer| answer.write(&mut writer));
                 writer.finish()
             }
             Self::Refused(refusal) => {
-                let mut writer = Writer::new(ANSWER_LEN_MAX, 1);
-                refusal.write(writer.field(2));
+                let mut writer = begin(0);
+                refusal.write(writer.field(3));
                 writer.finish()
             }
         }
     }
 
-    /// The reply that these octets are.
+    /// The reply that these octets are. Which request it is to is [`message::number`]'s.
+    ///
+    /// [`message::number`]: crate::message::number
     ///
     /// # Errors
     /// If they are none, with the field and the value, unless it is a key.
     pub fn decode(octets: &[u8]) -> Result<Self, Malformed> {
-        let (mut answers, mut refused) = (None, None);
+        let (mut number, mut answers, mut refused) = (None, None, None);
         Reader::message(octets, |reader, key| {
             match key {
-                1 => {
+                1 => number = Some(reader.number_u32("number")?),
+                2 => {
                     let read =
                         reader.list("answers", 1..=REGIONS_MAX, "1 to 32 answers", Answer::read)?;
                     answers = Some(read);
                 }
-                2 => refused = Some(Refusal::read(reader)?),
+                3 => refused = Some(Refusal::read(reader)?),
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
-        match (answers, refused) {
-            (_, Some(refusal)) => Ok(Self::Refused(refusal)),
-            (Some(answers), None) => Ok(Self::Answers(answers)),
-            (None, None) => {
-                Err(Malformed::Missing { field: Field { entry: None, name: "answers" } })
-            }
+        let missing = |name| Malformed::Missing { field: Field { entry: None, name } };
+        match (number, answers, refused) {
+            (_, _, Some(refusal)) => Ok(Self::Refused(refusal)),
+            (Some(_), Some(answers), None) => Ok(Self::Answers(answers)),
+            (None, Some(_), None) => Err(missing("number")),
+            (_, None, None) => Err(missing("answers")),
         }
     }
 }

@@ -42,24 +42,26 @@ pub struct Wanted {
 }
 
 impl Request {
-    /// The octets of this request.
+    /// The octets of this request. Its reply repeats `number`: requests that may be under way to one
+    /// service at the same time, or one after the other, have different ones.
     ///
     /// # Panics
     /// If it has no address, no region, more than [`REGIONS_MAX`] of them, or one without an op.
     #[must_use]
-    pub fn encode(&self) -> Octets {
+    pub fn encode(&self, number: u32) -> Octets {
         let addresses: Vec<HostAddr> = self.initiators.iter().collect();
         assert!(!addresses.is_empty(), "a request has an address");
         assert!((1..=REGIONS_MAX).contains(&self.regions.len()), "a request has 1 to 32 regions");
         let names: usize = self.regions.iter().map(|it| it.name.len()).sum();
         let len = WANTED_LEN_MAX * (1 + self.regions.len()) + names;
-        let mut writer = Writer::new(len, 3);
-        writer.field(1).list(addresses.len());
+        let mut writer = Writer::new(len, 4);
+        writer.field(1).number(number.into());
+        writer.field(2).list(addresses.len());
         for address in addresses {
             write_address(&mut writer, address);
         }
-        writer.field(2).number(self.pid.0.into());
-        writer.field(3).list(self.regions.len());
+        writer.field(3).number(self.pid.0.into());
+        writer.field(4).list(self.regions.len());
         for Wanted { name, ops, have } in &self.regions {
             assert!(!ops.is_empty(), "a region is asked for with a type of op");
             writer.map(2 + u64::from(have.is_some())).field(0).text(name);
@@ -72,17 +74,20 @@ impl Request {
         writer.finish()
     }
 
-    /// The request that these octets are.
+    /// The request that these octets are. Its number is [`message::number`]'s.
+    ///
+    /// [`message::number`]: crate::message::number
     ///
     /// # Errors
     /// If they are none, with the field and the value.
     pub fn decode(octets: &[u8]) -> Result<Self, Malformed> {
-        let (mut initiators, mut pid, mut regions) = (None, None, None);
+        let (mut number, mut initiators, mut pid, mut regions) = (None, None, None, None);
         Reader::message(octets, |reader, key| {
             match key {
-                1 => initiators = Some(read_initiators(reader)?),
-                2 => pid = Some(Pid(reader.number_u32("pid")?)),
-                3 => {
+                1 => number = Some(reader.number_u32("number")?),
+                2 => initiators = Some(read_initiators(reader)?),
+                3 => pid = Some(Pid(reader.number_u32("pid")?)),
+                4 => {
                     let read =
                         reader.list("regions", 1..=REGIONS_MAX, "1 to 32 regions", wanted)?;
                     regions = Some(read);
@@ -92,6 +97,7 @@ impl Request {
             Ok(true)
         })?;
         let missing = |name| Malformed::Missing { field: Field { entry: None, name } };
+        number.ok_or_else(|| missing("number"))?;
         Ok(Self {
             initiators: initiators.ok_or_else(|| missing("initiators"))?,
             pid: pid.ok_or_else(|| missing("pid"))?,

@@ -45,7 +45,7 @@ fn every_event_is_one_line_of_json_whatever_a_peer_has_sent() {
     lines.extend(service.answer(after(1), &client(), &request(regions)).events);
     // A name that would end the text, and the line, if it were written as it is.
     let injected =
-        b"\xa4\x00\x01\x01\x81\x44\x0a\x00\x00\x01\x02\x07\x03\x81\xa2\x00\x62\"\n\x01\x81\x01";
+        b"\xa5\0\x01\x01\x09\x02\x81\x44\x0a\0\0\x01\x03\x07\x04\x81\xa2\0\x62\"\n\x01\x81\x01";
     lines.extend(service.handle(after(1), &client(), injected).events);
     let region = name("kv/index");
     lines.push(service.remove(after(2), &region).unwrap());

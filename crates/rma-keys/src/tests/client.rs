@@ -396,6 +396,7 @@ fn an_answer_to_another_request_changes_nothing() {
     world.reply(&second, good);
     world.reply(&second, reply());
     assert_eq!((world.run(0), world.cache.counters().lost), (0, 1));
+    assert_eq!(world.cache.counters().unasked, 3, "each of them is counted");
 }
 
 #[test]

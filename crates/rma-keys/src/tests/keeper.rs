@@ -100,7 +100,7 @@ impl World {
     /// What the client is given at some millisecond: the present key, and the announced one.
     fn fetch(&mut self, millis: u64) -> Option<(GrantedKey, Option<GrantedKey>)> {
         let wanted = service::wanted("kv/index", &[OpType::Read]);
-        let message = service::request(vec![wanted]).encode();
+        let message = service::request(vec![wanted]).encode(1);
         let reply = self.keeper.handle(after(millis), &client(), &message);
         let Reply::Answers(mut answers) = Reply::decode(&reply).unwrap() else { panic!("refused") };
         match answers.pop().unwrap() {

@@ -20,7 +20,7 @@ fn answer(on_full: OnFull) -> (Recorded<Policy>, Reply) {
     let config = LogConfig { on_full, ..LogConfig::default() };
     let log = Log::open(Path::new("/dev/full"), config).unwrap();
     let mut recorded = Recorded::new(service(), log);
-    let message = request(vec![wanted("kv/index", &[OpType::Read])]).encode();
+    let message = request(vec![wanted("kv/index", &[OpType::Read])]).encode(1);
     let reply = Reply::decode(&recorded.handle(after(1), &client(), &message)).unwrap();
     (recorded, reply)
 }

@@ -13,6 +13,7 @@ use crate::{
     audit::What,
     epoch::Life,
     message::{
+        number,
         reply::{Answer, Granted, Refusal, Reply},
         request::{Request, Wanted},
     },
@@ -61,7 +62,7 @@ pub(super) fn request(regions: Vec<Wanted>) -> Request {
 
 /// What is answered to a request about one region, as octets on both ways.
 pub(super) fn ask(service: &mut Service<Policy>, seconds: u64, wanted: Wanted) -> Answer {
-    let message = request(vec![wanted]).encode();
+    let message = request(vec![wanted]).encode(1);
     let Handled { reply, .. } = service.handle(after(seconds), &client(), &message);
     match Reply::decode(&reply).unwrap() {
         Reply::Answers(mut answers) if answers.len() == 1 => answers.remove(0),
@@ -106,7 +107,7 @@ fn what_is_forbidden_and_what_does_not_exist_are_answered_alike() {
     let mut service = service();
     let far = at(1 << 30);
     service.publish(after(0), name("secret"), region(), &secret(2), term(far, far)).unwrap();
-    let message = |region| request(vec![wanted(region, &[OpType::Read])]).encode();
+    let message = |region| request(vec![wanted(region, &[OpType::Read])]).encode(1);
     let forbidden = service.handle(after(0), &client(), &message("secret"));
     let unknown = service.handle(after(0), &client(), &message("nosuch"));
     let unknown_but_allowed = service.handle(after(0), &client(), &message("kv/nosuch"));
@@ -166,7 +167,7 @@ fn a_certificate_that_has_ended_gives_nothing_by_the_wall_clock_alone() {
     let mut service = service();
     let peer = client();
     let ends = (peer.not_after.unix_millis() - super::NOON_MS) as u64 / 1000;
-    let message = request(vec![wanted("kv/index", &[OpType::Read])]).encode();
+    let message = request(vec![wanted("kv/index", &[OpType::Read])]).encode(1);
     let mut refused = |now| match Reply::decode(&service.handle(now, &peer, &message).reply) {
         Ok(Reply::Refused(Refusal::CertificateEnded { seen })) => Some(seen),
         Ok(Reply::Answers(_)) => None,
@@ -203,16 +204,20 @@ fn what_is_no_request_is_refused_by_the_name_of_the_field_and_counted() {
     let mut refusal = |message: &[u8]| {
         let Handled { reply, events } = service.handle(after(0), &client(), message);
         assert!(matches!(events[..], [ref it] if matches!(it.what, What::Malformed { .. })));
-        Reply::decode(&reply).unwrap()
+        (number(&reply), Reply::decode(&reply).unwrap())
     };
-    let wrong = |field: &str| Reply::Refused(Refusal::Wrong { field: field.into() });
-    assert_eq!(refusal(&[]), wrong(""));
-    assert_eq!(refusal(&[0xa1, 0, 1]), wrong("initiators"));
-    assert_eq!(refusal(&[0xa2, 0, 1, 2, 0x20]), wrong("pid"));
-    assert_eq!(refusal(&[0xa2, 0, 1, 3, 0x81, 0xa1, 0, 0x60]), wrong("regions[0].name"));
-    assert_eq!(refusal(&[0xa1, 0, 2]), Reply::Refused(Refusal::Version));
+    let wrong =
+        |number, field: &str| (number, Reply::Refused(Refusal::Wrong { field: field.into() }));
+    assert_eq!(refusal(&[]), wrong(None, ""));
+    assert_eq!(refusal(&[0xa2, 0, 1, 1, 0x20]), wrong(None, "number"));
+    // Under the number of the request, whatever is wrong with the rest of it.
+    assert_eq!(refusal(&[0xa2, 0, 1, 1, 9]), wrong(Some(9), "initiators"));
+    assert_eq!(refusal(&[0xa3, 0, 1, 1, 9, 3, 0x20]), wrong(Some(9), "pid"));
+    let name = [0xa3, 0, 1, 1, 9, 4, 0x81, 0xa1, 0, 0x60];
+    assert_eq!(refusal(&name), wrong(Some(9), "regions[0].name"));
+    assert_eq!(refusal(&[0xa2, 0, 2, 1, 9]), (None, Reply::Refused(Refusal::Version)));
     let counters = service.counters();
-    assert_eq!((counters.malformed, counters.other_version, counters.messages), (4, 1, 5));
+    assert_eq!((counters.malformed, counters.other_version, counters.messages), (5, 1, 6));
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn who_asks_too_much_is_told_when_to_come_back_and_is_served_then() {
     let rate = |per_second, burst| Rate { per_second: NonZeroU32::new(per_second).unwrap(), burst };
     let config = ServiceConfig { of_client: rate(10, 40), ..ServiceConfig::default() };
     let mut service = Service::new(Life([7; 8]), policy, config);
-    let message = request(vec![wanted("kv/index", &[OpType::Read]); 20]).encode();
+    let message = request(vec![wanted("kv/index", &[OpType::Read]); 20]).encode(1);
     let retry = |service: &mut Service<_>, seconds, peer: &Peer| match Reply::decode(
         &service.handle(after(seconds), peer, &message).reply,
     )
@@ -249,9 +254,12 @@ fn who_asks_too_much_is_told_when_to_come_back_and_is_served_then() {
 #[test]
 fn a_reply_whose_events_cannot_be_written_is_not_sent_and_the_client_comes_back() {
     let mut service = service();
-    let Ok(Reply::Refused(Refusal::NotNow { retry })) = Reply::decode(&service.unrecorded()) else {
+    let message = request(vec![wanted("kv/index", &[OpType::Read])]).encode(7);
+    let reply = service.unrecorded(&message);
+    let Ok(Reply::Refused(Refusal::NotNow { retry })) = Reply::decode(&reply) else {
         panic!("not now")
     };
+    assert_eq!(number(&reply), Some(7));
     assert!(retry >= Duration::from_secs(1) && retry < Duration::from_secs(2), "{retry:?}");
     assert_eq!(service.counters().not_now, 1);
 }

@@ -89,7 +89,7 @@ fn ask(recorded: &mut Recorded<Policy>) -> bool {
     let wanted = Wanted { name: "kv".parse().unwrap(), ops, have: None };
     let initiators = HostAddr::from(HERE).into();
     let request = Request { initiators, pid: Pid(7), regions: vec![wanted] };
-    match Reply::decode(&recorded.handle(now(), &peer, &request.encode())).unwrap() {
+    match Reply::decode(&recorded.handle(now(), &peer, &request.encode(1))).unwrap() {
         Reply::Answers(_) => true,
         Reply::Refused(Refusal::NotNow { .. }) => false,
         other => panic!("{other:?}"),

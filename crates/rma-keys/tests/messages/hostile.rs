@@ -2,7 +2,7 @@
 
 use rma_keys::{
     limits::MESSAGE_LEN_MAX,
-    message::{malformed::Malformed, reply::Reply, request::Request},
+    message::{malformed::Malformed, number, reply::Reply, request::Request},
 };
 
 use crate::vectors;
@@ -60,8 +60,9 @@ fn every_octet_that_is_changed_is_refused_or_read_and_nothing_panics() {
 fn another_version_is_refused_whatever_follows() {
     for version in [0, 2, 1 << 32, u64::MAX] {
         // What comes after is no field of this version.
-        let number = [&[0x1b][..], &version.to_be_bytes()].concat();
-        let octets = [&[0xa2, 0][..], &number, &[1, 0xf5]].concat();
+        let wide = [&[0x1b][..], &version.to_be_bytes()].concat();
+        let octets = [&[0xa2, 0][..], &wide, &[1, 9]].concat();
+        assert_eq!(number(&octets), None);
         assert_eq!(Request::decode(&octets), Err(Malformed::Version { version }));
         assert_eq!(Reply::decode(&octets), Err(Malformed::Version { version }));
     }
@@ -72,6 +73,7 @@ fn another_version_is_refused_whatever_follows() {
 /// A request of which one part can be something else.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
+    number: &'a [u8],
     initiators: &'a [u8],
     pid: &'a [u8],
     name: &'a [u8],
@@ -82,8 +84,10 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn request(self) -> Vec<u8> {
-        let mut octets = vec![if self.more.is_empty() { 0xa4 } else { 0xa5 }, 0, 1];
-        for part in [&[1], self.initiators, &[2], self.pid, &[3, 0x81, 0xa3, 0], self.name] {
+        let mut octets = vec![if self.more.is_empty() { 0xa5 } else { 0xa6 }, 0, 1];
+        let pid = [&[3], self.pid].concat();
+        for part in [&[1], self.number, &[2], self.initiators, &pid, &[4, 0x81, 0xa3, 0], self.name]
+        {
             octets.extend(part);
         }
         for part in [&[1], self.ops, &[2], self.have, self.more] {
@@ -95,6 +99,7 @@ impl Parts<'_> {
 
 const V4: &[u8] = &[0x81, 0x44, 192, 0, 2, 1];
 const GOOD: Parts<'_> = Parts {
+    number: &[9],
     initiators: V4,
     pid: &[7],
     name: b"\x62kv",
@@ -108,9 +113,9 @@ fn every_field_out_of_range_is_refused_by_name_and_value() {
     Request::decode(&GOOD.request()).expect("it is whole");
     let name_256 = [&[0x79, 1, 0][..], &[b'x'; 256]].concat();
     let regions_33 = {
-        let mut octets = vec![0xa4, 0, 1, 1];
+        let mut octets = vec![0xa5, 0, 1, 1, 9, 2];
         octets.extend(V4);
-        octets.extend([2, 7, 3, 0x98, 33]);
+        octets.extend([3, 7, 4, 0x98, 33]);
         octets
     };
     let v6 = |octets: &str| {
@@ -119,6 +124,9 @@ fn every_field_out_of_range_is_refused_by_name_and_value() {
     };
     let (mapped, nobody) = (v6("::ffff:192.0.2.1"), v6("::"));
     let cases: &[(Parts<'_>, &str)] = &[
+        (Parts { number: b"\x1b\0\0\0\x01\0\0\0\0", ..GOOD }, "number is 4294967296,"),
+        (Parts { number: &[0x20], ..GOOD }, "number is a negative number,"),
+        (Parts { number: b"\x41\x09", ..GOOD }, "number is octets,"),
         (Parts { initiators: &[0x80], ..GOOD }, "initiators is 0, and should be 1 or 2 addresses"),
         (Parts { initiators: &[0x83], ..GOOD }, "initiators is 3,"),
         (Parts { initiators: &[0x9f, 0xff], ..GOOD }, "initiators is of indefinite length,"),
@@ -158,9 +166,9 @@ fn every_field_out_of_range_is_refused_by_name_and_value() {
         (Parts { have: b"\xa1\x00\x48lifelife", ..GOOD }, "regions[0].have.number is missing"),
         (Parts { have: b"\xa1\x00\x47lifelif", ..GOOD }, "regions[0].have.life is 7,"),
         (Parts { have: b"\xbb\0\0\0\x01\0\0\0\0", ..GOOD }, "regions[0].have is 4294967296,"),
-        (Parts { more: &[3, 0], ..GOOD }, "message: key 3 comes after key 3"),
-        (Parts { more: &[4, 0xff], ..GOOD }, "message is no value,"),
-        (Parts { more: &[4, 0x1c], ..GOOD }, "message is not well-formed,"),
+        (Parts { more: &[4, 0], ..GOOD }, "message: key 4 comes after key 4"),
+        (Parts { more: &[5, 0xff], ..GOOD }, "message is no value,"),
+        (Parts { more: &[5, 0x1c], ..GOOD }, "message is not well-formed,"),
     ];
     for (parts, says) in cases {
         let error = Request::decode(&parts.request()).expect_err(says).to_string();
@@ -174,23 +182,26 @@ fn every_field_out_of_range_is_refused_by_name_and_value() {
 
 #[test]
 fn a_field_that_must_be_there_is_missed_by_name() {
-    // Fields 1 to 3 of a request, each left out once.
-    let fields =
-        [[&[1][..], V4].concat(), vec![2, 7], b"\x03\x81\xa2\x00\x62kv\x01\x81\x01".into()];
-    for (left_out, name) in ["initiators", "pid", "regions"].into_iter().enumerate() {
-        let mut octets = vec![0xa3, 0, 1];
+    // Fields 1 to 4 of a request, each left out once.
+    let regions = b"\x04\x81\xa2\x00\x62kv\x01\x81\x01".to_vec();
+    let fields = [vec![1, 9], [&[2][..], V4].concat(), vec![3, 7], regions];
+    for (left_out, name) in ["number", "initiators", "pid", "regions"].into_iter().enumerate() {
+        let mut octets = vec![0xa4, 0, 1];
         octets.extend(fields.iter().enumerate().filter(|it| it.0 != left_out).flat_map(|it| it.1));
         let error = Request::decode(&octets).unwrap_err().to_string();
         assert_eq!(error, format!("{name} is missing"));
     }
-    assert_eq!(Reply::decode(&[0xa1, 0, 1]).unwrap_err().to_string(), "answers is missing");
+    assert_eq!(Reply::decode(&[0xa2, 0, 1, 1, 9]).unwrap_err().to_string(), "answers is missing");
+    // Answers are always to a request that was read.
+    let answers = [0xa2, 0, 1, 2, 0x81, 0xa1, 0, 2];
+    assert_eq!(Reply::decode(&answers).unwrap_err().to_string(), "number is missing");
 }
 
 #[test]
 fn unknown_fields_are_skipped_however_they_are_nested() {
     let nested: Vec<u8> = [vec![0x18, 99], vec![0x81; 1000], vec![0xf6]].concat();
     for more in [
-        &[4, 0][..],
+        &[5, 0][..],
         b"\x18\x63\x65hello",
         b"\x18\x63\xa1\x61k\x83\x01\x20\xf5",
         b"\x19\x03\xe8\xc1\x1a\x00\x00\x00\x01",
@@ -212,10 +223,10 @@ fn unknown_fields_are_skipped_however_they_are_nested() {
 #[test]
 fn an_unknown_field_that_says_to_be_huge_is_refused() {
     for more in [
-        &b"\x04\x9b\0\0\0\x01\0\0\0\0"[..],
-        b"\x04\xbb\xff\xff\xff\xff\xff\xff\xff\xff",
-        b"\x04\x5b\xff\xff\xff\xff\xff\xff\xff\xff",
-        b"\x04\x7b\0\0\0\x01\0\0\0\0",
+        &b"\x05\x9b\0\0\0\x01\0\0\0\0"[..],
+        b"\x05\xbb\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x05\x5b\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x05\x7b\0\0\0\x01\0\0\0\0",
     ] {
         Request::decode(&Parts { more, ..GOOD }.request()).expect_err("it cannot be that long");
     }
@@ -227,8 +238,8 @@ fn an_unknown_field_that_says_to_be_huge_is_refused() {
 
 /// A reply with one answer, or with a refusal.
 fn reply(field: u8, item: &[u8]) -> Vec<u8> {
-    let list: &[u8] = if field == 1 { &[0x81] } else { &[] };
-    [&[0xa2, 0, 1, field], list, item].concat()
+    let list: &[u8] = if field == 2 { &[0x81] } else { &[] };
+    [&[0xa3, 0, 1, 1, 9, field], list, item].concat()
 }
 
 #[test]
@@ -237,7 +248,7 @@ fn fields_of_replies_out_of_range_are_refused_and_keys_are_not_shown() {
         b"\x04\xa4\x00\x48lifelife\x01\x01\x02\x00\x03\xa1\x01\x50KEYKEYKEYKEYKEYK";
     let granted = |present: &[u8]| {
         let fields = [b"\xa6\x00\x00\x01\x44\xc0\0\x02\x02\x02\x05\x03\x10", present, b"\x05\x00"];
-        reply(1, &fields.concat())
+        reply(2, &fields.concat())
     };
     Reply::decode(&granted(PRESENT)).expect("it is whole");
     let changed = |from: &[u8], to: &[u8]| {
@@ -248,17 +259,17 @@ fn fields_of_replies_out_of_range_are_refused_and_keys_are_not_shown() {
     // Announced keys that would lead a client back, or into another life.
     let with_next = |life: &[u8; 8], number: u8| {
         let next: &[&[u8]] = &[b"\xa4\x00\x48", life, &[1, number], &PRESENT[14..]];
-        let before = &granted(PRESENT)[6..];
+        let before = &granted(PRESENT)[8..];
         let fields: &[&[u8]] = &[&[0xa7], before, &[6], &next.concat()];
-        reply(1, &fields.concat())
+        reply(2, &fields.concat())
     };
     Reply::decode(&with_next(b"lifelife", 2)).expect("it comes after the present one");
     for (octets, says) in [
-        (reply(1, &[0xa1, 0, 4]), "answers[0].kind is 4,"),
-        (reply(1, &[0xa0]), "answers[0].kind is missing"),
-        (reply(1, &[0xa1, 0, 1]), "answers[0].lifetime-ms is missing"),
-        (reply(1, &[0xa1, 0, 0]), "answers[0].responder is missing"),
-        (reply(1, b"\xa2\x00\x01\x05\x1a\x05\x26\x5c\x01"), "refresh-ms is 86400001,"),
+        (reply(2, &[0xa1, 0, 4]), "answers[0].kind is 4,"),
+        (reply(2, &[0xa0]), "answers[0].kind is missing"),
+        (reply(2, &[0xa1, 0, 1]), "answers[0].lifetime-ms is missing"),
+        (reply(2, &[0xa1, 0, 0]), "answers[0].responder is missing"),
+        (reply(2, b"\xa2\x00\x01\x05\x1a\x05\x26\x5c\x01"), "refresh-ms is 86400001,"),
         (changed(b"\x02\x00", day), "answers[0].present.lifetime-ms is 86400001,"),
         (changed(b"\x01\x50KEYKEYKEYKEYKEYK", b"\x01\x4fKEYKEYKEYKEYKEY"), "present.keys is 15,"),
         (changed(b"\xa1\x01\x50KEYKEYKEYKEYKEYK", b"\xa0"), "answers[0].present.keys is missing"),
@@ -267,14 +278,14 @@ fn fields_of_replies_out_of_range_are_refused_and_keys_are_not_shown() {
         (with_next(b"lifelife", 1), "answers[0].next.number is 1,"),
         (with_next(b"lifelife", 0), "answers[0].next.number is 0,"),
         (with_next(b"otherone", 2), "answers[0].next.number is 2,"),
-        (reply(2, &[0xa1, 0, 0]), "refused.reason is 0,"),
-        (reply(2, &[0xa1, 0, 5]), "refused.reason is 5,"),
-        (reply(2, &[0xa1, 0, 1]), "refused.retry-ms is missing"),
-        (reply(2, b"\xa2\x00\x01\x01\x19\xea\x61"), "refused.retry-ms is 60001,"),
-        (reply(2, &[&b"\xa2\x00\x02\x02\x78\x41"[..], &[b'f'; 65]].concat()), "field is 65,"),
-        (reply(2, b"\xa2\x00\x04\x03\x1b\xff\xff\xff\xff\xff\xff\xff\xff"), "refused.seen is 184"),
-        (reply(1, &[]), "answers[0].fields: cut off"),
-        ([&[0xa2, 0, 1, 1, 0x80][..]].concat(), "answers is 0,"),
+        (reply(3, &[0xa1, 0, 0]), "refused.reason is 0,"),
+        (reply(3, &[0xa1, 0, 5]), "refused.reason is 5,"),
+        (reply(3, &[0xa1, 0, 1]), "refused.retry-ms is missing"),
+        (reply(3, b"\xa2\x00\x01\x01\x19\xea\x61"), "refused.retry-ms is 60001,"),
+        (reply(3, &[&b"\xa2\x00\x02\x02\x78\x41"[..], &[b'f'; 65]].concat()), "field is 65,"),
+        (reply(3, b"\xa2\x00\x04\x03\x1b\xff\xff\xff\xff\xff\xff\xff\xff"), "refused.seen is 184"),
+        (reply(2, &[]), "answers[0].fields: cut off"),
+        (vec![0xa3, 0, 1, 1, 9, 2, 0x80], "answers is 0,"),
     ] {
         let error = Reply::decode(&octets).expect_err(says);
         assert!(error.to_string().contains(says), "{error}\n{says}");

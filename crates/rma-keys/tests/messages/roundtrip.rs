@@ -13,7 +13,7 @@ use rma_keys::{
     epoch::{Epoch, Life},
     limits::MESSAGE_LEN_MAX,
     message::{
-        frame,
+        frame, number,
         reply::{Answer, EpochKeys, Granted, Refusal, Reply},
         request::{Request, Wanted},
     },
@@ -112,16 +112,19 @@ fn reply() -> impl Strategy<Value = Reply> {
 
 proptest! {
     #[test]
-    fn requests_come_back(request in request()) {
-        let octets = request.encode();
+    fn requests_come_back(request in request(), of: u32) {
+        let octets = request.encode(of);
+        prop_assert_eq!(number(&octets), Some(of));
         prop_assert!(octets.len() <= MESSAGE_LEN_MAX);
         prop_assert_eq!(frame::message_len(frame::length(octets.len())), Ok(octets.len()));
         prop_assert_eq!(Request::decode(&octets), Ok(request));
     }
 
     #[test]
-    fn replies_come_back(reply in reply()) {
-        let octets = reply.encode();
+    fn replies_come_back(reply in reply(), of: u32, is_read: bool) {
+        let of = (is_read || matches!(reply, Reply::Answers(_))).then_some(of);
+        let octets = reply.encode(of);
+        prop_assert_eq!(number(&octets), of);
         prop_assert!(octets.len() <= MESSAGE_LEN_MAX);
         prop_assert_eq!(Reply::decode(&octets), Ok(reply));
     }
@@ -129,17 +132,17 @@ proptest! {
     #[test]
     fn what_is_read_is_written_and_read_again(octets in vec(any::<u8>(), 0..200), seed in reply()) {
         // Noise, and a reply with noise in it.
-        let mut damaged = seed.encode().to_vec();
+        let mut damaged = seed.encode(Some(9)).to_vec();
         for (at, octet) in octets.iter().enumerate().step_by(16) {
             let place = (usize::from(*octet) * 64 + at) % damaged.len();
             damaged[place] = octets[(at + 1) % octets.len()];
         }
         for octets in [&octets, &damaged] {
             if let Ok(reply) = Reply::decode(octets) {
-                prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+                prop_assert_eq!(Reply::decode(&reply.encode(Some(u32::MAX))), Ok(reply));
             }
             if let Ok(request) = Request::decode(octets) {
-                prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+                prop_assert_eq!(Request::decode(&request.encode(u32::MAX)), Ok(request));
             }
         }
     }
@@ -164,7 +167,7 @@ fn the_longest_reply_and_the_longest_request_fit_a_message() {
         })
     };
     let reply = Reply::Answers((0..32).map(|_| granted()).collect());
-    assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    assert_eq!(Reply::decode(&reply.encode(Some(u32::MAX))), Ok(reply));
     let wanted = || Wanted {
         name: "x".repeat(255).parse().expect("a name"),
         ops: all,
@@ -174,5 +177,5 @@ fn the_longest_reply_and_the_longest_request_fit_a_message() {
     initiators.insert("2001:db8::1".parse().expect("an address"));
     let regions = (0..32).map(|_| wanted()).collect();
     let request = Request { initiators, pid: Pid(u32::MAX), regions };
-    assert_eq!(Request::decode(&request.encode()), Ok(request));
+    assert_eq!(Request::decode(&request.encode(u32::MAX)), Ok(request));
 }

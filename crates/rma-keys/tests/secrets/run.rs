@@ -239,7 +239,7 @@ pub(crate) fn run(place: &Path) {
         let reply = fetch.wait().unwrap();
         keys.add_reply(&reply);
         show(&reply);
-        println!("{:?}", reply.encode());
+        println!("{:?}", reply.encode(Some(wanted.number)));
         cache.handle_reply(now, from, wanted.number, reply);
         show(cache);
         let keyed = cache.grant(now, ring, OpType::Read).unwrap();
@@ -278,7 +278,7 @@ pub(crate) fn run(place: &Path) {
     answers.0.lock().unwrap().change(clock::now(), |service| {
         let region = Wanted { name: "kv/index".parse().unwrap(), ops, have: None };
         let request = Request { regions: vec![region], ..request.clone() };
-        let handled = service.handle(clock::now(), &peer, &request.encode());
+        let handled = service.handle(clock::now(), &peer, &request.encode(1));
         show(&handled);
         keys.add_reply(&Reply::decode(&handled.reply).unwrap());
         for len in 0..handled.reply.len() {

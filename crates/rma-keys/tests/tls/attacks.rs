@@ -89,7 +89,7 @@ impl Field {
     /// The good client is given its key.
     fn serves_on(&mut self, after: &str) {
         let Self { rig, good, .. } = self;
-        let reply = Reply::decode(&rig.ask(good, &request().encode())).unwrap();
+        let reply = Reply::decode(&rig.ask(good, &request().encode(1))).unwrap();
         let Reply::Answers(answers) = reply else { panic!("after {after}: {reply:?}") };
         assert!(matches!(answers[..], [Answer::Granted(_)]), "after {after}: {answers:?}");
     }
@@ -117,7 +117,7 @@ impl Field {
 
     /// What one client is answered.
     fn answer(&mut self, client: &mut Client, request: &Request) -> Answer {
-        match Reply::decode(&self.rig.ask(client, &request.encode())).unwrap() {
+        match Reply::decode(&self.rig.ask(client, &request.encode(1))).unwrap() {
             Reply::Answers(mut answers) if answers.len() == 1 => answers.remove(0),
             other => panic!("{other:?}"),
         }
@@ -222,7 +222,7 @@ fn an_identity_that_the_policy_refuses_gets_in_and_is_given_nothing() {
 #[test]
 fn what_is_no_message_is_answered_by_the_field_and_ends_nothing() {
     let mut field = Field::new();
-    let whole = request().encode().to_vec();
+    let whole = request().encode(1).to_vec();
     let mut bad = field.rig.client();
     let mut ask = |field: &mut Field, message: &[u8]| {
         Reply::decode(&field.rig.ask(&mut bad, message)).unwrap()
@@ -234,11 +234,13 @@ fn what_is_no_message_is_answered_by_the_field_and_ends_nothing() {
     }
     let named = |field: &str| Reply::Refused(Refusal::Wrong { field: field.into() });
     // 2^32 as a length; a name that climbs; nothing that was ever a message.
-    let long = b"\xa4\0\x01\x01\x81\x44\x7f\0\0\x01\x02\x07\x03\x81\xa2\0\x7b\0\0\0\x01\0\0\0\0";
+    let long =
+        b"\xa5\0\x01\x01\x09\x02\x81\x44\x7f\0\0\x01\x03\x07\x04\x81\xa2\0\x7b\0\0\0\x01\0\0\0\0";
     assert_eq!(ask(&mut field, long), named("regions[0].name"));
-    let climbs = b"\xa4\0\x01\x01\x81\x44\x7f\0\0\x01\x02\x07\x03\x81\xa2\0\x65kv/..\x01\x81\x01";
+    let climbs =
+        b"\xa5\0\x01\x01\x09\x02\x81\x44\x7f\0\0\x01\x03\x07\x04\x81\xa2\0\x65kv/..\x01\x81\x01";
     assert_eq!(ask(&mut field, climbs), named("regions[0].name"));
-    let regions = b"\xa4\0\x01\x01\x81\x44\x7f\0\0\x01\x02\x07\x03\x9a\xff\xff\xff\xff";
+    let regions = b"\xa5\0\x01\x01\x09\x02\x81\x44\x7f\0\0\x01\x03\x07\x04\x9a\xff\xff\xff\xff";
     assert_eq!(ask(&mut field, regions), named("regions"));
     assert_eq!(ask(&mut field, &[&whole[..], &[0]].concat()), named(""));
     let mut other = whole.clone();
@@ -300,7 +302,7 @@ fn a_service_whose_wall_clock_is_stepped_by_a_day_judges_certificates_by_it_and_
     let before = lifetime(&mut field);
     // A day ahead, all certificates have ended: the open connection is told what time it is here.
     field.rig.wall_step = DAY.as_millis() as i64;
-    let reply = field.rig.ask(&mut field.good, &request().encode());
+    let reply = field.rig.ask(&mut field.good, &request().encode(1));
     let seen = WallTime::from_unix_millis(NOON_MS + DAY.as_millis() as i64);
     let ended = Reply::Refused(Refusal::CertificateEnded { seen });
     assert_eq!(Reply::decode(&reply).unwrap(), ended);
@@ -330,7 +332,7 @@ fn a_handler_is_called_for_whole_messages_of_clients_that_are_known_alone() {
     fn is_handler<H: Handler>(_: &H) {}
     let handler = |_: Now, peer: &Peer, _: &[u8]| {
         assert_eq!(peer.identity.as_str(), CLIENT);
-        request().encode()
+        request().encode(1)
     };
     is_handler(&handler);
     let mut rig = Rig::new(handler);
@@ -339,6 +341,6 @@ fn a_handler_is_called_for_whole_messages_of_clients_that_are_known_alone() {
     rig.turn();
     assert_eq!(rig.server.counters().messages, 0);
     half.write(&[4, 5, 6, 7, 8, 9]);
-    assert_eq!(rig.reply(&mut half), &request().encode()[..]);
+    assert_eq!(rig.reply(&mut half), &request().encode(1)[..]);
     assert_eq!(rig.server.counters().messages, 1);
 }

@@ -24,6 +24,7 @@ use rma_keys::{
         server::{EndReason, Handler, Limits, Server, ServerLoop},
     },
     message::{
+        number,
         reply::{Answer, Refusal, Reply},
         request::{Request, Wanted},
     },
@@ -225,8 +226,9 @@ fn a_fetch_whose_connection_is_lost_goes_on_over_the_next() {
     let first = listener();
     let address = first.local_addr().unwrap();
     let turns = |listener| {
-        let refuse = |_: Now, _: &Peer, _: &[u8]| {
-            Reply::Refused(Refusal::NotNow { retry: Duration::from_secs(1) }).encode()
+        let refuse = |_: Now, _: &Peer, message: &[u8]| {
+            Reply::Refused(Refusal::NotNow { retry: Duration::from_secs(1) })
+                .encode(number(message))
         };
         ServerLoop::new(listener, &ca.lasting(SERVER), refuse, Limits::default()).unwrap()
     };
@@ -257,8 +259,8 @@ enum Manner {
     Hangs,
     /// It begins to answer, and is gone.
     Breaks,
-    /// It answers twice.
-    Twice,
+    /// It answers so often, and once more when it is asked the next time.
+    Repeats(usize),
     Once,
 }
 
@@ -275,6 +277,7 @@ fn behaves(listener: TcpListener, ca: &Ca, manners: Vec<Manner>) -> thread::Join
             let tls = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(tls, socket);
             let mut manner = Some(manner);
+            let mut again = Vec::new();
             loop {
                 let mut length = [0; 4];
                 if stream.read_exact(&mut length).is_err() {
@@ -286,7 +289,7 @@ fn behaves(listener: TcpListener, ca: &Ca, manners: Vec<Manner>) -> thread::Join
                 pids.push(pid);
                 // By which the client tells answers apart.
                 let retry = Duration::from_millis(pid.into());
-                let reply = Reply::Refused(Refusal::NotNow { retry }).encode();
+                let reply = Reply::Refused(Refusal::NotNow { retry }).encode(number(&message));
                 let whole = [&(reply.len() as u32).to_be_bytes()[..], &reply].concat();
                 match manner.take().unwrap_or(Manner::Once) {
                     Manner::Hangs => break,
@@ -294,8 +297,16 @@ fn behaves(listener: TcpListener, ca: &Ca, manners: Vec<Manner>) -> thread::Join
                         stream.write_all(&whole[..6]).unwrap();
                         break;
                     }
-                    Manner::Twice => stream.write_all(&[&whole[..], &whole].concat()).unwrap(),
-                    Manner::Once => stream.write_all(&whole).unwrap(),
+                    Manner::Repeats(times) => {
+                        stream.write_all(&whole.repeat(times)).unwrap();
+                        again = whole;
+                    }
+                    Manner::Once => {
+                        let replies = [core::mem::take(&mut again), whole].concat();
+                        if stream.write_all(&replies).is_err() {
+                            break;
+                        }
+                    }
                 }
             }
         }
@@ -332,15 +343,36 @@ fn a_connection_that_is_lost_in_the_midst_of_a_fetch_costs_the_fetch_nothing_but
 fn an_answer_that_comes_twice_is_never_taken_for_that_of_the_next_request() {
     let (ca, listener) = (Ca::new("root"), listener());
     let address = listener.local_addr().unwrap();
-    let service = behaves(listener, &ca, vec![Manner::Twice, Manner::Once]);
+    let service = behaves(listener, &ca, vec![Manner::Repeats(2)]);
     let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
     let source = client.fetcher().source(vec![address], SERVER.parse().unwrap());
-    // Both wait, so that the second would go as soon as the first is answered.
+    // All wait, so that the second goes as soon as the first is answered.
+    let under_way = [1, 2, 3].map(|pid| client.fetcher().fetch(source, &of_pid(pid), PATIENCE));
+    for (fetch, pid) in under_way.into_iter().zip(1..) {
+        answered(fetch.wait(), pid);
+    }
+    let fetcher = client.fetcher().clone();
+    drop(client);
+    assert_eq!(service.join().unwrap(), [1, 2, 3]);
+    let seen = (fetcher.unasked(source), fetcher.lost(source));
+    assert_eq!(seen, (2, 0), "both that came again were counted, and cost no connection");
+}
+
+#[test]
+fn a_service_that_repeats_itself_without_end_loses_its_connection_and_no_request() {
+    let (ca, listener) = (Ca::new("root"), listener());
+    let address = listener.local_addr().unwrap();
+    let service = behaves(listener, &ca, vec![Manner::Repeats(18), Manner::Once]);
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let source = client.fetcher().source(vec![address], SERVER.parse().unwrap());
     let [first, second] = [1, 2].map(|pid| client.fetcher().fetch(source, &of_pid(pid), PATIENCE));
     answered(first.wait(), 1);
     answered(second.wait(), 2);
+    assert_eq!(client.fetcher().lost(source), 1);
+    assert_eq!(client.fetcher().unasked(source), 17);
     drop(client);
-    assert_eq!(service.join().unwrap(), [1, 2]);
+    let came = service.join().unwrap();
+    assert!(matches!(came[..], [1, 2] | [1, 2, 2]), "{came:?}");
 }
 
 #[test]

@@ -5,7 +5,10 @@
 use core::time::Duration;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
 };
 
 use crate::{
@@ -52,7 +55,9 @@ impl Fetcher {
     /// Asks a service, for no longer than `patience`.
     pub fn fetch(&self, source: SourceId, request: &Request, patience: Duration) -> Fetch {
         let (fetch, slot) = fetch::pair();
-        self.shared.push(Ask { source, message: request.encode(), patience, slot });
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let message = request.encode(number);
+        self.shared.push(Ask { source, number, message, patience, slot });
         fetch
     }
 
@@ -61,6 +66,13 @@ impl Fetcher {
     #[must_use]
     pub fn lost(&self, source: SourceId) -> u64 {
         self.shared.seen(source, |it| it.lost).unwrap_or(0)
+    }
+
+    /// How many replies of this service were to other requests than the one that was waited for:
+    /// they came late, or twice, and were left aside.
+    #[must_use]
+    pub fn unasked(&self, source: SourceId) -> u64 {
+        self.shared.seen(source, |it| it.unasked).unwrap_or(0)
     }
 
     /// What hinders a connection to this service just now, at which of its addresses. `None`: it is
@@ -81,6 +93,8 @@ impl Fetcher {
 pub(super) struct Shared {
     pub(super) waker: Waker,
     pub(super) stops: AtomicBool,
+    /// The number of the next request, to whichever service.
+    requests: AtomicU32,
     inbox: Mutex<Inbox>,
 }
 
@@ -99,6 +113,7 @@ pub(super) struct Inbox {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) lost: u64,
+    pub(super) unasked: u64,
     pub(super) hindrance: Option<(SocketAddr, Hindrance)>,
 }
 
@@ -106,6 +121,7 @@ pub(super) struct Seen {
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) source: SourceId,
+    pub(super) number: u32,
     pub(super) message: Octets,
     pub(super) patience: Duration,
     pub(super) slot: Slot,
@@ -113,7 +129,12 @@ pub(super) struct Ask {
 
 impl Shared {
     pub(super) fn new(waker: Waker) -> Self {
-        Self { waker, stops: AtomicBool::new(false), inbox: Mutex::default() }
+        Self {
+            waker,
+            stops: AtomicBool::new(false),
+            requests: AtomicU32::new(1),
+            inbox: Mutex::default(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inbox> {

@@ -34,8 +34,8 @@ pub enum Hindrance {
     /// It is no service of this protocol.
     #[error("it does not speak 1rma-keys/1")]
     Protocol,
-    /// It sent something that nobody had asked for.
-    #[error("it sent a reply that nobody had asked for, and what comes next may be none")]
+    /// It sent too much that nobody had asked for.
+    #[error("it sends replies to requests that it was not asked, or has answered before")]
     Unasked,
     /// What it sent has no length of a message.
     #[error(transparent)]

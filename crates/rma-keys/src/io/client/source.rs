@@ -1,7 +1,8 @@
 //! One service: its connection, and who waits for its answers.
 //!
 //! One request is under way at a time, the others stand in a queue. If the connection breaks, that
-//! request goes first on the next one, as asking twice does nothing twice. Time is an argument.
+//! request goes first on the next one, as asking twice does nothing twice. A reply says which
+//! request it is to: one to another came late, or twice, and is left aside. Time is an argument.
 
 use core::time::Duration;
 use std::{
@@ -30,7 +31,7 @@ use crate::{
         link::Link,
         poller::{Interest, Poller},
     },
-    message::reply::Reply,
+    message::{self, reply::Reply},
     secret::Octets,
     tls::ALPN,
 };
@@ -44,12 +45,18 @@ const REPLY_TIME: Duration = Duration::from_secs(5);
 /// How long a connection is kept that nobody uses: less than services keep one.
 const IDLE_TIME: Duration = Duration::from_secs(100);
 
+/// How many replies that nobody waits for come over one connection, between two that somebody does.
+/// More, and a service that sends nothing else keeps its client busy; fewer, and one that repeats
+/// itself costs a connection.
+const UNASKED_MAX: u32 = 16;
+
 /// How many fetches wait for one service.
 const WAITING_MAX: usize = 4096;
 
 /// What waits for an answer.
 #[derive(Debug)]
 pub(super) struct Job {
+    pub(super) number: u32,
     pub(super) message: Octets,
     pub(super) deadline: Instant,
     pub(super) slot: Slot,
@@ -73,6 +80,8 @@ pub(super) struct Source {
     last_at: Option<SocketAddr>,
     /// How often an open connection broke.
     lost: u64,
+    /// How many replies came that nobody waited for.
+    unasked: u64,
 }
 
 #[derive(Debug)]
@@ -93,6 +102,8 @@ struct Connection {
     is_connected: bool,
     is_open: bool,
     asked: Option<Job>,
+    /// How many replies have come since the last that was waited for.
+    unasked: u32,
     /// When it is taken for broken, or for useless.
     deadline: Instant,
 }
@@ -122,13 +133,14 @@ impl Source {
             last: Hindrance::Waiting,
             last_at: None,
             lost: 0,
+            unasked: 0,
         }
     }
 
     /// What it shows to other threads.
     pub(super) fn seen(&self) -> Seen {
         let hindrance = self.last_at.map(|at| (at, self.last.clone()));
-        Seen { lost: self.lost, hindrance }
+        Seen { lost: self.lost, unasked: self.unasked, hindrance }
     }
 
     pub(super) fn ask(&mut self, job: Job) {
@@ -230,9 +242,9 @@ impl Source {
         let link = Link::new(tls.map_err(io::Error::other)?);
         let interest = Interest::Write;
         means.poller.add(&socket, self.key, interest)?;
-        let (is_connected, is_open, asked) = (false, false, None);
+        let (is_connected, is_open, asked, unasked) = (false, false, None, 0);
         let deadline = now + CONNECT_TIME;
-        Ok(Connection { socket, link, interest, is_connected, is_open, asked, deadline })
+        Ok(Connection { socket, link, interest, is_connected, is_open, asked, unasked, deadline })
     }
 
     /// Returns whether the connection is kept.
@@ -275,7 +287,18 @@ impl Source {
             link.flush(socket).map_err(Hindrance::from)?;
             // Also when nothing is asked: that is how its end shows.
             if let Some(message) = link.receive(now, socket).map_err(Hindrance::from)? {
-                let job = connection.asked.take().ok_or(Hindrance::Unasked)?;
+                // What has no number is about what its service could not read: the last request.
+                let number = message::number(&message);
+                let answers = |job: &mut Job| number.is_none_or(|it| it == job.number);
+                let Some(job) = connection.asked.take_if(answers) else {
+                    self.unasked += 1;
+                    connection.unasked += 1;
+                    if connection.unasked > UNASKED_MAX {
+                        return Err(Hindrance::Unasked);
+                    }
+                    continue;
+                };
+                connection.unasked = 0;
                 self.backoff.succeeded();
                 let (expected, address) = (self.expected.clone(), self.addresses[self.address]);
                 job.slot.give(Reply::decode(&message).map_err(|why| FetchError::Malformed {
@@ -284,7 +307,6 @@ impl Source {
                     why: Box::new(why),
                 }));
                 connection.deadline = now + IDLE_TIME;
-                // What has come after it is not the answer to what is asked next.
                 continue;
             }
             if connection.asked.is_some() {
@@ -300,7 +322,7 @@ impl Source {
                 return Err(Hindrance::Time("the reply"));
             }
             if job.deadline <= now {
-                // Its reply, if it comes, would be taken for another's.
+                // Who waited has no more time: perhaps another of its addresses answers sooner.
                 return Err(Hindrance::Time("the reply"));
             }
         } else if connection.deadline <= now {

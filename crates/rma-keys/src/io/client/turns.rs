@@ -137,8 +137,8 @@ impl ClientLoop {
             inbox.taken = inbox.sources.len();
             core::mem::take(&mut inbox.asks)
         };
-        for Ask { source, message, patience, slot } in asks {
-            let job = Job { message, deadline: now.boot + patience, slot };
+        for Ask { source, number, message, patience, slot } in asks {
+            let job = Job { number, message, deadline: now.boot + patience, slot };
             // A number of another client's goes unanswered: its slot says that it has ended.
             if let Some(source) = self.sources.get_mut(source.number()) {
                 source.ask(job);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rma_core::time::Instant;
 
 use crate::{
-    cache::{CacheError, Fetch, GrantCache, RingId, Source},
+    cache::{CacheCounters, CacheError, Fetch, GrantCache, RingId, Source},
     identity::SpiffeId,
     io::client::{self, FetchError, Fetcher, SourceId},
     name::RegionName,
@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) cache: GrantCache,
     /// By the number of [`Source`]: they are made together.
     services: Vec<(Source, Service)>,
-    under_way: Vec<(Source, u64, client::Fetch)>,
+    under_way: Vec<(Source, u32, client::Fetch)>,
     waiters: BTreeMap<u64, Waiter>,
     last_ticket: u64,
     /// Until when its thread sleeps, if nothing happens.
@@ -85,6 +85,13 @@ impl State {
     ) -> Result<(RingId, SpiffeId), CacheError> {
         let expected = self.service(source).expected.clone();
         Ok((self.cache.region(source, name, ops)?, expected))
+    }
+
+    /// What the cache has done, and what was left aside before it came there.
+    pub(super) fn counters(&self, fetcher: &Fetcher) -> CacheCounters {
+        let mut counters = self.cache.counters();
+        counters.unasked += self.services.iter().map(|(_, it)| fetcher.unasked(it.id)).sum::<u64>();
+        counters
     }
 
     /// What hinders answers of a service, if something does.
