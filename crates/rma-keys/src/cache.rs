@@ -289,13 +289,13 @@ impl GrantCache {
         for (index, (generation, entry)) in self.rings.iter().enumerate() {
             let Some(Entry { place, ring, users: 1.. }) = entry else { continue };
             let Some((want, at)) = ring.due() else { continue };
-            let at = asking.may_ask_about((want, at));
             if place.source == source {
-                if at <= now {
+                let may_ask_at = asking.may_ask_about((want, at));
+                if may_ask_at <= now {
                     let id = RingId { index: index as u32, generation: *generation };
                     due.push((core::cmp::Reverse(want), at, id));
                 } else {
-                    asking.wake(at);
+                    asking.wake(may_ask_at);
                 }
             }
         }
@@ -339,11 +339,11 @@ impl GrantCache {
                     let Some(entry) = self.entry_mut(id) else { continue };
                     let learned = entry.ring.handle_answer(now, answer, &holder);
                     self.counters.renewed += u64::from(learned == Learned::New);
-                    spurious += u64::from(learned == Learned::Spurious);
+                    spurious += u32::from(learned == Learned::Spurious);
                     self.wake(id);
                 }
-                self.counters.spurious += spurious;
-                Ended::Answered { is_spurious: spurious > 0 }
+                self.counters.spurious += u64::from(spurious);
+                Ended::Answered { spurious }
             }
             Reply::Answers(_) => return self.lose(now, source, ids),
             Reply::Refused(refusal) => {

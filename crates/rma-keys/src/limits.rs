@@ -91,16 +91,22 @@ pub const CHECK_MAX: Duration = Duration::from_secs(30);
 /// later; shorter, and a client that may not asks the more.
 pub const DENIED_FOR: Duration = Duration::from_secs(1);
 
-/// How long after a fetch that brought nothing new to suspect keys a client fetches for such keys
-/// again, at first: forged notices make no more fetches than that. Doubles.
+/// How long after a fetch that brought nothing new to a region's suspect keys a client fetches for
+/// them again, at first: forged notices make no more fetches than that. Doubles.
 pub const SPURIOUS_MIN: Duration = Duration::from_millis(10);
 
-/// How long after such a fetch a client fetches for suspect keys again, at most: so long a key
+/// How long after such a fetch a client fetches for that region again, at most: so long a key of it
 /// that has changed is noticed too late while somebody forges.
 pub const SPURIOUS_MAX: Duration = Duration::from_secs(1);
 
 /// After how long without such a fetch the wait is halved.
 pub const SPURIOUS_HALVED: Duration = Duration::from_secs(10);
+
+/// How long after such a fetch no region that has had one is asked about at the same service, for
+/// each region to which it brought nothing. Longer, and who forges for many regions makes a key of
+/// them that has changed be noticed later; shorter, and that many fetches come near what a service
+/// lets one client ask, 1,000 regions a second.
+pub const SPURIOUS_EACH: Duration = Duration::from_millis(3);
 
 /// How long a client waits before it tries a service again that it could not reach, at first: a
 /// random part of it, and it doubles.

@@ -26,7 +26,10 @@ use crate::{
     epoch::Epoch,
     evidence::Evidence,
     jitter::Jitter,
-    limits::{CHECK_MAX, CHECK_MIN, CHECK_SPREAD, DENIED_FOR, SILENCE},
+    limits::{
+        CHECK_MAX, CHECK_MIN, CHECK_SPREAD, DENIED_FOR, SILENCE, SPURIOUS_HALVED, SPURIOUS_MAX,
+        SPURIOUS_MIN,
+    },
     message::reply::{Answer, EpochKeys, Granted},
     secret::GrantedKey,
     time::WallTime,
@@ -111,6 +114,9 @@ pub enum Standing {
 pub enum Want {
     /// To hear of the next key, or whether an owner that is silent has other keys.
     News,
+    /// To know if the keys that were refused are the right ones, as they were when it last asked
+    /// that.
+    Again,
     /// A key, as it has none.
     Keys,
     /// To know if the keys that were refused are the right ones.
@@ -171,6 +177,9 @@ pub struct KeyRing {
     /// The latest epoch that its responder is known to have gone by.
     proven: Option<Epoch>,
     suspicion: Suspicion,
+    /// When an answer last brought nothing although keys were refused, and how long it is not asked
+    /// about such keys after that.
+    spurious: Option<(Instant, Duration)>,
     /// When to ask for news.
     refresh_at: Option<Instant>,
     /// TIMEOUTs since something was heard.
@@ -197,6 +206,7 @@ impl KeyRing {
             preferred: 0,
             proven: None,
             suspicion: Suspicion::None,
+            spurious: None,
             refresh_at: None,
             timeouts: 0,
             check_at: None,
@@ -253,7 +263,10 @@ impl KeyRing {
     #[must_use]
     pub fn due(&self) -> Option<(Want, Instant)> {
         match self.suspicion {
-            Suspicion::New => return Some((Want::Suspect, Instant::ZERO)),
+            Suspicion::New => {
+                let again = self.spurious.map(|(since, wait)| (Want::Again, since + wait));
+                return again.or(Some((Want::Suspect, Instant::ZERO)));
+            }
             Suspicion::Asked => return None,
             Suspicion::None => {}
         }
@@ -437,11 +450,21 @@ impl KeyRing {
                 self.keys.iter_mut().for_each(|it| it.is_refused = false);
                 self.preferred = 0;
                 self.revision += 1;
+                self.spurious = Some((now, self.spurious_wait(now)));
                 Learned::Spurious
             }
             // Those who were refused after the service was asked are to ask again.
             Suspicion::New | Suspicion::None => Learned::Nothing,
         }
+    }
+
+    /// How long to wait after another answer that brought nothing: twice as long as after the one
+    /// before, halved for each time that has passed without.
+    fn spurious_wait(&self, now: Instant) -> Duration {
+        let Some((at, wait)) = self.spurious else { return SPURIOUS_MIN };
+        let times = now.since(at).as_nanos() / SPURIOUS_HALVED.as_nanos();
+        let wait = wait * 2 / 2_u32.pow(times.min(16) as u32);
+        wait.clamp(SPURIOUS_MIN, SPURIOUS_MAX)
     }
 }
 

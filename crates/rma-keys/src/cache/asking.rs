@@ -1,8 +1,9 @@
 //! One service, as a cache asks it: what is under way, and when the next request may go.
 //!
 //! It knows no keys. Invariants: one request at a time; a service that turns this client away, or
-//! cannot be reached, is not asked before its time; forged notices make no more requests than one
-//! each [`SPURIOUS_MIN`], and fewer the longer they come.
+//! cannot be reached, is not asked before its time; regions for which notices were forged, however
+//! many they are, take part of what this client may ask, and are asked about after all others that
+//! somebody waits for. How often each of them is asked about, its ring says.
 
 use core::time::Duration;
 
@@ -11,7 +12,7 @@ use rma_core::time::Instant;
 use crate::{
     cache::ring_id::RingId,
     jitter::Jitter,
-    limits::{FETCH_RETRY_MAX, FETCH_RETRY_MIN, SPURIOUS_HALVED, SPURIOUS_MAX, SPURIOUS_MIN},
+    limits::{FETCH_RETRY_MAX, FETCH_RETRY_MIN, SPURIOUS_EACH},
     message::reply::Refusal,
     ring::{GiveUp, Want},
 };
@@ -19,8 +20,8 @@ use crate::{
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
-    /// Each region has its answer. Spurious if one brought nothing new of keys that were refused.
-    Answered { is_spurious: bool },
+    /// Each region has its answer. To so many it brought nothing new of keys that were refused.
+    Answered { spurious: u32 },
     /// The service wants to be asked later.
     Later(Duration),
     /// Asked again, it would answer the same.
@@ -53,8 +54,8 @@ pub(super) struct Asking {
     not_before: Instant,
     /// How often in a row nothing came.
     losses: u32,
-    /// When the last spurious answer came, and how long no suspect keys are asked about after it.
-    spurious: Option<(Instant, Duration)>,
+    /// No keys that were suspected in vain before are asked about before.
+    again_not_before: Instant,
 }
 
 impl Asking {
@@ -79,10 +80,7 @@ impl Asking {
 
     /// When what a ring wants from some time on may be asked.
     pub(super) fn may_ask_about(&self, (want, at): (Want, Instant)) -> Instant {
-        match (want, self.spurious) {
-            (Want::Suspect, Some((since, wait))) => at.max(since + wait),
-            _ => at,
-        }
+        if want == Want::Again { at.max(self.again_not_before) } else { at }
     }
 
     pub(super) fn begin(&mut self, ids: Vec<RingId>) -> u32 {
@@ -104,8 +102,10 @@ impl Asking {
     pub(super) fn end(&mut self, now: Instant, ended: Ended, jitter: &mut Jitter) {
         let losses = core::mem::take(&mut self.losses);
         match ended {
-            Ended::Answered { is_spurious: false } => {}
-            Ended::Answered { is_spurious: true } => self.spurious = Some((now, self.wait(now))),
+            Ended::Answered { spurious } => {
+                let at = now + SPURIOUS_EACH * spurious;
+                self.again_not_before = self.again_not_before.max(at);
+            }
             Ended::Later(retry) => self.not_before = now + retry,
             Ended::Hopeless(_) | Ended::Lost => {
                 self.losses = losses.saturating_add(1);
@@ -113,14 +113,5 @@ impl Asking {
                 self.not_before = now + jitter.part_of(most.min(FETCH_RETRY_MAX));
             }
         }
-    }
-
-    /// How long to wait after another spurious answer: twice as long as after the one before,
-    /// halved for each time that has passed without.
-    fn wait(&self, now: Instant) -> Duration {
-        let Some((at, wait)) = self.spurious else { return SPURIOUS_MIN };
-        let times = now.since(at).as_nanos() / SPURIOUS_HALVED.as_nanos();
-        let wait = wait * 2 / 2_u32.pow(times.min(16) as u32);
-        wait.clamp(SPURIOUS_MIN, SPURIOUS_MAX)
     }
 }

@@ -2,6 +2,7 @@
 //! one key.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use rma_core::{
     addr::Pid,
@@ -17,6 +18,7 @@ use crate::{
     catalog::Region,
     epoch::{Epoch, Life},
     message::reply::{Answer, Refusal, Reply},
+    name::RegionName,
     ops::OpSet,
     policy::Policy,
     ring::{GiveUp, Holder, Standing, Verdict},
@@ -85,6 +87,14 @@ impl World {
         assert_eq!(world.serve(), 1);
         assert_eq!(world.standing(), Standing::Ready);
         world
+    }
+
+    /// Another region, of which keys are wanted.
+    fn another(&mut self, region: &str) -> RingId {
+        publish(&mut self.service, self.now, region, 1);
+        let ring = self.cache.region(self.source, name(region), READ).unwrap();
+        assert_eq!(self.cache.standing(self.now.boot, ring), Standing::Waiting);
+        ring
     }
 
     pub(super) fn standing(&mut self) -> Standing {
@@ -287,6 +297,78 @@ fn forged_notices_without_end_make_a_bounded_number_of_fetches() {
     assert_eq!(world.ends(epoch, REFUSED), Verdict::Wait);
     let wait = world.cache.poll_timeout().unwrap().since(world.now.boot);
     assert_eq!(wait, Duration::from_millis(125));
+}
+
+#[test]
+fn notices_forged_for_one_region_hold_back_no_other() {
+    let mut world = World::warm();
+    let other = world.another("kv/other");
+    assert_eq!(world.serve(), 1);
+    // Until it is asked about once a second.
+    for _ in 0..10 {
+        let (epoch, _) = world.op();
+        assert_eq!(world.ends(epoch, REFUSED), Verdict::Wait);
+        while world.standing() == Standing::Waiting {
+            world.pass(Duration::from_millis(1));
+            world.serve();
+        }
+    }
+    let (epoch, _) = world.op();
+    assert_eq!(world.ends(epoch, REFUSED), Verdict::Wait);
+    assert_eq!(world.serve(), 0, "its turn comes later");
+    let now = world.now.boot;
+    let keyed = world.cache.grant(now, other, OpType::Read).unwrap();
+    assert_eq!(world.cache.on_outcome(now, other, keyed.epoch, REFUSED), Verdict::Wait);
+    let fetch = world.fetch().expect("it has not been asked about before");
+    assert_eq!(fetch.request.regions.len(), 1);
+    let reply = world.answer(&fetch);
+    world.reply(&fetch, reply);
+    assert_eq!(world.cache.standing(now, other), Standing::Ready);
+    assert_eq!(world.standing(), Standing::Waiting, "as long as before");
+    let wait = world.cache.poll_timeout().unwrap().since(now);
+    assert!((900..=1000).contains(&wait.as_millis()), "{wait:?}");
+}
+
+#[test]
+fn notices_forged_for_hundreds_of_regions_leave_room_for_others_and_treat_all_alike() {
+    let mut world = World::warm();
+    let rings: Vec<RingId> = (0..400).map(|i| world.another(&format!("kv/{i}"))).collect();
+    assert_eq!(world.serve(), 13, "all of them, in 13 requests");
+    let mut asked = BTreeMap::<RegionName, u32>::new();
+    let end = world.now.boot + SECOND * 30;
+    for round in 0.. {
+        let now = world.now.boot;
+        if now >= end {
+            break;
+        }
+        for &ring in &rings {
+            if world.cache.standing(now, ring) == Standing::Ready {
+                let keyed = world.cache.grant(now, ring, OpType::Read).unwrap();
+                _ = world.cache.on_outcome(now, ring, keyed.epoch, REFUSED);
+            }
+        }
+        let cold = (round % 1000 == 999).then(|| world.another(&format!("kv/cold-{round}")));
+        let mut requests = 0;
+        while let Some(fetch) = world.fetch() {
+            for it in &fetch.request.regions {
+                *asked.entry(it.name.clone()).or_default() += 1;
+            }
+            requests += 1;
+            let reply = world.answer(&fetch);
+            world.reply(&fetch, reply);
+            if let Some(cold) = cold {
+                assert_ne!(world.cache.standing(now, cold), Standing::Waiting, "by the first one");
+            }
+        }
+        assert!(requests <= 13, "{requests} at {now:?}");
+        world.pass(Duration::from_millis(5));
+    }
+    assert_eq!(world.cache.counters().refused, 0, "it stays within what it may ask");
+    asked.retain(|name, _| !name.starts_with("kv/cold"));
+    let (least, most) = (asked.values().min().unwrap(), asked.values().max().unwrap());
+    let all: u32 = asked.values().sum();
+    assert!(all <= 400 + 30 * 334, "{all} in 30 s");
+    assert!(asked.len() == 400 && *least > 20 && most - least <= 2, "{least} to {most}");
 }
 
 #[test]
