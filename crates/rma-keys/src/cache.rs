@@ -191,6 +191,14 @@ impl GrantCache {
         Ok(id)
     }
 
+    /// Of which region of which service a ring has the keys. `None` if it was released, and another
+    /// has its place.
+    #[must_use]
+    pub fn place(&self, id: RingId) -> Option<(Source, &RegionName)> {
+        let Place { source, name, .. } = &self.entry(id)?.place;
+        Some((*source, name))
+    }
+
     /// Gives a ring back. Its keys are kept for who asks for the same region, and not renewed,
     /// until there is no room for another.
     pub fn release(&mut self, id: RingId) {

@@ -14,6 +14,7 @@
 //! Invariants: each call has one outcome, in whose coordinates each byte of it is transferred or
 //! told as missing; a call waits for [`CALL_FETCHES`] fetches at most, and then must get on.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use rma_core::{
@@ -79,6 +80,15 @@ pub enum KeyedStatus {
     Ended(CallStatus),
     /// There is no key to go on with.
     GaveUp(GiveUp),
+    /// A key has not come before the call's deadline. Which region of which service it is of, and
+    /// what hinders that, says [`Grants::late`](crate::io::grants::Grants::late), or, where
+    /// something else fetches, [`GrantCache::place`].
+    Late {
+        /// Whose key it is.
+        ring: RingId,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// The call cannot be right, which was known only when its regions were.
     Refused(CallError),
 }
@@ -234,15 +244,16 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
     /// Issues what is missing of a call, or has it wait.
     fn issue(&mut self, now: Instant, cache: &mut GrantCache, id: KeyedCallId) {
         let Some(running) = self.running.get_mut(&id) else { return };
+        let (deadline, waited) = (running.deadline(), now.since(running.waits_since));
         let Running { call, parts, .. } = running;
         let first = &parts[..parts.len().min(PIECES_MAX)];
         let mut grants: Vec<KeyedGrant> = Vec::with_capacity(first.len());
         for part in first {
             match cache.standing(now, part.piece.ring) {
                 Standing::Ready => {}
-                Standing::Waiting if running.deadline() <= now => {
-                    let status = KeyedStatus::Ended(CallStatus::DeadlineExceeded);
-                    return self.finish(id, status);
+                Standing::Waiting if deadline <= now => {
+                    let ring = part.piece.ring;
+                    return self.finish(id, KeyedStatus::Late { ring, waited });
                 }
                 Standing::Waiting => return self.waiting.push_back(id),
                 Standing::GaveUp(why) => return self.finish(id, KeyedStatus::GaveUp(why)),

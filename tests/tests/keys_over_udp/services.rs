@@ -3,9 +3,13 @@
 use core::time::Duration;
 use std::{fs, sync::Arc, thread};
 
+use rma_core::executor::CommandExecutor;
 use rma_xdp::{
-    Host, OpStatus, OpType, Permissions,
-    keys::{GiveUp, KeyServer, KeyedError, NoKey, Schedule},
+    Host, OpStatus, OpType, Permissions, RetryPolicy,
+    keys::{
+        GiveUp, KeyServer, KeyedCall, KeyedError, KeyedExecutor, KeyedPiece, KeyedStatus, NoKey,
+        Schedule,
+    },
 };
 
 use crate::world::{HOUR, LEN, PATIENCE, POLICY, Peer, SERVER, Since, World};
@@ -132,9 +136,35 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     assert!(text.contains(&world.listen.to_string()), "{text}");
     assert!(text.ends_with("cannot connect: connection refused"), "{text}");
 
+    // Who polls is told the same.
+    let values = peer.region("kv/values", &[OpType::Read]);
+    let local = host.register(64, Permissions::NONE).unwrap();
+    let (portal, _lease) = host.portal(1).unwrap().into_parts();
+    let executor = CommandExecutor::new(portal, host.executor_config()).unwrap();
+    let mut executor = KeyedExecutor::new(executor);
+    let late = peer.grants.with_cache(|cache, now| {
+        let ring = values.ring();
+        let piece =
+            KeyedPiece { ring, remote_offset: 0, local: local.clone(), local_offset: 0, len: 8 };
+        let deadline = Some(now + SHORT);
+        let call = KeyedCall {
+            op_type: OpType::Read,
+            pieces: vec![piece],
+            class: None,
+            retry: RetryPolicy::default(),
+            deadline,
+        };
+        executor.submit(now, cache, call);
+        executor.poll(now + SHORT, cache);
+        executor.poll_outcome().unwrap().status
+    });
+    let KeyedStatus::Late { ring, waited } = late else { panic!("{late:?}") };
+    let text = peer.grants.late(ring, waited).to_string();
+    assert!(text.starts_with("no key of kv/values in 300 ms") && text.contains(SERVER), "{text}");
+    assert!(text.contains(&world.listen.to_string()), "{text}");
+
     // Many wait, and give up: nothing of them is left.
     let pool = host.buffer_pool(32, 64).unwrap();
-    let values = peer.region("kv/values", &[OpType::Read]);
     let mut waiting: Vec<_> = (0..32)
         .map(|_| Box::pin(peer.client.read(&values, 0, pool.try_acquire().unwrap())))
         .collect();

@@ -28,7 +28,7 @@ use rma_core::time::Instant;
 pub use region::{KeyedRegion, NoKey, Ready};
 
 use crate::{
-    cache::{CacheCounters, CacheError, GrantCache, Source},
+    cache::{CacheCounters, CacheError, GrantCache, RingId, Source},
     identity::SpiffeId,
     io::{
         client::{ClientLoop, Fetcher},
@@ -176,7 +176,7 @@ impl Grants {
     ) -> Result<KeyedRegion, CacheError> {
         let (of_region, shared) = (name.clone(), &self.owner.shared);
         let (ring, service) = shared.with(|state, _| state.region(source, name, ops))?;
-        Ok(KeyedRegion::new(self.clone(), ring, source, (of_region, service)))
+        Ok(KeyedRegion::new(self.clone(), ring, of_region, service))
     }
 
     /// Does something with the cache, by the time now: for a
@@ -184,6 +184,22 @@ impl Grants {
     /// wait meanwhile.
     pub fn with_cache<T>(&self, act: impl FnOnce(&mut GrantCache, Instant) -> T) -> T {
         self.owner.shared.with(|state, now| act(&mut state.cache, now))
+    }
+
+    /// The error of a call that had no key of a ring's region after `waited`
+    /// ([`KeyedStatus::Late`](crate::keyed::KeyedStatus::Late)): it names the region, its service,
+    /// the address that was tried, and what hinders answers from there.
+    ///
+    /// # Panics
+    /// If the ring was released, and another has its place.
+    #[must_use]
+    pub fn late(&self, ring: RingId, waited: Duration) -> NoKey {
+        let shared = &self.owner.shared;
+        let state = shared.lock();
+        let place = state.cache.place(ring).expect("a ring that is used is there");
+        let (source, region) = (place.0, place.1.clone());
+        let (service, why) = state.hindrance(source, &shared.fetcher);
+        NoKey::Late { region, service, waited, why: Box::new(why) }
     }
 
     /// The process has other names now: all keys are forgotten, and fetched anew where they are in

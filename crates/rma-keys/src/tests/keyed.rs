@@ -262,7 +262,7 @@ fn a_call_waits_for_its_first_key_and_then_runs() {
 }
 
 #[test]
-fn a_call_without_a_key_ends_by_its_deadline_and_says_what_is_missing() {
+fn a_call_without_a_key_ends_by_its_deadline_and_says_what_is_missing_and_whose_key() {
     for deadline in [None, Some(SECOND)] {
         let mut bench = Bench::new(World::warm());
         let began = bench.world.now.boot;
@@ -273,7 +273,10 @@ fn a_call_without_a_key_ends_by_its_deadline_and_says_what_is_missing() {
         bench.world.install(2, next);
         // Nobody takes its fetch to the service.
         let outcome = bench.run(false, None);
-        assert_eq!(outcome.status, KeyedStatus::Ended(CallStatus::DeadlineExceeded));
+        let KeyedStatus::Late { ring, waited } = outcome.status else { panic!("{outcome:?}") };
+        let missing = bench.world.cache.place(ring).expect("it is in use");
+        assert_eq!(missing, (bench.world.source, &name("kv/index")));
+        assert!(waited > Duration::ZERO);
         let took = bench.world.now.boot.since(began);
         let most = deadline.unwrap_or(SECOND * 10);
         assert!(took >= most && took < most + Duration::from_millis(1), "{took:?}");

@@ -6,6 +6,7 @@
 use core::{
     pin::Pin,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 use std::{
     net::SocketAddr,
@@ -41,6 +42,16 @@ pub enum FetchError {
         address: SocketAddr,
         /// What is wrong with it.
         why: Box<Malformed>,
+    },
+    /// It wants to be asked later.
+    #[error("{expected} at {address} is asked more than it allows, and says: in {} ms again", retry.as_millis())]
+    NotNow {
+        /// Who answered.
+        expected: SpiffeId,
+        /// From where.
+        address: SocketAddr,
+        /// How long it is not to be asked.
+        retry: Duration,
     },
     /// Too much waits for this service already.
     #[error("too many fetches wait for {expected}; ask for several regions with one")]

@@ -82,6 +82,12 @@ impl Fetcher {
         self.shared.seen(source, |it| it.hindrance.clone()).flatten()
     }
 
+    /// At which of its addresses this service is asked.
+    pub(in crate::io) fn address(&self, source: SourceId) -> SocketAddr {
+        let inbox = self.shared.lock();
+        inbox.sources[source.0].0[inbox.seen[source.0].address]
+    }
+
     /// Ends the loop's wait.
     pub(in crate::io) fn wake(&self) {
         self.shared.waker.wake();
@@ -114,6 +120,8 @@ pub(super) struct Inbox {
 pub(super) struct Seen {
     pub(super) lost: u64,
     pub(super) unasked: u64,
+    /// Which of its addresses is tried, or connected.
+    pub(super) address: usize,
     pub(super) hindrance: Option<(SocketAddr, Hindrance)>,
 }
 

@@ -13,6 +13,9 @@ pub enum Hindrance {
     /// Its turn has not come.
     #[error("it has not been tried yet, others are waited for")]
     Waiting,
+    /// Nothing has, so far.
+    #[error("it is connected, or about to be; give it more time")]
+    Silent,
     /// No connection was made.
     #[error("cannot connect: {0}")]
     Connect(ErrorKind),

@@ -140,7 +140,7 @@ impl Source {
     /// What it shows to other threads.
     pub(super) fn seen(&self) -> Seen {
         let hindrance = self.last_at.map(|at| (at, self.last.clone()));
-        Seen { lost: self.lost, unasked: self.unasked, hindrance }
+        Seen { lost: self.lost, unasked: self.unasked, address: self.address, hindrance }
     }
 
     pub(super) fn ask(&mut self, job: Job) {

@@ -15,7 +15,7 @@ use rma_core::{op::OpType, time::Instant};
 
 use super::{Grants, state::Waiter};
 use crate::{
-    cache::{RingId, Source},
+    cache::RingId,
     identity::SpiffeId,
     io::client::FetchError,
     name::RegionName,
@@ -37,7 +37,7 @@ pub enum NoKey {
         why: GiveUp,
     },
     /// None has come in time.
-    #[error("no key of {region} in {} ms: {}", waited.as_millis(), Late(why.as_deref(), service))]
+    #[error("no key of {region} in {} ms: {why}", waited.as_millis())]
     Late {
         /// The region.
         region: RegionName,
@@ -46,20 +46,8 @@ pub enum NoKey {
         /// How long it was waited for.
         waited: Duration,
         /// What hinders the service's answers, as far as is known.
-        why: Option<Box<FetchError>>,
+        why: Box<FetchError>,
     },
-}
-
-/// What a person is told of a service that has not answered.
-struct Late<'a>(Option<&'a FetchError>, &'a SpiffeId);
-
-impl core::fmt::Display for Late<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self(Some(why), _) => why.fmt(f),
-            Self(None, service) => write!(f, "{service} has not answered; give it more time"),
-        }
-    }
 }
 
 /// A region of a service, by its name, for some types of op. Clones are the same; its keys are not
@@ -73,7 +61,6 @@ pub struct KeyedRegion {
 struct Held {
     grants: Grants,
     ring: RingId,
-    source: Source,
     name: RegionName,
     service: SpiffeId,
 }
@@ -85,13 +72,8 @@ impl Drop for Held {
 }
 
 impl KeyedRegion {
-    pub(super) fn new(
-        grants: Grants,
-        ring: RingId,
-        source: Source,
-        (name, service): (RegionName, SpiffeId),
-    ) -> Self {
-        Self { held: Arc::new(Held { grants, ring, source, name, service }) }
+    pub(super) fn new(grants: Grants, ring: RingId, name: RegionName, service: SpiffeId) -> Self {
+        Self { held: Arc::new(Held { grants, ring, name, service }) }
     }
 
     /// Its name at the service.
@@ -150,10 +132,7 @@ impl KeyedRegion {
     /// The error of a region whose keys have not come after `waited`.
     #[must_use]
     pub fn late(&self, waited: Duration) -> NoKey {
-        let Held { grants, source, name, service, .. } = &*self.held;
-        let shared = &grants.owner.shared;
-        let why = shared.lock().hindrance(*source, &shared.fetcher).map(Box::new);
-        NoKey::Late { region: name.clone(), service: service.clone(), waited, why }
+        self.held.grants.late(self.held.ring, waited)
     }
 }
 

@@ -8,7 +8,8 @@ use rma_core::time::Instant;
 use crate::{
     cache::{CacheCounters, CacheError, Fetch, GrantCache, RingId, Source},
     identity::SpiffeId,
-    io::client::{self, FetchError, Fetcher, SourceId},
+    io::client::{self, FetchError, Fetcher, Hindrance, SourceId},
+    message::reply::{Refusal, Reply},
     name::RegionName,
     ops::OpSet,
     ring::Standing,
@@ -39,8 +40,8 @@ struct Service {
     expected: SpiffeId,
     /// How many of its broken connections the cache was told of.
     lost: u64,
-    /// What it answered last, if that was no reply.
-    nonsense: Option<FetchError>,
+    /// What it answered last, if that was no reply, or that it is not to be asked now.
+    refused: Option<FetchError>,
 }
 
 /// A task that waits for a ring.
@@ -67,12 +68,17 @@ impl State {
 
     pub(super) fn source(&mut self, id: SourceId, expected: SpiffeId) -> Source {
         let source = self.cache.source();
-        let service = Service { id, expected, lost: 0, nonsense: None };
+        let service = Service { id, expected, lost: 0, refused: None };
         self.services.push((source, service));
         source
     }
 
-    fn service(&mut self, source: Source) -> &mut Service {
+    fn service(&self, source: Source) -> &Service {
+        let found = self.services.iter().find(|it| it.0 == source);
+        &found.expect("a source is used with the cache that gave it").1
+    }
+
+    fn service_mut(&mut self, source: Source) -> &mut Service {
         let found = self.services.iter_mut().find(|it| it.0 == source);
         &mut found.expect("a source is used with the cache that gave it").1
     }
@@ -94,15 +100,15 @@ impl State {
         counters
     }
 
-    /// What hinders answers of a service, if something does.
-    pub(super) fn hindrance(&mut self, source: Source, fetcher: &Fetcher) -> Option<FetchError> {
-        let Service { id, expected, nonsense, .. } = self.service(source);
-        let unanswered = fetcher.hindrance(*id).map(|(address, why)| FetchError::Unanswered {
-            expected: expected.clone(),
-            address,
-            why,
-        });
-        unanswered.or_else(|| nonsense.clone())
+    /// Who a service is, and what hinders its answers.
+    pub(super) fn hindrance(&self, source: Source, fetcher: &Fetcher) -> (SpiffeId, FetchError) {
+        let Service { id, expected, refused, .. } = self.service(source);
+        let unanswered =
+            |(address, why)| FetchError::Unanswered { expected: expected.clone(), address, why };
+        let hindered = fetcher.hindrance(*id).map(unanswered);
+        let why = hindered.or_else(|| refused.clone());
+        let silent = || unanswered((fetcher.address(*id), Hindrance::Silent));
+        (expected.clone(), why.unwrap_or_else(silent))
     }
 
     /// Takes what has come.
@@ -118,13 +124,21 @@ impl State {
             match fetch.take() {
                 None => self.under_way.push((source, number, fetch)),
                 Some(Ok(reply)) => {
-                    self.service(source).nonsense = None;
+                    let service = self.service_mut(source);
+                    service.refused = match reply {
+                        Reply::Refused(Refusal::NotNow { retry }) => Some(FetchError::NotNow {
+                            expected: service.expected.clone(),
+                            address: fetcher.address(service.id),
+                            retry,
+                        }),
+                        _ => None,
+                    };
                     self.cache.handle_reply(now, source, number, reply);
                 }
                 Some(Err(error)) => {
                     tracing::debug!(%error, "no keys were fetched");
                     let is_nonsense = matches!(error, FetchError::Malformed { .. });
-                    self.service(source).nonsense = is_nonsense.then_some(error);
+                    self.service_mut(source).refused = is_nonsense.then_some(error);
                     self.cache.handle_lost(now, source, number);
                 }
             }
