@@ -87,8 +87,8 @@ fn ask(octets: &[u8]) -> KeysSeen {
     let mut service = Service::new(Life([7; 8]), policy, ServiceConfig::default());
     let [announce_at, ends_at] = [3000, 3600].map(|it| now().boot + Duration::from_secs(it));
     let responders = HostAddr::from([192, 0, 2, 2]).into();
-    let region = Region { responders, id: RegionId::from_bits(5), len: 4096 };
-    for it in ["kv/index", "secret"] {
+    for (it, id) in [("kv/index", 5), ("secret", 6)] {
+        let region = Region { responders, id: RegionId::from_bits(id), len: 4096 };
         let secret = RegionSecret::new(&mut [it.len() as u8; 16]);
         let term = Term { announce_at, ends_at };
         service.publish(now(), name(it), region, &secret, term).expect("it makes sense");

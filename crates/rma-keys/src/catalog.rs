@@ -6,7 +6,8 @@
 //!
 //! Invariants: each epoch has a key of its own, and numbers ascend over the whole catalog. So a key
 //! that somebody may hold who must not have it any more never comes back: [`Catalog::replace`]
-//! drops an announced key for good.
+//! drops an announced key for good. A region has one name: it goes by one key, and under two names
+//! it would have the epochs of two rotations, of which each ends the other's keys unannounced.
 //!
 //! Nothing is kept of who got what (§4.2): K_d follows from K_r. Nor does the catalog keep K_r
 //! itself, only what keys are derived with. Who may have them is asked elsewhere, and *when* a key
@@ -137,6 +138,16 @@ pub enum CatalogError {
         /// The region that has no room.
         name: RegionName,
     },
+    /// The region has another name already.
+    #[error(
+        "{name} is the region that is published as {other}: take that out first, or use that name"
+    )]
+    SameRegion {
+        /// What it was to be called.
+        name: RegionName,
+        /// What it is called.
+        other: RegionName,
+    },
     /// The region's host has no address.
     #[error("the host of {name} has no address: publish it with one")]
     NoAddress {
@@ -180,6 +191,8 @@ pub struct Catalog {
     /// The highest number of an epoch so far.
     last: u64,
     regions: BTreeMap<RegionName, Entry>,
+    /// What the regions of each host are called.
+    names: BTreeMap<(HostAddr, RegionId), RegionName>,
 }
 
 impl Catalog {
@@ -187,7 +200,7 @@ impl Catalog {
     /// a secure random source.
     #[must_use]
     pub const fn new(life: Life) -> Self {
-        Self { life, last: 0, regions: BTreeMap::new() }
+        Self { life, last: 0, regions: BTreeMap::new(), names: BTreeMap::new() }
     }
 
     /// The life of the service.
@@ -207,11 +220,28 @@ impl Catalog {
         self.regions.get(name)
     }
 
+    /// Whether a region can be put in under this name: an owner asks before it changes its key.
+    ///
+    /// # Errors
+    /// If the catalog is full, or the region has no address, or another name.
+    pub fn admits(&self, name: &RegionName, region: &Region) -> Result<(), CatalogError> {
+        if region.responders.is_empty() {
+            return Err(CatalogError::NoAddress { name: name.clone() });
+        }
+        if self.regions.len() >= CATALOG_MAX && !self.regions.contains_key(name) {
+            return Err(CatalogError::Full { name: name.clone() });
+        }
+        let mut called = places(region).filter_map(|it| self.names.get(&it));
+        called.find(|it| *it != name).map_or(Ok(()), |other| {
+            Err(CatalogError::SameRegion { name: name.clone(), other: other.clone() })
+        })
+    }
+
     /// Puts a region in, whose responder goes by `secret`. One of the same name goes out: its owner
     /// has registered it anew.
     ///
     /// # Errors
-    /// If the catalog is full, the region has no address, or the term makes no sense.
+    /// As [`Catalog::admits`], or if the term makes no sense.
     pub fn publish(
         &mut self,
         name: RegionName,
@@ -219,14 +249,11 @@ impl Catalog {
         secret: &RegionSecret,
         term: Term,
     ) -> Result<Epoch, CatalogError> {
-        if region.responders.is_empty() {
-            return Err(CatalogError::NoAddress { name });
-        }
-        if self.regions.len() >= CATALOG_MAX && !self.regions.contains_key(&name) {
-            return Err(CatalogError::Full { name });
-        }
+        self.admits(&name, &region)?;
         let present = self.next_key(&name, secret, term)?;
         let epoch = present.epoch;
+        _ = self.remove(&name);
+        self.names.extend(places(&region).map(|it| (it, name.clone())));
         self.regions.insert(name, Entry { region, present, next: None });
         Ok(epoch)
     }
@@ -238,7 +265,9 @@ impl Catalog {
     /// If there is none of this name.
     pub fn remove(&mut self, name: &RegionName) -> Result<(), CatalogError> {
         let removed = self.regions.remove(name);
-        removed.map(drop).ok_or_else(|| CatalogError::Unknown { name: name.clone() })
+        let removed = removed.ok_or_else(|| CatalogError::Unknown { name: name.clone() })?;
+        places(&removed.region).for_each(|it| _ = self.names.remove(&it));
+        Ok(())
     }
 
     /// Announces the key that the region will go by: from now on clients are given both. The
@@ -359,4 +388,10 @@ impl Catalog {
 fn probe() -> KeyBinding {
     let nobody = HostAddr::from([0; 4]);
     KeyBinding { initiator: nobody, responder: nobody, pid: Pid(0), op_type: OpType::Read }
+}
+
+/// Where a region is: at each address of its host.
+fn places(region: &Region) -> impl Iterator<Item = (HostAddr, RegionId)> {
+    let id = region.id;
+    region.responders.iter().map(move |responder| (responder, id))
 }

@@ -183,7 +183,8 @@ impl KeyServer {
     /// it is another region.
     ///
     /// # Errors
-    /// If it has no such name, is not registered at this host, or there are too many.
+    /// If it has no such name, is published under another one, is not registered at this host, or
+    /// there are too many.
     pub fn publish(
         &self,
         name: &str,

@@ -178,13 +178,23 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     assert_eq!((pool.free(), peer.client.client().calls()), (32, 0));
 
     // The service starts again: whoever has a key of its earlier life fetches, and goes on.
-    let regions = ["kv/index", "kv/values"].map(|it| (it, &owner.region, Schedule::every(HOUR)));
+    let values = owner.host.register(LEN as usize, Permissions::READ).unwrap();
+    values.write(0, b"values..").unwrap();
+    let regions = [("kv/index", &owner.region), ("kv/values", &values)];
+    let regions = regions.map(|(name, region)| (name, region, Schedule::every(HOUR)));
     let host_again = Arc::clone(&owner.host);
     let keys = KeyServer::start_with(host_again, &world.keys_config(), &regions).unwrap();
-    // Of one region under two names the latter key holds.
-    assert_eq!(read(&peer, &host, "kv/values", PATIENCE).unwrap(), *b"index...");
-    keys.publish("kv/index", &owner.region, Schedule::every(HOUR)).unwrap();
+    assert_eq!(read(&peer, &host, "kv/values", PATIENCE).unwrap(), *b"values..");
     assert_eq!(read(&peer, &host, "kv/index", PATIENCE).unwrap(), *b"index...");
+
+    // A second name for a region is refused, and the key that it has under the first one stays.
+    let grant = peer.region("kv/index", &[OpType::Read]).grant(OpType::Read).unwrap();
+    let error = keys.publish("kv/other", &owner.region, Schedule::every(HOUR)).unwrap_err();
+    let says = "kv/other is the region that is published as kv/index: take that out first";
+    assert!(error.to_string().starts_with(says), "{error}");
+    assert_eq!(read(&peer, &host, "kv/index", PATIENCE).unwrap(), *b"index...");
+    let after = peer.region("kv/index", &[OpType::Read]).grant(OpType::Read).unwrap();
+    assert_eq!(after.epoch, grant.epoch);
     keys.remove("kv/index").unwrap();
     let error = read(&peer, &host, "kv/index", PATIENCE).unwrap_err();
     assert!(matches!(&error, KeyedError::NoKey { .. }), "{error}");

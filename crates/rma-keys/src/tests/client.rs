@@ -9,6 +9,7 @@ use rma_core::{
     crypto::{DerivedRegionKey, KeyBinding, RegionKeySchedule},
     grant::Grant,
     op::{OpStatus, OpType},
+    region::RegionId,
     time::Instant,
 };
 
@@ -59,6 +60,15 @@ pub(super) fn service(life: u8, key: u8, now: Now) -> Service<Policy> {
     service
 }
 
+/// The region of a name has an id of its own.
+fn id_of(region_name: &str) -> RegionId {
+    let hash = |hash: u32, octet| hash.wrapping_mul(31).wrapping_add(u32::from(octet));
+    match region_name {
+        "kv/index" => region().id,
+        other => RegionId::from_bits(other.bytes().fold(0, hash)),
+    }
+}
+
 pub(super) fn publish(
     service: &mut Service<Policy>,
     now: Now,
@@ -66,7 +76,7 @@ pub(super) fn publish(
     key: u8,
 ) -> Epoch {
     let hour = term(now.boot + SECOND * 3000, now.boot + SECOND * 3600);
-    let region = Region { len: 1 << 16, ..region() };
+    let region = Region { id: id_of(region_name), len: 1 << 16, ..region() };
     service.publish(now, name(region_name), region, &secret(key), hour).unwrap().0
 }
 

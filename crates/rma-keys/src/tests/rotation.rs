@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use rma_core::op::OpType;
+use rma_core::{op::OpType, region::RegionId};
 
 use super::{
     addresses, after, at, name, region, secret,
@@ -164,4 +164,26 @@ fn a_catalog_is_changed_by_what_makes_sense_alone() {
     assert_eq!(catalog.names().collect::<Vec<_>>(), [&a]);
     catalog.remove(&a).unwrap();
     assert_eq!(catalog.remove(&a), Err(unknown));
+}
+
+#[test]
+fn a_region_has_one_name_and_a_second_one_is_refused_by_both() {
+    let mut catalog = Catalog::new(Life([0; 8]));
+    let (a, b, hour) = (name("a"), name("b"), term(at(50), at(60)));
+    catalog.publish(a.clone(), region(), &secret(4), hour).unwrap();
+    // At whichever of its host's addresses; another host's is another.
+    let wide = Region { responders: addresses(&["2001:db8::2", "192.0.2.2"]), ..region() };
+    let error = catalog.publish(b.clone(), wide, &secret(5), hour).unwrap_err();
+    assert_eq!(error, CatalogError::SameRegion { name: b.clone(), other: a.clone() });
+    assert!(error.to_string().contains("b is the region that is published as a"), "{error}");
+    let elsewhere = Region { responders: addresses(&["192.0.2.3"]), ..region() };
+    catalog.publish(b.clone(), elsewhere, &secret(5), hour).unwrap();
+    // Once its name is another region's, it may have another.
+    let other = Region { id: RegionId::from_bits(6), ..region() };
+    catalog.publish(a.clone(), other, &secret(6), hour).unwrap();
+    catalog.publish(b.clone(), wide, &secret(7), hour).unwrap();
+    catalog.publish(name("c"), elsewhere, &secret(8), hour).unwrap();
+    catalog.remove(&b).unwrap();
+    catalog.remove(&a).unwrap();
+    catalog.publish(a, wide, &secret(9), hour).unwrap();
 }

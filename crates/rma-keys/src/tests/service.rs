@@ -6,11 +6,13 @@ use rma_core::{
     addr::Pid,
     crypto::{KeyBinding, RegionKey, RegionKeySchedule},
     op::OpType,
+    region::RegionId,
 };
 
 use super::{addresses, after, at, client, name, region, secret, term};
 use crate::{
     audit::What,
+    catalog::Region,
     epoch::Life,
     message::{
         number,
@@ -56,6 +58,11 @@ pub(super) fn wanted(region: &str, ops: &[OpType]) -> Wanted {
 }
 
 /// A request of process 7 at 192.0.2.1.
+/// Another region of the same host.
+fn other() -> Region {
+    Region { id: RegionId::from_bits(6), ..region() }
+}
+
 pub(super) fn request(regions: Vec<Wanted>) -> Request {
     Request { initiators: addresses(&["192.0.2.1"]), pid: Pid(7), regions }
 }
@@ -106,7 +113,7 @@ fn a_key_is_bound_to_initiator_responder_pid_and_op_as_the_nic_binds_it() {
 fn what_is_forbidden_and_what_does_not_exist_are_answered_alike() {
     let mut service = service();
     let far = at(1 << 30);
-    service.publish(after(0), name("secret"), region(), &secret(2), term(far, far)).unwrap();
+    service.publish(after(0), name("secret"), other(), &secret(2), term(far, far)).unwrap();
     let message = |region| request(vec![wanted(region, &[OpType::Read])]).encode(1);
     let forbidden = service.handle(after(0), &client(), &message("secret"));
     let unknown = service.handle(after(0), &client(), &message("nosuch"));
@@ -126,7 +133,7 @@ fn what_is_forbidden_and_what_does_not_exist_are_answered_alike() {
 fn an_address_that_is_neither_the_connections_nor_in_a_rule_is_denied() {
     let mut service = service();
     let far = at(1 << 30);
-    service.publish(after(0), name("fleet"), region(), &secret(2), term(far, far)).unwrap();
+    service.publish(after(0), name("fleet"), other(), &secret(2), term(far, far)).unwrap();
     let mut claim = |initiators: &[&str], region: &str, ops: &[OpType]| {
         let request =
             Request { initiators: addresses(initiators), ..request(vec![wanted(region, ops)]) };

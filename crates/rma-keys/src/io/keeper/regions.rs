@@ -90,11 +90,12 @@ impl Regions {
         (name, region): (RegionName, &RegisteredRegion),
         schedule: Schedule,
     ) -> Result<Epoch, PublishError<H::Error>> {
+        let place = Region { responders: self.responders, id: region.id(), len: region.reach() };
+        recorded.service().catalog().admits(&name, &place)?;
         let fresh = secret().map_err(PublishError::Random)?;
         // The host first: what the catalog gives must be what it goes by.
         host.rekey(region, fresh.region_key()).map_err(PublishError::Host)?;
         let plan = Plan { way: Way::Host, schedule, seed: self.jitter.next() };
-        let place = Region { responders: self.responders, id: region.id(), len: region.reach() };
         let rotation =
             turn(now, recorded, |turn| Rotation::publish(turn, name.clone(), place, &fresh, plan))?;
         let kept = Kept { region: region.clone(), rotation, at: None };
