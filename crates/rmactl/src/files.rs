@@ -1,7 +1,7 @@
 //! Files that are written once, whole, and for the right eyes.
 //!
 //! A file appears under its name when all of it is there; one that is there already is replaced
-//! only where that was asked for.
+//! only where that was asked for. Of several, all are replaced or none.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -59,15 +59,21 @@ pub(crate) fn absent(paths: &[&Path], advice: &'static str) -> Result<(), FileEr
 }
 
 /// Writes files whole, each with its permissions. None appears under its name before all of them
-/// are on the disk, so they are as good as replaced together; if one cannot be written, none is.
+/// are on the disk; if one cannot be written, or not be put in its place, all are as they were.
+///
+/// A run that is killed while it puts them in their places may leave some that are new and some
+/// that are not, and what was there before as `NAME.old`. Another run replaces all of them.
 pub(crate) fn write(files: &[(&Path, &str, u32)]) -> Result<(), FileError> {
     let failed = |path: &Path, why| FileError::Write { path: path.to_owned(), why };
     let write = || {
         for &(path, contents, mode) in files {
             write_new(&new(path), contents, mode).map_err(|why| failed(path, why))?;
         }
-        for &(path, ..) in files {
-            fs::rename(new(path), path).map_err(|why| failed(path, why))?;
+        for (at, &(path, ..)) in files.iter().enumerate() {
+            if let Err(why) = replace(path) {
+                files[..at].iter().rev().for_each(|&(path, ..)| put_back(path));
+                return Err(failed(path, why));
+            }
         }
         Ok(())
     };
@@ -76,22 +82,57 @@ pub(crate) fn write(files: &[(&Path, &str, u32)]) -> Result<(), FileError> {
             // It may be in its place, or never have been; the error that is told came first.
             _ = fs::remove_file(new(path));
         }
-    })
+    })?;
+    for &(path, ..) in files {
+        // There is none if nothing was replaced.
+        _ = fs::remove_file(old(path));
+    }
+    Ok(())
+}
+
+/// Puts a file in its place. What was there is kept beside it.
+fn replace(path: &Path) -> io::Result<()> {
+    let old = old(path);
+    remove(&old)?;
+    match fs::hard_link(path, &old) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::rename(new(path), path).inspect_err(|_| _ = fs::remove_file(&old))
+}
+
+/// Undoes [`replace`]. Where that cannot be done, what was there stays beside it.
+fn put_back(path: &Path) {
+    let old = old(path);
+    _ = if old.symlink_metadata().is_ok() { fs::rename(&old, path) } else { fs::remove_file(path) };
 }
 
 /// Where a file is until it is whole.
 fn new(path: &Path) -> PathBuf {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    PathBuf::from(new)
+    beside(path, ".new")
+}
+
+/// Where one is that was there before, until all are replaced.
+fn old(path: &Path) -> PathBuf {
+    beside(path, ".old")
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(ending);
+    PathBuf::from(beside)
+}
+
+/// Removes a file that a run which was killed has left, if it has.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn write_new(new: &Path, contents: &str, mode: u32) -> io::Result<()> {
-    // What a run that was killed has left.
-    match fs::remove_file(new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(new)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(new)?;
     file.write_all(contents.as_bytes())?;
     file.sync_all()

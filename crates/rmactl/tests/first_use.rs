@@ -159,7 +159,21 @@ fn a_renewal_that_cannot_be_written_whole_changes_nothing() {
         let left = fs::read_dir(scratch.0.join("client")).unwrap().count();
         assert_eq!(left, 3, "no .new is left");
     }
+    // What is in the way of a name itself is found when others have been put in their places.
+    let bundle = scratch.0.join("client/bundle.pem");
+    fs::rename(&bundle, scratch.0.join("bundle.pem")).unwrap();
+    fs::create_dir(&bundle).unwrap();
+    scratch.refuses(&format!("{issue} --renew"), "cannot write client/bundle.pem");
+    fs::remove_dir(&bundle).unwrap();
+    fs::rename(scratch.0.join("bundle.pem"), &bundle).unwrap();
+    assert_eq!(read(), before, "key and certificate go together as before");
+    assert_eq!(scratch.mode("client/key.pem"), 0o600);
+    // What a run that was killed has left is in nobody's way.
+    for left in ["key.pem.new", "key.pem.old", "cert.pem.old"] {
+        fs::write(scratch.0.join("client").join(left), "half").unwrap();
+    }
     scratch.rmactl(&format!("{issue} --renew")).unwrap();
+    assert_eq!(fs::read_dir(scratch.0.join("client")).unwrap().count(), 3);
     assert!(read()[..2].iter().zip(&before).all(|(now, before)| now != before));
 }
 
