@@ -164,7 +164,7 @@ fn main() -> Result<(), Error> {
                 continue;
             };
             // The cache's number of a request serves as that of the call.
-            let call = 100 + u32::try_from(fetch.number)?;
+            let call = 100 + fetch.number;
             send(client, call, KEYS, &fetch.request.encode(fetch.number))?;
             let (answered, _, body) = receive(client)?;
             assert_eq!(answered, call);
