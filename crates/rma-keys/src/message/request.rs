@@ -42,8 +42,8 @@ pub struct Wanted {
 }
 
 impl Request {
-    /// The octets of this request. Its reply repeats `number`: requests that may be under way to one
-    /// service at the same time, or one after the other, have different ones.
+    /// The octets of this request. Its reply repeats `number`: requests to one service that follow
+    /// each other, or are under way together, have different ones.
     ///
     /// # Panics
     /// If it has no address, no region, more than [`REGIONS_MAX`] of them, or one without an op.
