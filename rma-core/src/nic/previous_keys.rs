@@ -5,12 +5,11 @@
 //! by a peer with the same timeout, and then erased. All regions share one table of a fixed size,
 //! and a region has four places of it at most.
 //!
-//! Keys are kept as they are and expanded when they are used: that is seldom.
+//! Keys stay expanded, as their regions had them: after a rotation, all who used the region are
+//! refused within a round trip, and wait for it.
 
+use crate::{crypto::RegionKeySchedule, region::RegionId, time::Instant};
 use arrayvec::ArrayVec;
-use rma_crypto::Key;
-
-use crate::{crypto::RegionKey, region::RegionId, time::Instant};
 
 /// How many keys are kept, of all regions together. More: more regions can be rotated within two
 /// timeouts. Fewer: a request that fails is compared with fewer, and the less memory.
@@ -27,7 +26,7 @@ pub(super) struct PreviousKeys {
     /// No region has had more keys here since there was none at all.
     depth: usize,
     /// What a request is compared with that no key here is for, so that this takes as long.
-    decoy: RegionKey,
+    decoy: RegionKeySchedule,
     /// Keys that had to go before their time, and were not counted yet.
     lost: u64,
 }
@@ -37,7 +36,7 @@ struct PreviousKey {
     /// Which key of all that the table of regions has held it was.
     revision: u64,
     /// Zeroized when it is dropped.
-    key: Key,
+    key: RegionKeySchedule,
     /// When it is erased. `None` until the NIC is next told the time: it was replaced between
     /// turns.
     until: Option<Instant>,
@@ -46,7 +45,7 @@ struct PreviousKey {
 /// What a request that failed is compared with.
 pub(super) struct ToCompare<'a> {
     /// The region's, and then decoys.
-    pub(super) keys: ArrayVec<&'a Key, KEYS_PER_REGION>,
+    pub(super) keys: ArrayVec<&'a RegionKeySchedule, KEYS_PER_REGION>,
     /// How many of them are the region's. A request that is right under another proves nothing: the
     /// decoy is no secret.
     pub(super) own: usize,
@@ -59,14 +58,14 @@ impl PreviousKeys {
     /// Bytes that each of them takes.
     pub(super) const ENTRY_LEN: usize = size_of::<Option<PreviousKey>>();
 
-    pub(super) fn new(decoy: RegionKey) -> Self {
+    pub(super) fn new(decoy: RegionKeySchedule) -> Self {
         let places = (0..KEYS_MAX).map(|_| None).collect();
         Self { places, used: 0, depth: 0, decoy, lost: 0 }
     }
 
     /// `region` had `key` until now. Where there is no room, the oldest goes: of the region, or of
     /// all.
-    pub(super) fn push(&mut self, region: RegionId, revision: u64, key: &Key) {
+    pub(super) fn push(&mut self, region: RegionId, revision: u64, key: RegionKeySchedule) {
         let of_region = |it: &PreviousKey| it.region == region;
         let count = self.keys().filter(|it| of_region(it)).count();
         if count == KEYS_PER_REGION {
@@ -75,7 +74,7 @@ impl PreviousKeys {
             self.forget_oldest(|_| true);
         }
         let Some(index) = self.places.iter().position(Option::is_none) else { return };
-        self.places[index] = Some(PreviousKey { region, revision, key: key.clone(), until: None });
+        self.places[index] = Some(PreviousKey { region, revision, key, until: None });
         self.used = self.used.max(index + 1);
         self.depth = self.depth.max((count + 1).min(KEYS_PER_REGION));
     }
@@ -90,7 +89,7 @@ impl PreviousKeys {
         }
         let own = keys.len();
         while keys.len() < self.depth {
-            keys.push(Key::from_ref(self.decoy.expose()));
+            keys.push(&self.decoy);
         }
         ToCompare { keys, own }
     }
@@ -154,6 +153,11 @@ impl core::fmt::Debug for PreviousKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        addr::{HostAddr, Pid},
+        crypto::{KeyBinding, RegionKey},
+        op::OpType,
+    };
 
     const T: u64 = 100;
 
@@ -161,10 +165,20 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// What is compared with for a region: the first octet of each key.
+    /// A key of which each octet is this.
+    fn schedule(octet: u8) -> RegionKeySchedule {
+        RegionKeySchedule::new(&RegionKey::from_bytes([octet; 16]))
+    }
+
+    /// What is compared with for a region: the octets of each key.
     fn compared(keys: &PreviousKeys, region: u32) -> Vec<u8> {
+        let ends = [HostAddr::from_octets([0; 16]); 2];
+        let [initiator, responder] = ends;
+        let binding = KeyBinding { initiator, responder, pid: Pid(1), op_type: OpType::Read };
+        let derived = |key: &RegionKeySchedule| *key.derive(&binding).expose();
+        let octet = |key| (0..=u8::MAX).find(|&it| derived(&schedule(it)) == derived(key));
         let ToCompare { keys, own } = keys.to_compare(RegionId::from_bits(region));
-        let mut firsts: Vec<u8> = keys.iter().map(|key| key.expose()[0]).collect();
+        let mut firsts: Vec<u8> = keys.iter().filter_map(|&key| octet(key)).collect();
         assert!(firsts[..own].iter().all(|&first| first != 0), "decoys come last");
         assert!(firsts[own..].iter().all(|&first| first == 0), "decoys count for no region");
         firsts.sort_unstable();
@@ -172,12 +186,11 @@ mod tests {
     }
 
     fn push(keys: &mut PreviousKeys, region: u32, revision: u64) {
-        let key = Key::from_bytes([revision as u8; 16]);
-        keys.push(RegionId::from_bits(region), revision, &key);
+        keys.push(RegionId::from_bits(region), revision, schedule(revision as u8));
     }
 
     fn empty() -> PreviousKeys {
-        PreviousKeys::new(RegionKey::from_bytes([0; 16]))
+        PreviousKeys::new(schedule(0))
     }
 
     #[test]

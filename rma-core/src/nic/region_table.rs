@@ -39,8 +39,8 @@ pub struct RegionEntry {
     pub owner: Pid,
     /// What remote hosts may do.
     pub permissions: Permissions,
-    /// K_r as it is: to be kept for a while when another has taken its place, and to be expanded
-    /// for whom the table that the region is registered in has its keys expanded.
+    /// K_r as it is, to be expanded for whom the table that the region is registered in has its
+    /// keys expanded.
     given: Key,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
@@ -180,14 +180,15 @@ impl RegionTable {
 
     /// A table of `capacity` entries, at most [`crate::limits::REGIONS_MAX`].
     pub(super) fn new(capacity: u32, aead: &'static dyn AeadProvider) -> Self {
+        let decoy = Decoy::new(aead);
         let indices = || (0..capacity).map(|index| u16::try_from(index).expect("REGIONS_MAX"));
         Self {
             rows: indices().map(|_| Row { generation: 0, entry: None }).collect(),
             free: indices().collect(),
             revision: 0,
             aead,
-            previous: PreviousKeys::new(Decoy::KEY),
-            decoy: Decoy::new(aead),
+            previous: PreviousKeys::new(decoy.key.clone()),
+            decoy,
         }
     }
 
@@ -333,8 +334,8 @@ impl RegionTable {
     pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<(), RegionError> {
         let Self { rows, previous, .. } = self;
         let entry = named_mut(rows, region).ok_or(RegionError::NotRegistered { region })?;
-        previous.push(region, entry.revision, &entry.given);
-        entry.key = RegionKeySchedule::with(self.aead, key);
+        let new = RegionKeySchedule::with(self.aead, key);
+        previous.push(region, entry.revision, core::mem::replace(&mut entry.key, new));
         entry.given = Key::from_bytes(*key.expose());
         self.revision += 1;
         entry.revision = self.revision;
