@@ -42,21 +42,24 @@ fn detail(rotations: &Rotations, what: &str) -> String {
     let Rotations { gaps, fetching, extra, .. } = rotations;
     let fetch = if fetching.count() > 0 {
         format!(
-            ", of it the fetch p50 {:.2}, the rest p50 {:.2} and p99 {:.2}",
+            ", of it the fetch p50 {:.2}, the rest p50 {:.2}, p90 {:.2} and p99 {:.2}",
             fetching.quantile_us(0.5),
             extra.quantile_us(0.5),
+            extra.quantile_us(0.9),
             extra.quantile_us(0.99)
         )
     } else {
         String::new()
     };
     format!(
-        "{what}; {} rotations before {} clients that probe; a round trip is the p50 of their READs of 64 B, {:.2} us; gap p50 \
-         {:.2} us, p99 {:.2}, longest {:.2}{fetch}; {} spurious fetches, {} ops failed otherwise; service and rotation \
+        "{what}; {} rotations before {} clients that probe; a round trip is the p50 of their READs of 64 B, {:.2} us, of which \
+         the p90 is {:.2} and the p99 {:.2}; gap p50 {:.2} us, p99 {:.2}, longest {:.2}{fetch}; {} spurious fetches, {} ops failed otherwise; service and rotation \
          between turns of the owner's engine, keys over TLS 1.3; veth MTU {MTU}, {CONDITIONS}",
         rotations.count,
         rotations.clients,
         rotations.rtt_us(),
+        rotations.reads.quantile_us(0.9),
+        rotations.reads.quantile_us(0.99),
         gaps.quantile_us(0.5),
         gaps.quantile_us(0.99),
         gaps.max_us(),
