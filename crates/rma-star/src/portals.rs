@@ -100,6 +100,10 @@ impl Portals {
         watch.look(now, &mut busy, |number| {
             ports[usize::from(number)].as_ref().is_some_and(|port| !port.is_idle())
         });
+        // As in most turns.
+        if busy.is_empty() {
+            return busy;
+        }
         busy.sort_unstable();
         let before_first = busy.partition_point(|&number| number < self.first);
         busy.rotate_left(before_first);

@@ -296,6 +296,10 @@ impl Stateful {
 
     /// About how many frames [`Stateful::write_next`] has: 0 only if it has none that it can send.
     pub(crate) fn frames_waiting(&self) -> usize {
+        // As in most turns.
+        if !self.has_ready() {
+            return 0;
+        }
         let ready = self.ready.iter(&self.ready_links);
         if !self.frames.has_room() {
             return ready.map(|at| self.placed_of(at)).sum();
@@ -319,6 +323,11 @@ impl Stateful {
         if !self.frames.has_room() || self.shares.may_hold_back() {
             return self.frames_waiting() > 0;
         }
+        self.has_ready()
+    }
+
+    /// Whether a connection or a path is in turn to send.
+    fn has_ready(&self) -> bool {
         !self.ready.is_empty() || self.paths.ready().next().is_some()
     }
 

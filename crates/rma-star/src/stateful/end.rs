@@ -240,8 +240,21 @@ impl Stateful {
         Some((since + self.rnr_timeout, at))
     }
 
+    /// Whether there is nothing that time could change, as where no work request is under way.
+    #[inline]
+    fn is_still(&self) -> bool {
+        self.watched.is_empty()
+            && self.blocked.iter().all(IndexList::is_empty)
+            && self.dying.is_empty()
+            && self.frames.is_still()
+            && self.paths.is_still()
+    }
+
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        if self.is_still() {
+            return;
+        }
         while let Some(frame) = self.frames.next_due(now) {
             self.frame_is_due(host, now, frame);
         }

@@ -321,6 +321,12 @@ impl UnderWay {
         wait + wait / SPREAD_PARTS * spread as u32
     }
 
+    /// Whether no frame is due at any time.
+    #[inline]
+    pub(super) const fn is_still(&self) -> bool {
+        self.not_before.is_none()
+    }
+
     /// The frame that is due first, if it is due now.
     pub(super) fn next_due(&mut self, now: Instant) -> Option<u16> {
         if self.not_before? > now {
