@@ -170,6 +170,8 @@ fn data_is_fetched_as_it_is_when_the_answer_is_written() {
 
 //= star#ours-guard-word
 //= type=test
+//= star#ours-answers
+//= type=test
 #[test]
 fn a_connection_that_is_closed_takes_nothing_more() {
     let mut scene = Scene::new();
@@ -218,6 +220,8 @@ fn a_key_opens_its_own_span_alone() {
     assert_eq!(scene.answer_to(&wqe.key, &rd), Answer::Done);
 }
 
+//= star#ours-answers
+//= type=test
 #[test]
 fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
     let mut scene = Scene::new();
@@ -245,6 +249,8 @@ fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
 //= star#ours-replay-filter
 //= type=test
 //= star#III-D1-rules
+//= type=test
+//= star#ours-answers
 //= type=test
 #[test]
 fn a_write_lands_once_where_its_rule_allows_it() {
