@@ -282,6 +282,30 @@ fn a_write_lands_once_where_its_rule_allows_it() {
     assert_eq!(scene.read(32, 64), [7; 64]);
 }
 
+//= star#ours-answers
+//= type=test
+#[test]
+fn a_write_that_cannot_be_remembered_does_not_land_until_there_is_room() {
+    let settings = StarConfigBuilder { filter_entries: 16, ..StarConfigBuilder::default() };
+    let mut scene = Scene::with(settings);
+    let mr = scene.mr;
+    let key = scene.rule(mr).write.unwrap();
+    let answer_to_write = |scene: &mut Scene, byte: u8| {
+        let write = scene.write(&key, mr, 0, &[byte; 64]);
+        scene.receive(&write);
+        scene.answer_to(&key, &write)
+    };
+    for byte in 0..16 {
+        assert_eq!(answer_to_write(&mut scene, byte), Answer::Done, "{byte}");
+    }
+    assert_eq!(answer_to_write(&mut scene, 16), Answer::Busy);
+    assert_eq!(scene.read(0, 64), [15; 64]);
+    // Those before are dead.
+    scene.now = scene.now + core::time::Duration::from_micros(2 * W);
+    assert_eq!(answer_to_write(&mut scene, 16), Answer::Done);
+    assert_eq!(scene.read(0, 64), [16; 64]);
+}
+
 #[test]
 fn what_the_stateful_side_has_taken_is_noted_where_the_library_looks() {
     let mut scene = Scene::new();
