@@ -1,18 +1,23 @@
 //! Keys from the key service, in place of a grant in a file: what `serve` publishes its region
 //! with, and what those that measure there ask by name.
 //!
-//! A run that measures fetches once, before it begins: a key that is changed meanwhile ends it, as
-//! what is measured are ops, and not how clients go on.
+//! A run that measures goes by the keys that it began with: one that is changed meanwhile ends it,
+//! as what is measured are ops, and not how clients go on. `verify` goes on with others.
 
 use core::{net::SocketAddr, time::Duration};
 use std::path::PathBuf;
 
 use clap::Args;
+use rma_keys::{
+    epoch::Epoch,
+    io::client::{FetchError, Hindrance},
+    ring::Standing,
+};
 use rma_xdp::{
-    InlineHost, OpType, RegisteredRegion,
+    InlineHost, OpStatus, OpType, RegisteredRegion,
     keys::{
         CacheError, Grants as Fetched, Holder, InlineKeyServer, KeyServerConfig, KeyServerError,
-        KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
+        KeyedGrant, KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
     },
 };
 
@@ -140,24 +145,82 @@ impl Service {
         &self,
         host: &InlineHost,
         op_types: &[OpType],
-    ) -> Result<Grants, KeysError> {
+    ) -> Result<RegionKeys, KeysError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let fetched = Fetched::start(holder, &self.id).map_err(Box::new)?;
         let source = fetched.source(vec![self.address], self.expected.clone());
         let ops: OpSet = op_types.iter().copied().collect();
         let region = fetched.region(source, self.region.clone(), ops)?;
-        let mut grants: Option<Grants> = None;
-        for &op_type in op_types {
-            let grant = wait(&region, op_type)?;
-            grants = Some(match grants {
-                None => Grants::new(grant),
-                Some(grants) => grants.with(op_type, grant.key),
-            });
-        }
-        Ok(grants.expect("at least one type of op"))
+        let op_type = *op_types.first().expect("at least one type of op");
+        let KeyedGrant { grant, epoch, .. } =
+            region.wait_grant(op_type, PATIENCE).map_err(Box::new)?;
+        let mut keys =
+            RegionKeys { region, op_types: op_types.into(), grants: Grants::new(grant), epoch };
+        keys.look();
+        Ok(keys)
     }
 }
 
-fn wait(region: &KeyedRegion, op_type: OpType) -> Result<rma_xdp::Grant, KeysError> {
-    Ok(region.wait_grant(op_type, PATIENCE).map_err(Box::new)?.grant)
+/// Keys of a region, which are renewed as long as this is there.
+#[derive(Debug)]
+pub(crate) struct RegionKeys {
+    region: KeyedRegion,
+    op_types: Box<[OpType]>,
+    /// What was seen last, all of one epoch.
+    grants: Grants,
+    epoch: Epoch,
+}
+
+impl RegionKeys {
+    /// The grants that were seen last.
+    pub(crate) const fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// Which key they are of.
+    pub(crate) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// An op under the key of `epoch` has ended so.
+    pub(crate) fn note(&self, epoch: Epoch, status: OpStatus) {
+        let ring = self.region.ring();
+        // What it may do now, `look` says.
+        _ = self
+            .region
+            .grants()
+            .with_cache(|cache, now| cache.on_outcome(now, ring, epoch, status));
+    }
+
+    /// Takes what there is to go by now.
+    pub(crate) fn look(&mut self) {
+        let ring = self.region.ring();
+        let seen = self.region.grants().with_cache(|cache, now| {
+            let mut all = self.op_types.iter().map(|&it| cache.grant(now, ring, it));
+            let KeyedGrant { grant, epoch, .. } = all.next()??;
+            let with = |grants: Grants, it: Option<KeyedGrant>| {
+                it.map(|KeyedGrant { grant, .. }| grants.with(grant.op_type, grant.key))
+            };
+            Some((all.try_fold(Grants::new(grant), with)?, epoch))
+        });
+        if let Some((grants, epoch)) = seen {
+            (self.grants, self.epoch) = (grants, epoch);
+        }
+    }
+
+    /// Why there are no other keys after `waited`, as far as is known.
+    pub(crate) fn hindrance(&self, waited: Duration) -> Option<KeysError> {
+        let region = &self.region;
+        let ring = region.ring();
+        let standing = region.grants().with_cache(|cache, now| cache.standing(now, ring));
+        let why = match standing {
+            Standing::GaveUp(why) => region.gave_up(why),
+            _ => region.late(waited),
+        };
+        let is_hindered = |why: &FetchError| {
+            !matches!(why, FetchError::Unanswered { why: Hindrance::Silent, .. })
+        };
+        let is_known = !matches!(&why, NoKey::Late { why, .. } if !is_hindered(why));
+        is_known.then(|| Box::new(why).into())
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
     grant_file::GrantFile,
     grants::Grants,
     interrupt::Interrupt,
-    keys::{ClientKeyArgs, Service},
+    keys::{ClientKeyArgs, RegionKeys, Service},
     latency::{Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
@@ -33,6 +33,19 @@ pub struct ClientArgs {
     #[command(flatten)]
     pub(crate) host: HostArgs,
     #[command(flatten)]
+    permit: PermitArgs,
+    /// How many ops to measure.
+    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) iters: u64,
+    /// Print one line of JSON instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where a client's keys are from.
+#[derive(Args, Clone, Debug)]
+pub struct PermitArgs {
+    #[command(flatten)]
     pub(crate) keys: ClientKeyArgs,
     /// The grant that `serve` wrote: a key in a file, without the key service.
     #[arg(
@@ -43,12 +56,6 @@ pub struct ClientArgs {
         conflicts_with = "keys"
     )]
     pub(crate) grant: PathBuf,
-    /// How many ops to measure.
-    #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
-    pub(crate) iters: u64,
-    /// Print one line of JSON instead of text.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// What those are told whose ops go all over a region.
@@ -148,12 +155,17 @@ pub(crate) fn open_client(
     (size, op_types): (u32, &[OpType]),
     interrupt: &Interrupt,
 ) -> Result<(Client, Remote), ServeError> {
-    let (mut client, remote) = match args.keys.service() {
-        Some(service) => open_named(args, &service, op_types)?,
+    let PermitArgs { keys, grant } = &args.permit;
+    let (mut client, remote) = match keys.service() {
+        Some(service) => {
+            let named = (keys, &service, op_types);
+            let (client, remote, _) = open_named(&args.host, named, REACH, args.json)?;
+            (client, remote)
+        }
         None => {
-            let file = GrantFile::load(&args.grant)?;
+            let file = GrantFile::load(grant)?;
             check_size(size, &file.grants)?;
-            open_granted(&args.host, (&args.grant, file), REACH, args.json)?
+            open_granted(&args.host, (grant, file), REACH, args.json)?
         }
     };
     check_size(size, &client.grants)?;
@@ -169,23 +181,25 @@ fn check_size(size: u32, grants: &Grants) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Opens a host, and fetches keys for it.
-fn open_named(
-    args: &ClientArgs,
-    service: &Service,
-    op_types: &[OpType],
-) -> Result<(Client, Remote), ServeError> {
-    let (port, seed) = (args.keys.port, args.keys.seed);
-    let host = open(&args.host, port, Pid(std::process::id()))?;
-    let grants = service.fetch(&host, op_types)?;
-    pin(args.host.core);
-    let responder = grants.any().responder;
-    resolve(&host, responder, REACH)?;
-    if !args.json {
+/// Opens a host, and fetches keys for it, for ops of these types. Otherwise as [`open_granted`].
+pub(crate) fn open_named(
+    host_args: &HostArgs,
+    (args, service, op_types): (&ClientKeyArgs, &Service, &[OpType]),
+    patience: Duration,
+    quiet: bool,
+) -> Result<(Client, Remote, RegionKeys), ServeError> {
+    let ClientKeyArgs { port, seed, .. } = *args;
+    let host = open(host_args, port, Pid(std::process::id()))?;
+    let keys = service.fetch(&host, op_types)?;
+    pin(host_args.core);
+    let responder = keys.grants().any().responder;
+    resolve(&host, responder, patience)?;
+    if !quiet {
         introduce(&host);
     }
     let remote = Remote { responder, port, permit: Permit::Service(service.region().clone()) };
-    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
+    let client = Client::new(host, *keys.grants(), Pattern::new(seed), VERIFY_DEPTH)?;
+    Ok((client, remote, keys))
 }
 
 /// Opens a host for what is in a grant file, and says which device it has unless it is to be

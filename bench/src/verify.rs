@@ -4,16 +4,19 @@
 //! It measures nothing, and an op that fails is not the end of it: rounds of random ops go on, each
 //! compared with a model of the region, while a server is killed and started again, a link goes
 //! down and up, a key is rotated. It takes up a grant file that somebody replaces under its name,
-//! and then the region must hold what it held before, or the pattern of a fresh one: nothing else.
+//! or what the key service gives when keys are refused; the region must hold what it held before
+//! then, or, with a new file or a service that was started again, the pattern of a fresh one:
+//! nothing else.
 //! It gives up when nothing has succeeded for as long as `--patience`. On Ctrl-C it restores the
 //! pattern, for which the server is needed as well; a second one ends it at once.
 //!
 //! Two writers at once would each find the other's bytes.
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use rma_keys::epoch::Epoch;
 use rma_lab::Pattern;
 use rma_xdp::{Clock, CommandSlotId, Grant, OpStatus, OpType, RegionKey, random_region_key};
 
@@ -21,8 +24,10 @@ use crate::{
     client::{Client, Span, overlap, part, parts},
     error::{PairError, hint},
     grant_file::{GrantFile, GrantFileError},
+    grants::Grants,
     interrupt::Interrupt,
-    lat::open_granted,
+    keys::RegionKeys,
+    lat::{PermitArgs, open_granted, open_named},
     model::Model,
     serve::{HostArgs, ServeError},
 };
@@ -36,14 +41,8 @@ use events::{Event, Found, Round, Totals};
 pub struct VerifyArgs {
     #[command(flatten)]
     host: HostArgs,
-    /// The grant that `serve` wrote: a key in a file, without the key service.
-    #[arg(
-        long = "grant-file",
-        alias = "grant",
-        value_name = "FILE",
-        default_value = "rma-grant.json"
-    )]
-    grant: PathBuf,
+    #[command(flatten)]
+    permit: PermitArgs,
     /// How many rounds; without it, until Ctrl-C.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
@@ -54,8 +53,8 @@ pub struct VerifyArgs {
     #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
     span: u64,
     /// Rotate the region's key in every round, by the Rekey op: `serve` must grant rekey as well.
-    /// The grant file is written anew each time.
-    #[arg(long)]
+    /// The grant file is written anew each time. A key service rotates its regions' keys itself.
+    #[arg(long, conflicts_with = "keys")]
     rekey: bool,
     /// Give up when no op has succeeded for so long.
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -105,14 +104,83 @@ struct Rekeying {
     unsure: bool,
 }
 
+/// Where grants are from, and where others come from.
+enum Source<'a> {
+    /// A file, as it was read or written last. The grants of now may be newer.
+    File(&'a Path, GrantFile),
+    /// The key service.
+    Service(RegionKeys),
+}
+
+/// What ops go by from now on.
+struct Renewed {
+    grants: Grants,
+    pattern: Pattern,
+    /// Whether it may be of another region than before.
+    is_another: bool,
+}
+
+impl Source<'_> {
+    /// Which key ops are issued under, if it has a name.
+    const fn epoch(&self) -> Option<Epoch> {
+        match self {
+            Self::File(..) => None,
+            Self::Service(keys) => Some(keys.epoch()),
+        }
+    }
+
+    /// Looks for others than the grants of `client`.
+    fn look(&mut self, client: &Client) -> Option<Renewed> {
+        let (old, pattern) = (client.grants.any(), client.pattern);
+        let is_same = |new: &Grant| {
+            (old.initiator, old.pid, old.region_len) == (new.initiator, new.pid, new.region_len)
+        };
+        match self {
+            Self::File(path, was) => {
+                // One that is not there, or is none, may yet be replaced by one that is: patience
+                // has its end.
+                let file = GrantFile::load(path).ok()?;
+                if file == *was || file.port != was.port || !is_same(file.grants.any()) {
+                    return None;
+                }
+                *was = file;
+                let pattern = Pattern::new(file.seed);
+                Some(Renewed { grants: file.grants, pattern, is_another: true })
+            }
+            Self::Service(keys) => {
+                let was = keys.epoch();
+                keys.look();
+                let (grants, new) = (*keys.grants(), keys.grants().any());
+                if keys.epoch() == was || !is_same(new) {
+                    return None;
+                }
+                let is_another = keys.epoch().life != was.life
+                    || (new.responder, new.region) != (old.responder, old.region);
+                Some(Renewed { grants, pattern, is_another })
+            }
+        }
+    }
+}
+
 /// Runs rounds of verified reads and writes.
 ///
 /// # Errors
 /// What could not be set up, and why; a wrong byte; nothing that succeeds for too long.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let file = GrantFile::load(&args.grant)?;
+    let PermitArgs { keys, grant } = &args.permit;
     let patience = Duration::from_secs(args.patience);
-    let (client, remote) = open_granted(&args.host, (&args.grant, file), patience, args.json)?;
+    let (client, remote, source) = match keys.service() {
+        Some(service) => {
+            let named = (keys, &service, &[OpType::Read, OpType::Write][..]);
+            let (client, remote, keys) = open_named(&args.host, named, patience, args.json)?;
+            (client, remote, Source::Service(keys))
+        }
+        None => {
+            let file = GrantFile::load(grant)?;
+            let (client, remote) = open_granted(&args.host, (grant, file), patience, args.json)?;
+            (client, remote, Source::File(grant, file))
+        }
+    };
     if args.json {
         let (device, fallbacks) = (client.host.info().to_string(), client.host.fallbacks());
         Event::Open { device, fallbacks }.say(true);
@@ -123,13 +191,16 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     if args.rekey {
         client.grants.get(OpType::Rekey)?;
     }
-    let mut run = Run::new(args, client, file);
+    let mut run = Run::new(args, client, source);
     let result = run.all(interrupt);
     // Whatever went wrong: the old grants are of no use any more.
     run.save()?;
-    result.map_err(|error| match error {
-        ServeError::Pair(error) => remote.explain(error),
-        other => other,
+    result.map_err(|error| match (error, &run.source) {
+        (ServeError::Pair(error @ PairError::Failing { .. }), Source::Service(keys)) => {
+            keys.hindrance(patience).map_or_else(|| remote.explain(error), ServeError::from)
+        }
+        (ServeError::Pair(error), _) => remote.explain(error),
+        (other, _) => other,
     })
 }
 
@@ -137,8 +208,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
 struct Run<'a> {
     args: &'a VerifyArgs,
     client: Client,
-    /// The grant file as it was read or written last. The grants may be newer.
-    file: GrantFile,
+    source: Source<'a>,
     random: StdRng,
     /// What the region should hold.
     model: Model,
@@ -146,7 +216,8 @@ struct Run<'a> {
     fresh: Option<Model>,
     /// What was found in it.
     seen: Vec<u8>,
-    in_flight: HashMap<CommandSlotId, Work>,
+    /// With the key that it was issued under.
+    in_flight: HashMap<CommandSlotId, (Work, Option<Epoch>)>,
     /// Ops that failed. They come first, and whatever overlaps with them waits: of a write that
     /// failed nobody knows how much has landed.
     again: Vec<Work>,
@@ -162,12 +233,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a VerifyArgs, client: Client, file: GrantFile) -> Self {
+    fn new(args: &'a VerifyArgs, client: Client, source: Source<'a>) -> Self {
         let succeeded_at = client.clock.now().as_nanos();
         Self {
             args,
-            random: StdRng::seed_from_u64(file.seed),
-            model: fresh_model(args, &file),
+            random: StdRng::seed_from_u64(client.pattern.seed()),
+            model: fresh_model(args, &client),
             fresh: None,
             seen: Vec::new(),
             in_flight: HashMap::new(),
@@ -179,7 +250,7 @@ impl<'a> Run<'a> {
             round: Round::default(),
             totals: Totals::default(),
             client,
-            file,
+            source,
         }
     }
 
@@ -213,21 +284,23 @@ impl<'a> Run<'a> {
     }
 
     fn end_round(&mut self) {
-        let Round { reads, writes, bytes, compared, .. } = self.round;
+        let Round { reads, writes, bytes, compared, rekeys, .. } = self.round;
         self.totals.rounds += 1;
         self.totals.reads += reads;
         self.totals.writes += writes;
         self.totals.bytes += bytes;
         self.totals.compared += compared;
+        self.totals.rekeys += rekeys;
         self.say(&Event::Round(self.round));
     }
 
     /// Writes the grants of now into the grant file, if they are others.
     fn save(&mut self) -> Result<(), GrantFileError> {
-        let file = GrantFile { grants: self.client.grants, ..self.file };
-        if file != self.file {
-            file.save(&self.args.grant)?;
-            self.file = file;
+        let Source::File(path, was) = &mut self.source else { return Ok(()) };
+        let file = GrantFile { grants: self.client.grants, ..*was };
+        if file != *was {
+            file.save(path)?;
+            *was = file;
         }
         Ok(())
     }
@@ -303,7 +376,11 @@ impl<'a> Run<'a> {
             if self.rekeying.is_some_and(|rekeying| rekeying.slot == Some(slot)) {
                 self.rekey_ended(status);
             } else {
-                let work = self.in_flight.remove(&slot).expect("completions name issued slots");
+                let (work, under) =
+                    self.in_flight.remove(&slot).expect("completions name issued slots");
+                if let (Source::Service(keys), Some(epoch)) = (&self.source, under) {
+                    keys.note(epoch, status);
+                }
                 if status == OpStatus::Ok {
                     self.landed(slot, work)?;
                 } else {
@@ -328,7 +405,7 @@ impl<'a> Run<'a> {
             }
             let Some(work) = self.again.pop().or_else(|| next(self)) else { break };
             let mut others = self.in_flight.values();
-            if others.any(|other| {
+            if others.any(|(other, _)| {
                 (work.kind.writes() || other.kind.writes()) && overlap(work.span, other.span)
             }) {
                 // First of all once the other has ended.
@@ -349,7 +426,10 @@ impl<'a> Run<'a> {
             self.written += 1;
             match work.kind {
                 Kind::Restore => self.client.pattern.fill(offset, bytes),
-                _ => Pattern::new(self.file.seed.rotate_left(32) ^ self.written).fill(0, bytes),
+                _ => {
+                    let seed = self.client.pattern.seed().rotate_left(32) ^ self.written;
+                    Pattern::new(seed).fill(0, bytes);
+                }
             }
             self.client.local.write(at, bytes).expect("inside");
             let grant = self.client.grants.get(OpType::Write)?;
@@ -358,7 +438,7 @@ impl<'a> Run<'a> {
             let grant = self.client.grants.get(OpType::Read)?;
             self.client.portal.read(&grant, offset, &self.client.local, at, size)?
         };
-        self.in_flight.insert(slot, work);
+        self.in_flight.insert(slot, (work, self.source.epoch()));
         Ok(())
     }
 
@@ -396,7 +476,7 @@ impl<'a> Run<'a> {
         match status {
             OpStatus::Ok => {
                 self.rekeying = None;
-                self.totals.rekeys += 1;
+                self.round.rekeys += 1;
                 self.client.grants = self.client.grants.under(&key);
             }
             OpStatus::RemoteAuthenticationFailure => {
@@ -450,21 +530,16 @@ impl<'a> Run<'a> {
     }
 
     fn look_for_a_new_grant(&mut self) {
-        // One that is not there, or is none, may yet be replaced by one that is: patience has its
-        // end.
-        let Ok(file) = GrantFile::load(&self.args.grant) else { return };
-        let (old, new) = (self.file.grants.any(), file.grants.any());
-        let same = |old: &Grant, new: &Grant| {
-            (old.initiator, old.pid, old.region_len) == (new.initiator, new.pid, new.region_len)
+        let Some(Renewed { grants, pattern, is_another }) = self.source.look(&self.client) else {
+            return;
         };
-        if file == self.file || file.port != self.file.port || !same(old, new) {
+        (self.client.grants, self.client.pattern) = (grants, pattern);
+        if !is_another {
+            self.round.rekeys += 1;
             return;
         }
-        self.file = file;
-        self.client.grants = file.grants;
-        self.client.pattern = Pattern::new(file.seed);
         self.totals.regrants += 1;
-        self.fresh = Some(fresh_model(self.args, &file));
+        self.fresh = Some(fresh_model(self.args, &self.client));
         self.again.retain(|work| work.kind != Kind::Read);
         if let Some(rekeying) = &mut self.rekeying {
             // What became of it under the old grant does not matter any more.
@@ -478,9 +553,9 @@ impl<'a> Run<'a> {
 }
 
 /// The part of a fresh region that ops go to.
-fn fresh_model(args: &VerifyArgs, file: &GrantFile) -> Model {
-    let len = file.grants.any().region_len.min(args.span);
+fn fresh_model(args: &VerifyArgs, client: &Client) -> Model {
+    let len = client.grants.any().region_len.min(args.span);
     let mut bytes = vec![0; usize::try_from(len).expect("at most 64 MiB")];
-    Pattern::new(file.seed).fill(0, &mut bytes);
+    client.pattern.fill(0, &mut bytes);
     Model::new(bytes)
 }

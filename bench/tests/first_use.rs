@@ -3,7 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use core::net::Ipv4Addr;
+use core::{
+    net::Ipv4Addr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 use std::{
     io::{BufRead, BufReader, Read},
     net::TcpListener,
@@ -12,6 +15,8 @@ use std::{
 };
 
 use rma_lab::{Scratch, udp_port_is_unused};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 /// `rmactl`, beside `rma-bench`: built, as a test of one package builds no other's programs.
 fn rmactl() -> PathBuf {
@@ -27,10 +32,10 @@ fn rmactl() -> PathBuf {
     beside
 }
 
-/// A running server, killed on drop.
-struct Server(Child);
+/// A running process, killed on drop.
+struct Process(Child);
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();
@@ -47,8 +52,10 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
-        // Below those that the kernel hands out.
-        let mut ports = (0..20_000).map(|it| 12_000 + (std::process::id() * 41 + it) % 20_000);
+        // Below those that the kernel hands out, and not those of another lab of this process.
+        static LABS: AtomicU32 = AtomicU32::new(0);
+        let first = std::process::id() * 41 + LABS.fetch_add(1, Relaxed) * 1000;
+        let mut ports = (0..20_000).map(|it| 12_000 + (first + it) % 20_000);
         let port = ports.find(|&it| udp_port_is_unused(it as u16).unwrap()).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let keys = listener.local_addr().unwrap().to_string();
@@ -71,14 +78,14 @@ impl Lab {
     }
 
     /// Serves until it is dropped.
-    fn serve(&self, more: &str) -> Server {
+    fn serve(&self, more: &str) -> Process {
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/policy.toml");
         let Self { keys, port, .. } = self;
         let line = format!(
             "serve --udp 127.0.0.2 --op read,write --keys {keys} --id server --policy {policy} \
              --port {port} --region-len 1000000{more}"
         );
-        let mut server = Server(
+        let mut server = Process(
             self.bench(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
         );
         let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines();
@@ -92,12 +99,23 @@ impl Lab {
     }
 
     fn client(&self, command: &str, expect: &str, more: &str) -> Output {
+        self.client_command(command, expect, more).output().unwrap()
+    }
+
+    fn client_command(&self, command: &str, expect: &str, more: &str) -> Command {
         let Self { keys, port, .. } = self;
         let line = format!(
             "{command} --udp 127.0.0.1 --keys {keys} --expect spiffe://example.org/{expect} \
              --id client --port {port}{more}"
         );
-        self.bench(&line).output().unwrap()
+        self.bench(&line)
+    }
+
+    /// Makes what both sides need.
+    fn certificates(&self) {
+        self.rmactl("ca init --domain example.org --dir ca");
+        self.rmactl("ca issue --id spiffe://example.org/server --dir server");
+        self.rmactl("ca issue --id spiffe://example.org/client --dir client");
     }
 }
 
@@ -108,9 +126,7 @@ fn text(octets: &[u8]) -> String {
 #[test]
 fn from_nothing_to_a_verified_read_in_five_commands() {
     let lab = Lab::new();
-    lab.rmactl("ca init --domain example.org --dir ca");
-    lab.rmactl("ca issue --id spiffe://example.org/server --dir server");
-    lab.rmactl("ca issue --id spiffe://example.org/client --dir client");
+    lab.certificates();
     let server = lab.serve("");
     let few = " --verify 500 -n 500";
     let output = lab.client("read-lat", "server", few);
@@ -122,6 +138,10 @@ fn from_nothing_to_a_verified_read_in_five_commands() {
     let output = lab.client("write-lat", "server", few);
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).contains("all 1000000 bytes read back"), "{output:?}");
+
+    let output = lab.client("verify", "server", " --rounds 2 --ops 500");
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("in 2 rounds"), "{output:?}");
 
     // What is wrong is said, with its name.
     let refused = |output: Output, says: &str| {
@@ -136,8 +156,32 @@ fn from_nothing_to_a_verified_read_in_five_commands() {
     // Another life: another key, and the same command.
     let _server = lab.serve(" --rotate 3600");
     let output = lab.client("read-lat", "server", &format!("{few} --json"));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["verified_reads"], &report["count"]), (&500.into(), &500.into()));
+}
+
+#[test]
+fn verification_by_name_lives_through_rotations_and_a_restart() {
+    let lab = Lab::new();
+    lab.certificates();
+    let server = lab.serve(" --rotate 1");
+    let mut verify = lab.client_command("verify", "server", " --ops 100 --json");
+    let mut verify = Process(verify.stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(verify.0.stdout.take().unwrap()).lines();
+    let mut said = said.map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    let mut until = |event: &str, is: &dyn Fn(&Value) -> bool| {
+        let found = said.find(|it: &Value| it["event"] == event && is(it));
+        found.unwrap_or_else(|| panic!("it ended without {event}"))
+    };
+    until("round", &|it| it["rekeys"] != 0);
+    drop(server);
+    until("failing", &|_| true);
+    let _server = lab.serve(" --rotate 1");
+    assert_eq!(until("regranted", &|_| true)["region"], "fresh");
+    until("round", &|it| it["rekeys"] != 0);
+    kill_process(Pid::from_child(&verify.0), Signal::INT).unwrap();
+    assert_eq!(until("end", &|_| true)["regrants"], 1);
+    assert!(verify.0.wait().unwrap().success());
 }
 
 #[test]
@@ -150,6 +194,7 @@ fn options_that_do_not_go_together_are_refused() {
         ("read-lat --udp 127.0.0.2 --keys 127.0.0.1:7471 --id x", "--expect <IDENTITY>"),
         ("read-lat --udp 127.0.0.2 --expect example.org/x --keys 127.0.0.1:1 --id x", "spiffe://"),
         ("read-lat --udp 127.0.0.2 --region kv/index", "--keys <ADDRESS:PORT>"),
+        ("verify --udp 127.0.0.2 --rekey --keys 127.0.0.1:7471", "cannot be used"),
     ] {
         let output = lab.bench(line).output().unwrap();
         let error = text(&output.stderr);

@@ -53,7 +53,7 @@ impl Setup {
     }
 
     /// Where the client and the server of a lab are.
-    pub(crate) fn addresses(&self) -> [HostAddr; 2] {
+    pub fn addresses(&self) -> [HostAddr; 2] {
         if self.ipv6 {
             [Lab::A_V6, Lab::B_V6].map(HostAddr::from)
         } else {
@@ -62,7 +62,7 @@ impl Setup {
     }
 
     /// The client of a lab, at `addr`.
-    pub(crate) fn client(&self, addr: HostAddr) -> HostConfig {
+    pub fn client(&self, addr: HostAddr) -> HostConfig {
         self.host(addr, CLIENT_PID, self.udp.0, self.client_mode.unwrap_or(self.mode))
     }
 

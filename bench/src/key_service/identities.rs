@@ -5,16 +5,8 @@
 //! gone when this is dropped.
 
 use core::num::NonZeroU32;
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType, date_time_ymd,
-};
 use rma_keys::{
     audit::log::{Log, LogConfig},
     epoch::Life,
@@ -22,6 +14,7 @@ use rma_keys::{
     recorded::Recorded,
     service::{Rate, Service, ServiceConfig},
 };
+use rma_kv::certificates;
 use rma_lab::Scratch;
 
 /// Who the service is.
@@ -52,8 +45,8 @@ impl Identities {
     /// If they cannot be written.
     pub(crate) fn new() -> Self {
         let folder = Scratch::new();
-        let [server, client] = ["server", "client"].map(|it| folder.path().join(it));
-        certificates(&[(&server, SERVER), (&client, CLIENT)]);
+        let issued = certificates::issue(folder.path(), &[SERVER, CLIENT]).expect("new files");
+        let [server, client] = issued.try_into().expect("a directory for each");
         Self { folder, server, client }
     }
 
@@ -69,35 +62,5 @@ impl Identities {
         let log = Log::open(&self.folder.path().join("audit"), LogConfig::default());
         let service = Service::new(Life([7; 8]), policy, config);
         Recorded::new(service, log.expect("a new file"))
-    }
-}
-
-fn certificates(of: &[(&Path, &str)]) {
-    let params = || {
-        let mut params = CertificateParams::default();
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2120, 1, 1);
-        params
-    };
-    let key = || KeyPair::generate().expect("randomness");
-    let mut root = params();
-    root.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    root.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let root = CertifiedIssuer::self_signed(root, key()).expect("a root");
-    for &(folder, identity) in of {
-        let (mut params, key) = (params(), key());
-        params.subject_alt_names = vec![SanType::URI(identity.try_into().expect("ASCII"))];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, &root).expect("a certificate");
-        fs::create_dir(folder).expect("a new directory");
-        let write = |name: &str, text: String| {
-            let path = folder.join(name);
-            fs::write(&path, text).expect("a new file");
-            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("its owner's");
-        };
-        write("cert.pem", certificate.pem());
-        write("key.pem", key.serialize_pem());
-        write("bundle.pem", root.pem());
     }
 }

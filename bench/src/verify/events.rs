@@ -19,7 +19,7 @@ pub(super) enum Event<'a> {
     Failing { status: &'static str, failures: u32 },
     /// An op has succeeded again.
     Answered,
-    /// The grant file was replaced, and this is what the region held under the new grant.
+    /// There is another grant, and this is what the region held under it.
     Regranted { region: Found },
     /// Everything has ended, and the region is as it was before.
     End(&'a Totals),
@@ -33,6 +33,8 @@ pub(super) struct Round {
     pub(super) writes: u64,
     pub(super) bytes: u64,
     pub(super) compared: u64,
+    /// Rotations of the region's key: its own, and those of the key service.
+    pub(super) rekeys: u64,
 }
 
 /// What all rounds have done.
@@ -67,7 +69,7 @@ impl Event<'_> {
         }
         match self {
             Self::Open { .. } => {}
-            Self::Round(Round { round, reads, writes, bytes, compared }) => line!(
+            Self::Round(Round { round, reads, writes, bytes, compared, .. }) => line!(
                 "  round {round:4} {reads} reads, {writes} writes, {:.1} MB; {compared} bytes read back, every byte right",
                 *bytes as f64 / 1e6
             ),
@@ -76,15 +78,15 @@ impl Event<'_> {
             }
             Self::Answered => line!("  answered   ops succeed again"),
             Self::Regranted { region: Found::Kept } => {
-                line!("  regranted  the grant file is new; the region holds what it held");
+                line!("  regranted  the grant is new; the region holds what it held");
             }
             Self::Regranted { region: Found::Fresh } => {
-                line!("  regranted  the grant file is new; the region is a fresh one");
+                line!("  regranted  the grant is new; the region is a fresh one");
             }
             Self::End(totals) => {
                 line!(
                     "\n  verified   {} reads and {} writes in {} rounds, {:.1} MB, every byte right; {} rotations, {} new \
-                     grant files",
+                     grants",
                     totals.reads,
                     totals.writes,
                     totals.rounds,

@@ -255,6 +255,7 @@ impl Stateless {
 
     //= star#III-C3-receiving
     //= star#ours-guard-word
+    //= star#ours-answers
     /// Data comes: it lands if its work request, or its memory region, takes it.
     fn handle_rd(&mut self, host: &mut Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, rd: Rd) {
         let guide = rd.guide;

@@ -411,6 +411,8 @@ fn vectors() -> Value {
 }
 
 /// With `RMA_BLESS` set the file is written anew: for a new version of the wire format only.
+//= 1rma#3.1-response-sealed
+//= type=test
 #[test]
 fn the_code_produces_every_octet_of_the_golden_vectors() {
     if std::env::var_os("RMA_BLESS").is_some() {

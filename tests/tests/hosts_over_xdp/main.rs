@@ -1,14 +1,19 @@
 //! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host, those of
-//! messages and atomics among them; and what only such a host meets: an interface that goes away, a
-//! mode that is chosen, capabilities that are missing, and a peer to whom no way is known.
+//! messages and atomics among them; keys by name; and what only such a host meets: an interface
+//! that goes away, a mode that is chosen, capabilities that are missing, and a peer to whom no way
+//! is known.
 
 mod capabilities;
 mod channels;
 mod interface_lost;
 mod jumbo;
+mod keys;
 mod messages;
 mod modes;
 mod stale_grants;
+#[path = "../keys_over_udp/world.rs"]
+#[expect(dead_code, clippy::unwrap_used, reason = "another test's, which uses all of it")]
+mod world;
 
 use rma_core::port::Port;
 use rma_lab::{Lab, LabConfig};

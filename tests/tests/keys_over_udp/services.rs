@@ -1,6 +1,5 @@
 //! Services that start again, shut somebody out, or are gone.
 
-use core::time::Duration;
 use std::{fs, sync::Arc, thread};
 
 use rma_core::executor::CommandExecutor;
@@ -12,50 +11,14 @@ use rma_xdp::{
     },
 };
 
-use crate::world::{HOUR, LEN, PATIENCE, POLICY, Peer, SERVER, Since, World};
-
-const SHORT: Duration = Duration::from_millis(300);
-
-/// Reads the first eight bytes.
-fn read(peer: &Peer, host: &Host, name: &str, most: Duration) -> Result<[u8; 8], KeyedError> {
-    let region = peer.region(name, &[OpType::Read]);
-    let pool = host.buffer_pool(1, 8).unwrap();
-    let read = peer.client.read(&region, 0, pool.try_acquire().unwrap()).timeout(most);
-    let (result, buf) = peer.client.block_on(read).unwrap();
-    let mut bytes = [0; 8];
-    buf.read(0, &mut bytes).unwrap();
-    drop(buf);
-    assert_eq!(pool.free(), 1);
-    host.deregister(pool.region()).unwrap();
-    result.map(|()| bytes)
-}
+use crate::world::{HOUR, LEN, PATIENCE, POLICY, SERVER, SHORT, Since, World, owners_come_and_go};
 
 #[test]
 fn an_owner_that_starts_again_is_found_again() {
     let world = World::new();
     let host = Host::open(world.client_config()).unwrap();
     let peer = world.client(&host);
-    let index = peer.region("kv/index", &[OpType::Read]);
-    let mut life = None;
-    for round in 1..=3_u8 {
-        let owner = world.owner(Schedule::every(HOUR));
-        owner.region.write(0, &[round; 8]).unwrap();
-        // In each life the region has another name.
-        for _ in 1..round {
-            let other = owner.host.register(64, Permissions::NONE).unwrap();
-            let again = owner.host.register(LEN as usize, Permissions::READ).unwrap();
-            again.write(0, &[round; 8]).unwrap();
-            owner.keys().publish("kv/index", &again, Schedule::every(HOUR)).unwrap();
-            assert_ne!(other.id(), again.id());
-        }
-        assert_eq!(read(&peer, &host, "kv/index", PATIENCE).unwrap(), [round; 8]);
-        let epoch = index.grant(OpType::Read).unwrap().epoch;
-        assert_ne!(life.replace(epoch.life), Some(epoch.life));
-        // Engine, regions and service go; the client's next op finds nobody.
-        drop(owner);
-        let error = read(&peer, &host, "kv/index", SHORT).unwrap_err();
-        assert!(error.status().is_some(), "{error}");
-    }
+    owners_come_and_go(&peer, &host, || world.owner(Schedule::every(HOUR)));
 }
 
 #[test]
@@ -65,7 +28,7 @@ fn who_is_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
         (world.owner(Schedule::every(HOUR)), Host::open(world.client_config()).unwrap());
     let [stays, goes] = [(); 2].map(|()| world.client(&host));
     for peer in [&stays, &goes] {
-        read(peer, &host, "kv/index", PATIENCE).unwrap();
+        peer.read(&host, "kv/index", PATIENCE).unwrap();
     }
     let index = goes.region("kv/index", &[OpType::Read]);
     let grant = index.grant(OpType::Read).unwrap().grant;
@@ -81,20 +44,20 @@ fn who_is_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
     owner.keys().reload_policy().unwrap();
     // What it was given is worth nothing, before anybody has asked for anything.
     assert_eq!(read_by_hand(), OpStatus::RemoteAuthenticationFailure);
-    let error = read(&goes, &host, "kv/index", PATIENCE).unwrap_err();
+    let error = goes.read(&host, "kv/index", PATIENCE).unwrap_err();
     let KeyedError::NoKey { why, last: Some(last) } = &error else { panic!("{error}") };
     assert!(matches!(&**why, NoKey::GaveUp { why: GiveUp::Denied, .. }), "{error}");
     assert_eq!(last.missing.len(), 1);
     assert!(error.to_string().contains(SERVER), "{error}");
     for _ in 0..10 {
-        read(&stays, &host, "kv/index", PATIENCE).unwrap();
+        stays.read(&host, "kv/index", PATIENCE).unwrap();
     }
 
     // A policy that is broken changes nothing, and says so.
     world.allow("[[alow]]");
     let error = owner.keys().reload_policy().unwrap_err().to_string();
     assert!(error.contains("policy.toml: the policy cannot be read"), "{error}");
-    read(&stays, &host, "kv/index", PATIENCE).unwrap();
+    stays.read(&host, "kv/index", PATIENCE).unwrap();
     let counters = owner.keys().counters().keys;
     let took = (counters.reloaded, counters.not_reloaded, counters.rotations.withdrawn);
     assert_eq!(took, (1, 1, 1));
@@ -103,7 +66,7 @@ fn who_is_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
     world.allow(POLICY);
     owner.keys().reload_policy().unwrap();
     let began = Since::now();
-    while let Err(error) = read(&goes, &host, "kv/index", PATIENCE) {
+    while let Err(error) = goes.read(&host, "kv/index", PATIENCE) {
         assert!(began.elapsed() < PATIENCE, "{error}");
         thread::yield_now();
     }
@@ -123,13 +86,13 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     let host = Host::open(world.client_config()).unwrap();
     let peer = world.client(&host);
     owner.region.write(0, b"index...").unwrap();
-    read(&peer, &host, "kv/index", PATIENCE).unwrap();
+    peer.read(&host, "kv/index", PATIENCE).unwrap();
 
     owner.keys = None;
     for _ in 0..100 {
-        assert_eq!(read(&peer, &host, "kv/index", PATIENCE).unwrap(), *b"index...");
+        assert_eq!(peer.read(&host, "kv/index", PATIENCE).unwrap(), *b"index...");
     }
-    let error = read(&peer, &host, "kv/values", SHORT).unwrap_err();
+    let error = peer.read(&host, "kv/values", SHORT).unwrap_err();
     let text = error.to_string();
     assert!(matches!(&error, KeyedError::NoKey { last: None, .. }), "{text}");
     assert!(text.starts_with("no key of kv/values in 3") && text.contains(SERVER), "{text}");
@@ -184,18 +147,18 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     let regions = regions.map(|(name, region)| (name, region, Schedule::every(HOUR)));
     let host_again = Arc::clone(&owner.host);
     let keys = KeyServer::start_with(host_again, &world.keys_config(), &regions).unwrap();
-    assert_eq!(read(&peer, &host, "kv/values", PATIENCE).unwrap(), *b"values..");
-    assert_eq!(read(&peer, &host, "kv/index", PATIENCE).unwrap(), *b"index...");
+    assert_eq!(peer.read(&host, "kv/values", PATIENCE).unwrap(), *b"values..");
+    assert_eq!(peer.read(&host, "kv/index", PATIENCE).unwrap(), *b"index...");
 
     // A second name for a region is refused, and the key that it has under the first one stays.
     let grant = peer.region("kv/index", &[OpType::Read]).grant(OpType::Read).unwrap();
     let error = keys.publish("kv/other", &owner.region, Schedule::every(HOUR)).unwrap_err();
     let says = "kv/other is the region that is published as kv/index: take that out first";
     assert!(error.to_string().starts_with(says), "{error}");
-    assert_eq!(read(&peer, &host, "kv/index", PATIENCE).unwrap(), *b"index...");
+    assert_eq!(peer.read(&host, "kv/index", PATIENCE).unwrap(), *b"index...");
     let after = peer.region("kv/index", &[OpType::Read]).grant(OpType::Read).unwrap();
     assert_eq!(after.epoch, grant.epoch);
     keys.remove("kv/index").unwrap();
-    let error = read(&peer, &host, "kv/index", PATIENCE).unwrap_err();
+    let error = peer.read(&host, "kv/index", PATIENCE).unwrap_err();
     assert!(matches!(&error, KeyedError::NoKey { .. }), "{error}");
 }

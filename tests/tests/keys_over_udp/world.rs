@@ -1,4 +1,4 @@
-//! An owner of regions with its key service, and clients of it, over UDP on loopback with real TLS.
+//! An owner of regions with its key service, and clients of it, with real TLS.
 
 use core::time::Duration;
 use std::{
@@ -19,8 +19,8 @@ use rma_xdp::{
     Client, Clock, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
     RegisteredRegion, Timing, TscClock,
     keys::{
-        Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedRegion, OpSet, Schedule,
-        Source,
+        Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
+        Schedule, Source,
     },
 };
 
@@ -29,17 +29,20 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
+pub(crate) const SHORT: Duration = Duration::from_millis(300);
+
 pub(crate) const SERVER: &str = "spiffe://example.org/kv/server";
 
 pub(crate) const LEN: u64 = 1 << 18;
 
-/// Who may what while nobody is shut out.
+/// Who may what while nobody is shut out. On loopback connections come from another address than
+/// frames.
 pub(crate) const POLICY: &str = r#"
 [[allow]]
 region = "kv/*"
 identity = "spiffe://example.org/kv/client/*"
 ops = ["read", "write"]
-initiators = ["127.0.0.0/8"]
+initiators = ["127.0.0.0/8", "192.0.2.0/24", "fd00::/8"]
 "#;
 
 /// How long a test has taken since it made this.
@@ -59,23 +62,39 @@ impl Since {
 pub(crate) struct World {
     pub(crate) scratch: Scratch,
     root: CertifiedIssuer<'static, KeyPair>,
-    loopback: Loopback,
+    client: HostConfig,
+    server: HostConfig,
     /// Where the key service is, in all its lives.
     pub(crate) listen: SocketAddr,
     clients: Cell<u32>,
 }
 
 impl World {
+    /// Over UDP on loopback.
     pub(crate) fn new() -> Self {
+        let Loopback { addresses: [client, server], port } = Loopback::unused();
+        // No stall of a busy machine makes ops time out.
+        let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
+        let host = |address: HostAddr, pid| {
+            HostConfig::udp(address).with(|it| {
+                (it.port, it.pid) = (port, pid);
+                it.nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+            })
+        };
+        // A port that nobody else has there: the address is this process's own.
+        let address = server.to_string().parse::<IpAddr>().unwrap();
+        let listen = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap();
+        Self::between([host(client, Pid(1000)), host(server, Pid(1))], listen)
+    }
+
+    /// Between these hosts, with the key service at `listen`.
+    pub(crate) fn between([client, server]: [HostConfig; 2], listen: SocketAddr) -> Self {
         let mut root = CertificateParams::default();
         root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         root.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let root = CertifiedIssuer::self_signed(root, KeyPair::generate().unwrap()).unwrap();
-        let loopback = Loopback::unused();
-        // A port that nobody else has there: the address is this process's own.
-        let address = loopback.addresses[1].to_string().parse::<IpAddr>().unwrap();
-        let listen = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap();
-        let world = Self { scratch: Scratch::new(), root, loopback, listen, clients: Cell::new(0) };
+        let (scratch, clients) = (Scratch::new(), Cell::new(0));
+        let world = Self { scratch, root, client, server, listen, clients };
         world.allow(POLICY);
         world.issue("server", SERVER);
         world
@@ -101,22 +120,12 @@ impl World {
         directory
     }
 
-    pub(crate) fn host_config(&self, address: HostAddr, pid: Pid) -> HostConfig {
-        // No stall of a busy machine makes ops time out.
-        let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
-        HostConfig::udp(address).with(|it| {
-            it.port = self.loopback.port;
-            it.pid = pid;
-            it.nic = NicConfigBuilder::default().with(|it| it.timing = timing);
-        })
-    }
-
     pub(crate) fn server_config(&self) -> HostConfig {
-        self.host_config(self.loopback.addresses[1], Pid(1))
+        self.server.clone()
     }
 
     pub(crate) fn client_config(&self) -> HostConfig {
-        self.host_config(self.loopback.addresses[0], Pid(1000))
+        self.client.clone()
     }
 
     pub(crate) fn keys_config(&self) -> KeyServerConfig {
@@ -188,5 +197,50 @@ impl Peer {
 
     pub(crate) fn index(&self) -> KeyedRegion {
         self.region("kv/index", &[OpType::Read, OpType::Write])
+    }
+
+    /// Reads the first eight bytes.
+    pub(crate) fn read(
+        &self,
+        host: &Host,
+        name: &str,
+        most: Duration,
+    ) -> Result<[u8; 8], KeyedError> {
+        let region = self.region(name, &[OpType::Read]);
+        let pool = host.buffer_pool(1, 8).unwrap();
+        let read = self.client.read(&region, 0, pool.try_acquire().unwrap()).timeout(most);
+        let (result, buf) = self.client.block_on(read).unwrap();
+        let mut bytes = [0; 8];
+        buf.read(0, &mut bytes).unwrap();
+        drop(buf);
+        assert_eq!(pool.free(), 1);
+        host.deregister(pool.region()).unwrap();
+        result.map(|()| bytes)
+    }
+}
+
+/// An owner starts again and again, each time with another region under the name, and is found by a
+/// client that only goes on asking for that.
+pub(crate) fn owners_come_and_go(peer: &Peer, host: &Host, start: impl Fn() -> Owner) {
+    let index = peer.region("kv/index", &[OpType::Read]);
+    let mut life = None;
+    for round in 1..=3_u8 {
+        let owner = start();
+        owner.region.write(0, &[round; 8]).unwrap();
+        // In each life the region has another name.
+        for _ in 1..round {
+            let other = owner.host.register(64, Permissions::NONE).unwrap();
+            let again = owner.host.register(LEN as usize, Permissions::READ).unwrap();
+            again.write(0, &[round; 8]).unwrap();
+            owner.keys().publish("kv/index", &again, Schedule::every(HOUR)).unwrap();
+            assert_ne!(other.id(), again.id());
+        }
+        assert_eq!(peer.read(host, "kv/index", PATIENCE).unwrap(), [round; 8]);
+        let epoch = index.grant(OpType::Read).unwrap().epoch;
+        assert_ne!(life.replace(epoch.life), Some(epoch.life));
+        // Engine, regions and service go; the client's next op finds nobody.
+        drop(owner);
+        let error = peer.read(host, "kv/index", SHORT).unwrap_err();
+        assert!(error.status().is_some(), "{error}");
     }
 }

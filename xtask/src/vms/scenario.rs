@@ -54,7 +54,7 @@ const EVENTS_MAX: usize = 50;
 #[serde(tag = "event", rename_all = "kebab-case", deny_unknown_fields)]
 enum Event {
     Open { device: String, fallbacks: Vec<String> },
-    Round { round: u64, reads: u64, writes: u64, bytes: u64, compared: u64 },
+    Round { round: u64, reads: u64, writes: u64, bytes: u64, compared: u64, rekeys: u64 },
     Failing { status: String, failures: u64 },
     Answered {},
     Regranted { region: Found },
@@ -344,9 +344,12 @@ fn wait(
 fn rounds(client: &mut dyn Host, count: u32) -> Result<(), Trouble> {
     for _ in 0..count {
         let event = wait(client, "the end of a round", |e| matches!(e, Event::Round { .. }))?;
-        let Event::Round { round, reads, writes, bytes, compared } = event else { continue };
-        if [round, reads, writes, bytes, compared].contains(&0) {
-            return Err(unexpected(client, "a round with reads, writes and a comparison", &event));
+        let Event::Round { round, reads, writes, bytes, compared, rekeys } = event else {
+            continue;
+        };
+        if [round, reads, writes, bytes, compared, rekeys].contains(&0) {
+            let what = "a round with reads, writes, a comparison and a rotation";
+            return Err(unexpected(client, what, &event));
         }
     }
     Ok(())

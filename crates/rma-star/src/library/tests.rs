@@ -208,6 +208,8 @@ fn completions_come_in_posting_order_however_they_are_reported() {
 
 //= star#ours-failure-told-late
 //= type=test
+//= star#ours-completion-order
+//= type=test
 #[test]
 fn a_failure_flushes_what_is_behind_it_when_all_that_was_sent_is_dead() {
     let mut host = Host::new([192, 0, 2, 1]);

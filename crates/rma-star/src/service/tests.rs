@@ -170,6 +170,8 @@ fn data_is_fetched_as_it_is_when_the_answer_is_written() {
 
 //= star#ours-guard-word
 //= type=test
+//= star#ours-answers
+//= type=test
 #[test]
 fn a_connection_that_is_closed_takes_nothing_more() {
     let mut scene = Scene::new();
@@ -218,6 +220,8 @@ fn a_key_opens_its_own_span_alone() {
     assert_eq!(scene.answer_to(&wqe.key, &rd), Answer::Done);
 }
 
+//= star#ours-answers
+//= type=test
 #[test]
 fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
     let mut scene = Scene::new();
@@ -245,6 +249,8 @@ fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
 //= star#ours-replay-filter
 //= type=test
 //= star#III-D1-rules
+//= type=test
+//= star#ours-answers
 //= type=test
 #[test]
 fn a_write_lands_once_where_its_rule_allows_it() {
@@ -274,6 +280,30 @@ fn a_write_lands_once_where_its_rule_allows_it() {
     scene.receive(&after);
     assert_eq!(scene.answer_to(&write_key, &after), Answer::Denied);
     assert_eq!(scene.read(32, 64), [7; 64]);
+}
+
+//= star#ours-answers
+//= type=test
+#[test]
+fn a_write_that_cannot_be_remembered_does_not_land_until_there_is_room() {
+    let settings = StarConfigBuilder { filter_entries: 16, ..StarConfigBuilder::default() };
+    let mut scene = Scene::with(settings);
+    let mr = scene.mr;
+    let key = scene.rule(mr).write.unwrap();
+    let answer_to_write = |scene: &mut Scene, byte: u8| {
+        let write = scene.write(&key, mr, 0, &[byte; 64]);
+        scene.receive(&write);
+        scene.answer_to(&key, &write)
+    };
+    for byte in 0..16 {
+        assert_eq!(answer_to_write(&mut scene, byte), Answer::Done, "{byte}");
+    }
+    assert_eq!(answer_to_write(&mut scene, 16), Answer::Busy);
+    assert_eq!(scene.read(0, 64), [15; 64]);
+    // Those before are dead.
+    scene.now = scene.now + core::time::Duration::from_micros(2 * W);
+    assert_eq!(answer_to_write(&mut scene, 16), Answer::Done);
+    assert_eq!(scene.read(0, 64), [16; 64]);
 }
 
 #[test]

@@ -240,7 +240,8 @@ impl Stateful {
         }
     }
 
-    //= star#III-C3-receiving
+    //= star#III-B-rda
+    //= star#III-B-gda
     /// Z has answered an RD or GD.
     fn take_answer(
         &mut self,
@@ -370,7 +371,7 @@ impl Stateful {
         }
     }
 
-    //= star#III-C4-cqep
+    //= star#III-B-ea
     /// Z has taken a CQEP, or another frame that an EA answers.
     fn take_ea(
         &mut self,

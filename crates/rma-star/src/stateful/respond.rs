@@ -207,7 +207,6 @@ impl Stateful {
         }
     }
 
-    //= star#III-C3-receiving
     //= star#ours-rc-once
     /// Data comes. `None` if it has come before, or is too late: it is not answered.
     fn take_data(
@@ -376,7 +375,6 @@ impl Stateful {
         self.succeed(host, row);
     }
 
-    //= star#III-C4-cqep
     /// Messages with immediates are complete, or the peer asks who is there. `None` if it makes no
     /// sense.
     fn take_cqes(&mut self, host: &mut Host<'_>, at: u16, payload: &[u8]) -> Option<(Answer, u32)> {

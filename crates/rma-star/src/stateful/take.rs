@@ -147,7 +147,7 @@ impl Stateful {
         true
     }
 
-    //= star#III-C2-wqep
+    //= star#III-B-wqep
     /// Takes the work requests of a WQEP that was sealed at `sealed`, by Z's clock. It is
     /// acknowledged in any case, by an EA or a CQEP, which says what was taken so far.
     pub(super) fn take_wqep(

@@ -194,6 +194,7 @@ impl Stateful {
         false
     }
 
+    //= star#III-B-cqep
     /// What Z is to be told or asked next.
     fn next_event(&mut self, host: &mut Host<'_>, at: u16, room: usize) -> Option<What> {
         let word = self.next_word(host, at);
@@ -239,6 +240,7 @@ impl Stateful {
         None
     }
 
+    //= star#III-B-ea
     /// Acknowledges all that was taken of Z.
     fn write_ea(
         &mut self,
@@ -284,6 +286,8 @@ impl Stateful {
         true
     }
 
+    //= star#III-B-rd
+    //= star#III-B-gd
     /// Writes a frame under way that is in no list, and notes that it was sent. `false` if it has
     /// no room, or what it is about is there no more, with which the connection ends.
     pub(super) fn write_frame(

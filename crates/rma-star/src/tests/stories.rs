@@ -43,6 +43,20 @@ fn every_deed_is_done_in_both_framings_whatever_its_length() {
     }
 }
 
+//= star#III-B-wqep
+//= type=test
+//= star#III-B-cqep
+//= type=test
+//= star#III-B-ea
+//= type=test
+//= star#III-B-rd
+//= type=test
+//= star#III-B-rda
+//= type=test
+//= star#III-B-gd
+//= type=test
+//= star#III-B-gda
+//= type=test
 #[test]
 fn the_frames_of_the_papers_sequences_are_sent_and_no_others() {
     // WQEP, CQEP, EA, RD, RDA, GD, GDA.

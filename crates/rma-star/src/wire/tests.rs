@@ -433,8 +433,6 @@ fn acknowledgements_of_both_sides_say_what_was_taken() {
     assert_eq!(usize::from(ANSWERED_MAX), packet::FRAMES_MAX);
 }
 
-//= star#ours-answers
-//= type=test
 #[test]
 fn codes_name_what_they_are_the_codes_of() {
     for code in 0..=u8::MAX {
@@ -445,8 +443,6 @@ fn codes_name_what_they_are_the_codes_of() {
     assert!(StateKind::ALL.iter().all(|&it| StateKind::from_code(it as u8) == Some(it)));
 }
 
-//= star#III-C1-state
-//= type=test
 #[test]
 fn states_without_a_part_and_those_too_short_or_too_long_are_refused() {
     let state = State {

@@ -14,6 +14,7 @@
 mod host;
 mod network;
 mod oracle;
+mod wave;
 mod workloads;
 mod world;
 

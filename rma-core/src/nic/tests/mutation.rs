@@ -762,7 +762,7 @@ fn a_write_that_was_cut_short_holds_its_place_until_its_data_has_come_and_no_lon
     assert_eq!(pair.status(), OpStatus::Ok);
 }
 
-//= 1rma#5.2-rekey
+//= 1rma#5.2-rekey-atomic
 //= type=test
 #[test]
 fn a_write_whose_key_is_rotated_between_its_frames_is_told_and_applies_no_more() {

@@ -4,8 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-//= 1rma#3.1-response-sealed
-//= type=test
 #[test]
 fn reads_of_every_kind_of_size_arrive_in_both_families() {
     for (a, b) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")] {
@@ -38,6 +36,8 @@ fn responses_may_arrive_in_any_order_and_the_op_completes_with_the_last() {
     }
 }
 
+//= 1rma#3.1-response-sealed
+//= type=test
 #[test]
 fn the_smallest_of_both_mtus_and_the_path_decides_the_cut() {
     let mut pair = Pair::new();
@@ -235,6 +235,8 @@ fn the_completion_tells_local_from_remote_delay() {
 //= 1rma#4.2-request-authentication-failure
 //= type=test
 //= 1rma#4.2-failure-under-reserved-key
+//= type=test
+//= 1rma#3.1-request-signed
 //= type=test
 #[test]
 fn a_wrong_key_fails_fast_and_shows_nothing() {
@@ -600,6 +602,8 @@ proptest! {
     //= 1rma#3.1-request-authenticated
     //= type=test
     //= 1rma#3.1-response-authenticated
+    //= type=test
+    //= 1rma#4.2-request-authentication-failure
     //= type=test
     #[test]
     fn a_changed_bit_is_never_accepted(

@@ -65,6 +65,8 @@ fn windows_below_one_op_leave_hardly_a_queue() {
     assert!(then.queued_max < 64 * 4096 / 2, "{}", then.queued_max);
 }
 
+//= star#ours-congestion-control
+//= type=test
 #[test]
 fn connections_of_one_host_share_its_window_evenly() {
     for workload in [Workload::Write(LEN), Workload::Read(LEN)] {

@@ -71,8 +71,6 @@ fn switch(world: &mut World, host: usize) {
     world.ends[host].verbs.switch_role(now, qp).unwrap();
 }
 
-//= star#ours-switch
-//= type=test
 #[test]
 fn a_connection_of_two_stateful_sides_has_no_roles_to_change() {
     let mut world = World::new(Role::Rc, 0, 0);
