@@ -247,7 +247,7 @@ impl Stateful {
             && self.blocked.iter().all(IndexList::is_empty)
             && self.dying.is_empty()
             && self.frames.is_still()
-            && self.paths.is_still()
+            && self.paths.poll_timeout().is_none()
     }
 
     /// Does what is due.

@@ -318,12 +318,6 @@ impl Paths {
         })
     }
 
-    /// Whether [`Paths::handle_timeout`] has no work at any time.
-    #[inline]
-    pub(super) fn is_still(&self) -> bool {
-        self.paced.is_empty()
-    }
-
     /// When [`Paths::handle_timeout`] has work next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.paced.peek().map(|Reverse((at, _))| *at)
