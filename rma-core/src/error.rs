@@ -23,6 +23,11 @@ pub enum SubmitError {
         /// How many slots the portal has.
         slots: u16,
     },
+    /// The engine has completed commands that it has not taken: it is broken, or is no engine.
+    #[error(
+        "the engine has completed commands that it never took, and there is no room for another; open the host anew"
+    )]
+    CommandsNotTaken,
     /// The op has no bytes, or more than one op may carry.
     #[error(
         "op size {op_size} is not in 1..={OP_SIZE_MAX} bytes; cut larger transfers into several ops"
@@ -195,6 +200,14 @@ pub enum ReceiveQueueError {
     #[error("receive {number} is posted already; post it again when its event has been polled")]
     PostedAlready {
         /// The refused number.
+        number: u16,
+    },
+    /// The engine takes no receives, though it has told of them: it is broken, or is no engine.
+    #[error(
+        "receive {number} cannot be posted: the engine has taken none of those in the ring; open the host anew"
+    )]
+    ReceivesNotTaken {
+        /// The receive.
         number: u16,
     },
     /// Only a SEND leaves a message in a buffer.

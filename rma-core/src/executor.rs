@@ -776,7 +776,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         };
         let portal = self.portal.as_mut();
         let slot = portal.take_slot().expect("one is free");
-        portal.put(&Command {
+        // Of a broken engine nothing worse comes than that the op never ends.
+        let _ = portal.put(&Command {
             slot,
             class: call.class,
             responder: self.cc.addr(call.path),

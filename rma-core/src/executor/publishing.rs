@@ -280,7 +280,8 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             None => CommandOp::Recorded { op: op.expect("a call that only asks settles"), done },
             Some(name) => CommandOp::Settle { op_type, name },
         };
-        portal.put_any(&Command { slot, class, responder, remote_region: region, key, op });
+        // Of a broken engine nothing worse comes than that the op never ends.
+        let _ = portal.put_any(&Command { slot, class, responder, remote_region: region, key, op });
         self.note_issued(
             slot,
             Op { call: index, span, charge, outstanding, issued: (self.issued, now), is_probe },

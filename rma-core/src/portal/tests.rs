@@ -199,6 +199,22 @@ fn a_completion_has_its_room_though_the_application_takes_its_index_back() {
 }
 
 #[test]
+fn a_command_that_a_broken_engine_leaves_no_room_for_is_refused() {
+    let (mut portal, _, memory) = pair_and_memory(0..2);
+    let (sink, mut completions) = (sink(64), memory.completions().clone().into_producer());
+    // It completes what it has not taken: two entries for every slot are full after four commands.
+    for _ in 0..4 {
+        let slot = portal.read(&grant(), 0, &sink, 0, 64).unwrap();
+        completions.push(&Completion::new(slot, OpStatus::Ok, 0, 0).to_line()).unwrap();
+        assert_eq!(portal.poll().map(|completion| completion.slot), Some(slot));
+    }
+    for _ in 0..3 {
+        let error = portal.read(&grant(), 0, &sink, 0, 64).unwrap_err();
+        assert_eq!((error, portal.outstanding()), (SubmitError::CommandsNotTaken, 0));
+    }
+}
+
+#[test]
 fn impossible_indexes_of_both_rings_are_told_once() {
     let (_portal, mut port, memory) = pair_and_memory(0..2);
     memory.commands().set_tail(5);

@@ -1,6 +1,8 @@
 //! The application's end of a receive queue: posting receives, and taking events.
 
-use rma_shm::{Consumer, Line, Producer};
+use core::num::NonZeroU64;
+
+use rma_shm::{Consumer, Full, Line, Producer};
 
 use super::{Event, Receive, ReceiveQueueLayout};
 use crate::{
@@ -13,13 +15,22 @@ use crate::{
 ///
 /// Nothing can come before receives are posted; each event gives one back, to be posted again once
 /// its bytes have been read.
+///
+/// The engine's memory is not trusted: an event of a receive that is not posted, or that the engine
+/// has not taken out of the ring, is passed over and counted ([`ReceiveQueue::impossible`]).
 #[derive(Debug)]
 pub struct ReceiveQueue {
     layout: ReceiveQueueLayout,
     posts: Producer,
     events: Consumer,
-    /// By receive: whether it is posted.
-    posted: Box<[bool]>,
+    /// By receive: which post of all it is, from 1 on, if it is posted.
+    posted: Box<[Option<NonZeroU64>]>,
+    /// How many posts there have been.
+    pushed: u64,
+    /// How many of them the engine had taken when that was last looked at.
+    taken_seen: u64,
+    /// Events that made no sense.
+    refused: u64,
     region: RegisteredRegion,
 }
 
@@ -30,8 +41,8 @@ impl ReceiveQueue {
         events: Consumer,
         region: RegisteredRegion,
     ) -> Self {
-        let posted = vec![false; layout.receives.into()].into();
-        Self { layout, posts, events, posted, region }
+        let posted = vec![None; layout.receives.into()].into();
+        Self { layout, posts, events, posted, pushed: 0, taken_seen: 0, refused: 0, region }
     }
 
     /// The queue's name: what grants for SEND and NOTIFY are made for, and what a region names that
@@ -56,31 +67,34 @@ impl ReceiveQueue {
     /// How many receives are posted whose events have not been polled.
     #[must_use]
     pub fn posted(&self) -> usize {
-        self.posted.iter().filter(|&&posted| posted).count()
+        self.posted.iter().flatten().count()
     }
 
     /// Posts a receive: the next op may consume it. Until its event, its buffer may change at any
     /// moment.
     ///
     /// # Errors
-    /// If there is no such receive, or it is posted already. Then nothing was posted.
+    /// If there is no such receive, or it is posted already, or the engine is broken and leaves no
+    /// room for it. Then nothing was posted.
     pub fn post(&mut self, receive: Receive) -> Result<(), ReceiveQueueError> {
         let Receive(number) = receive;
         let receives = self.layout.receives;
         let posted = self.posted.get_mut(usize::from(number));
         let posted = posted.ok_or(ReceiveQueueError::NoSuchReceive { number, receives })?;
-        if core::mem::replace(posted, true) {
+        if posted.is_some() {
             return Err(ReceiveQueueError::PostedAlready { number });
         }
         let pushed = self.posts.push(&Line([number.into(), 0, 0, 0, 0, 0, 0, 0]));
-        pushed.expect("the ring has an entry for every receive");
+        pushed.map_err(|Full| ReceiveQueueError::ReceivesNotTaken { number })?;
+        self.pushed += 1;
+        *posted = NonZeroU64::new(self.pushed);
         Ok(())
     }
 
     /// Posts every receive that is not posted.
     pub fn post_all(&mut self) {
         for number in 0..self.layout.receives {
-            // The only error: it is posted already.
+            // It is posted already, or the engine is broken.
             let _ = self.post(Receive(number));
         }
     }
@@ -97,14 +111,34 @@ impl ReceiveQueue {
     #[must_use]
     pub fn poll(&mut self) -> Option<Event> {
         loop {
+            let event = Event::from_line(&self.events.pop()?);
             // Of a broken engine nothing worse comes than that events are missing.
-            if let Some(event) = Event::from_line(&self.events.pop()?)
-                && let Some(posted) = self.posted.get_mut(usize::from(event.receive.0))
-                && core::mem::take(posted)
-            {
-                return Some(event);
+            match event.filter(|event| self.is_over(event.receive)) {
+                Some(event) => return Some(event),
+                None => self.refused += 1,
             }
         }
+    }
+
+    /// Whether `receive` is posted and the engine has taken it. It is posted no longer.
+    fn is_over(&mut self, Receive(number): Receive) -> bool {
+        let Some(posted) = self.posted.get_mut(usize::from(number)) else { return false };
+        let Some(post) = posted.map(NonZeroU64::get) else { return false };
+        if post > self.taken_seen {
+            self.taken_seen = self.pushed.saturating_sub(self.posts.len() as u64);
+        }
+        let is_taken = post <= self.taken_seen;
+        if is_taken {
+            *posted = None;
+        }
+        is_taken
+    }
+
+    /// How often the engine's memory said what cannot be: events that made no sense, and indexes of
+    /// rings. Not 0: the engine is broken.
+    #[must_use]
+    pub fn impossible(&self) -> u64 {
+        self.refused + self.posts.impossible_indexes() + self.events.impossible_indexes()
     }
 
     /// Copies the message of a SEND out of its buffer, into the beginning of `bytes`. Before the

@@ -118,8 +118,9 @@ fn an_application_posts_each_receive_once_until_its_event_and_reads_what_came() 
 /// Of an engine that is broken, or of memory that is.
 #[test]
 fn events_that_cannot_be_are_passed_over() {
-    let (mut queue, _, rings) = ends(2, 16);
+    let (mut queue, mut port, rings) = ends(2, 16);
     queue.post(Receive(0)).unwrap();
+    assert_eq!(port.take(), Some(Receive(0)));
     let mut events = rings.events().clone().into_producer();
     events.push(&event(Receive(1), 1).to_line()).unwrap();
     events.push(&Line::ZERO).unwrap();
@@ -128,7 +129,44 @@ fn events_that_cannot_be_are_passed_over() {
     events.push(&event(Receive(0), 17).to_line()).unwrap();
     let longer = queue.poll().unwrap();
     assert!(queue.read(&longer, &mut [0; 16]).is_err());
-    assert_eq!(queue.posted(), 0);
+    assert_eq!((queue.posted(), queue.impossible()), (0, 3));
+}
+
+/// An engine that leaves the ring of posts alone, and tells of receives that lie in it.
+#[test]
+fn an_event_of_a_receive_that_the_engine_has_not_taken_is_passed_over() {
+    let (mut queue, mut port, rings) = ends(4, 16);
+    queue.post_all();
+    let mut events = rings.events().clone().into_producer();
+    events.push(&event(Receive(0), 1).to_line()).unwrap();
+    assert_eq!((queue.poll(), queue.impossible()), (None, 1));
+    assert_eq!(queue.post(Receive(0)), Err(ReceiveQueueError::PostedAlready { number: 0 }));
+    // The engine is whole again.
+    assert!(port.take().is_some());
+    events.push(&event(Receive(0), 1).to_line()).unwrap();
+    assert_eq!(queue.poll().map(|event| event.receive), Some(Receive(0)));
+    queue.post(Receive(0)).unwrap();
+    assert_eq!((queue.posted(), queue.impossible()), (4, 1));
+}
+
+/// An engine that takes receives, and then takes its index back.
+#[test]
+fn a_receive_that_a_broken_engine_leaves_no_room_for_is_refused() {
+    let (mut queue, mut port, rings) = ends(2, 16);
+    for _ in 0..2 {
+        queue.post_all();
+        for _ in 0..2 {
+            let receive = port.take().unwrap();
+            port.publish(&event(receive, 1));
+            assert!(queue.poll().is_some());
+        }
+    }
+    rings.posts().set_head(2);
+    assert_eq!(queue.post(Receive(1)), Err(ReceiveQueueError::ReceivesNotTaken { number: 1 }));
+    queue.post_all();
+    assert_eq!(queue.posted(), 0, "nothing was posted");
+    rings.posts().set_head(4);
+    queue.post(Receive(1)).unwrap();
 }
 
 /// What happens to the engine's end.
