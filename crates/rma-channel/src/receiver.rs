@@ -74,8 +74,11 @@ impl Claim {
         self.record.len() as usize
     }
 
-    /// The message's name at its receiver: in a channel of one sender, by the order in which
-    /// messages were sent.
+    /// The message's name at its receiver, which no other message of the channel has. In a channel
+    /// that can have one sender only, positions grow in the order in which messages were sent. In
+    /// one that can have several they tell no order, even while it has one: a message that is sent
+    /// again, as the receiver of a shared ring has recovered, has a new position, and messages come
+    /// in order all the same.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.record.position()

@@ -5,8 +5,8 @@
 //! Nothing that it writes may make an end panic or read outside what it reads. And of each end:
 //!
 //! - What a receiver claims has a length that a message can have, lies in memory, all of it, and
-//!   has a position that was not claimed before. Positions grow, but where events tell of messages
-//!   of several senders. In a ring of one sender it lies behind all that was claimed before, and
+//!   has a position that was not claimed before. Positions grow, but in a shared ring whose events
+//!   tell of messages, or that has recovered. In a ring of one sender it lies behind all that was claimed before, and
 //!   with all that is held within one length of the ring.
 //! - Once a receiver, or a sender, was told what cannot be, it says so ever after.
 //! - What a sender knows of a message never goes back.
@@ -71,6 +71,9 @@ struct To {
     last: Option<u64>,
     /// Where messages were claimed.
     claimed: BTreeSet<u64>,
+    /// Whether it has taken back what a sender had reserved: the message is then sent again, and
+    /// may lie behind what was sent after it.
+    recovered: bool,
     /// By sender: how many of its messages were claimed or passed by.
     next: Vec<usize>,
 }
@@ -114,7 +117,7 @@ impl Run {
         let from = |(node, end)| From { node, end, sent: Vec::new(), broken: None };
         let to = |(node, end)| {
             let (held, claimed, next) = (Vec::new(), BTreeSet::new(), vec![0; count]);
-            To { node, end, held, ended: None, last: None, claimed, next }
+            To { node, end, held, ended: None, last: None, claimed, recovered: false, next }
         };
         let (froms, tos) = (senders.into_iter().map(from), receivers.into_iter().map(to));
         let (froms, tos) = (froms.collect(), tos.collect());
@@ -203,7 +206,9 @@ impl Run {
         assert!((1..=self.len_max as usize).contains(&len), "{kind}: {len} bytes");
         let bytes = bytes_of(to, &claim);
         let at = position(&claim);
-        let is_next = to.last.is_none_or(|last| at >= last) || kind == Kind::SharedRingImmediate;
+        let is_next = to.last.is_none_or(|last| at >= last)
+            || kind == Kind::SharedRingImmediate
+            || to.recovered;
         assert!(is_next && to.claimed.insert(at), "{kind}: {at} after {:?}", to.last);
         let is_place = is_ring(kind);
         to.last = Some(at + if is_place { len as u64 } else { 1 });
@@ -280,10 +285,10 @@ impl Run {
 
     fn recover(&mut self, which: usize) {
         let count = self.tos.len();
-        let To { node, end, .. } = &mut self.tos[which % count];
+        let To { node, end, recovered, .. } = &mut self.tos[which % count];
         let now = self.world.now();
         // What ends it says so when it is to claim.
-        let _ = end.recover(&mut self.world.registrar(*node), now);
+        *recovered |= end.recover(&mut self.world.registrar(*node), now) == Ok(true);
     }
 }
 

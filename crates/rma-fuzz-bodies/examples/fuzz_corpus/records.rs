@@ -54,6 +54,13 @@ fn astray(made: &[u8]) -> Vec<u8> {
     story
 }
 
+/// Three messages of one sender in a shared ring with zeroing: an op of the second is refused, so
+/// the receiver recovers, and the third has an earlier position than the second in its new place.
+const RECOVERED: [u8; 30] = [
+    13, 6, SEND, 0, SEND, 0, SEND, 0, SERVE, SERVE, SERVE, CLAIM, 5, 8, 1, 0, PASS, 15, SERVE,
+    RECOVER, PASS, 4, SERVE, PASS, 6, SERVE, SERVE, SERVE, CLAIM, CLAIM,
+];
+
 /// All stories, with their names.
 pub(super) fn all() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
@@ -72,6 +79,7 @@ pub(super) fn all() -> BTreeMap<String, Vec<u8>> {
         add("another-lap", poked(1, [0, 2], &[1, 1]));
         add("event", astray(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 9, 0, 64]));
     }
+    all.insert("13-recovered".to_owned(), RECOVERED.to_vec());
     let grant = |op_type: u8| [vec![op_type, 1, 0, 200], vec![7]].concat();
     for kind in 1..=KINDS {
         // Numbers that are lengths and counts; grants for READ, WRITE and FETCH_ADD.
