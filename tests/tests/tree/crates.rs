@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{crate_folders, file};
+use super::{crate_folders, file, root};
 
 /// Which crates a crate stands on, in order.
 type Picture = BTreeMap<String, Vec<String>>;
@@ -109,4 +109,48 @@ fn a_picture_that_shows_it_otherwise_is_a_fault() {
     ] {
         assert!(!faults(&picture(wrong), &real).is_empty(), "{wrong}");
     }
+}
+
+/// Why the package of a crate would not stand by itself. `files` are those in its folder.
+fn gaps(manifest: &str, readme: &str, files: &[&str]) -> Vec<String> {
+    let wanted = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+    let missing = wanted.iter().filter(|file| !files.contains(file));
+    let mut gaps: Vec<_> = missing.map(|file| format!("has no {file}")).collect();
+    if !manifest.lines().any(|line| line == "readme = \"README.md\"") {
+        gaps.push("does not name its own README.md".into());
+    }
+    if readme.contains("](") && !readme.contains("](https://") {
+        gaps.push("links from its README.md to what its package does not have".into());
+    }
+    gaps
+}
+
+#[test]
+fn a_package_that_does_not_stand_by_itself_is_found() {
+    let all = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+    let manifest = "[package]\nreadme = \"README.md\"\n";
+    assert!(gaps(manifest, "A [page](https://docs.rs).", &all).is_empty());
+    assert_eq!(gaps(manifest, "", &all[1..]), ["has no LICENSE-APACHE"]);
+    assert_eq!(gaps("readme.workspace = true", "A [page](docs/a.md).", &all).len(), 2);
+}
+
+#[test]
+fn each_published_crate_brings_its_licences_and_a_readme_of_its_own() {
+    let mut published = 0;
+    for folder in crate_folders() {
+        let manifest = file(&format!("{folder}/Cargo.toml"));
+        if manifest.lines().any(|line| line == "publish = false") {
+            continue;
+        }
+        published += 1;
+        let files: Vec<_> = std::fs::read_dir(root().join(&folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let files: Vec<_> = files.iter().map(String::as_str).collect();
+        let readme = std::fs::read_to_string(root().join(&folder).join("README.md"));
+        let gaps = gaps(&manifest, &readme.unwrap_or_default(), &files);
+        assert!(gaps.is_empty(), "{folder} {}", gaps.join("; "));
+    }
+    assert!(published >= 9, "{published} crates are published");
 }
