@@ -14,7 +14,7 @@ use rma_keys::{
     ring::Standing,
 };
 use rma_xdp::{
-    InlineHost, OpStatus, OpType, RegisteredRegion,
+    HostAddr, InlineHost, LocalAddresses, OpStatus, OpType, RegisteredRegion,
     keys::{
         CacheError, Grants as Fetched, Holder, InlineKeyServer, KeyServerConfig, KeyServerError,
         KeyedGrant, KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
@@ -222,5 +222,40 @@ impl RegionKeys {
         };
         let is_known = !matches!(&why, NoKey::Late { why, .. } if !is_hindered(why));
         is_known.then(|| Box::new(why).into())
+    }
+}
+
+/// Where clients ask a service that listens at `listen`: an address of every machine is none of
+/// this one, and keys are given to who comes from the address that ops come from.
+pub(crate) fn asked_at(listen: SocketAddr, host: LocalAddresses) -> SocketAddr {
+    let is_v4 = |it: &HostAddr| it.ip().is_ipv4();
+    let mut own = host.iter().filter(|it| is_v4(it) == listen.is_ipv4()).chain(host.iter());
+    match own.next() {
+        // [::] is for both families.
+        Some(own) if listen.ip().is_unspecified() && (listen.is_ipv6() || is_v4(&own)) => {
+            SocketAddr::new(own.ip(), listen.port())
+        }
+        _ => listen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_an_address_of_this_host_where_it_listens_at_all_of_them() {
+        let v4: LocalAddresses = HostAddr::from([192, 0, 2, 1]).into();
+        let v6: LocalAddresses = "2001:db8::1".parse::<HostAddr>().unwrap().into();
+        for (listen, host, says) in [
+            ("192.0.2.7:7471", v4, "192.0.2.7:7471"),
+            ("0.0.0.0:7471", v4, "192.0.2.1:7471"),
+            ("[::]:7471", v6, "[2001:db8::1]:7471"),
+            // A socket of both families.
+            ("[::]:7471", v4, "192.0.2.1:7471"),
+            ("0.0.0.0:7471", v6, "0.0.0.0:7471"),
+        ] {
+            assert_eq!(asked_at(listen.parse().unwrap(), host), says.parse().unwrap(), "{listen}");
+        }
     }
 }

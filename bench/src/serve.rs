@@ -21,7 +21,7 @@ use crate::{
     grants::Grants,
     inbox::Inbox,
     interrupt::Interrupt,
-    keys::{KeysError, ServeKeyArgs},
+    keys::{KeysError, ServeKeyArgs, asked_at},
     line, mode,
     pair::pin,
 };
@@ -362,9 +362,10 @@ fn command(op_types: &[OpType]) -> &'static str {
 }
 
 /// Says how many clients' keys come from the service, and how to ask.
-fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, op_types: &[OpType]) {
-    let (address, region) = (keys.address(), args.keys.region());
-    line!("  keys      of {region} at {address}, to whom the policy allows them");
+fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_types: &[OpType]) {
+    let (listen, region) = (keys.address(), args.keys.region());
+    let address = asked_at(listen, host.addresses());
+    line!("  keys      of {region} at {listen}, to whom the policy allows them");
     line!(
         "            there: rma-bench {} --keys {address} --expect IDENTITY --id DIR --region {region} ...",
         command(op_types)
@@ -429,7 +430,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         args.port
     );
     if let Some(keys) = &keys {
-        say_keys(args, keys, &op_types);
+        say_keys(args, keys, &host, &op_types);
     }
     if let Some(initiator) = args.initiator {
         grant(args, &mut host, served.region(), (initiator, &op_types))?;

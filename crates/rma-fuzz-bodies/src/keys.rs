@@ -27,6 +27,7 @@ use rma_keys::{
     secret::{GrantedKey, RegionSecret},
     service::{Service, ServiceConfig},
     time::{Now, WallTime},
+    tls::pem,
 };
 
 use crate::script::Script;
@@ -316,6 +317,35 @@ pub(super) fn policy(octets: &[u8]) -> bool {
 }
 
 pub(super) fn certificate(octets: &[u8]) -> bool {
+    in_file(octets) | alone(octets)
+}
+
+/// Octets as a file of certificates, or of a key.
+fn in_file(octets: &[u8]) -> bool {
+    let marked = ["\u{feff}".as_bytes(), octets].concat();
+    if let Err(error) = pem::private_key(octets) {
+        assert!(!error.to_string().contains('\n'));
+    }
+    match pem::certificates(octets) {
+        Ok(read) => {
+            assert!(!read.is_empty());
+            assert!(read.iter().map(|it| it.len()).sum::<usize>() < octets.len());
+            let sections = octets.windows(BEGIN.len()).filter(|it| *it == BEGIN).count();
+            assert!(read.len() <= sections, "more than there are");
+            assert_eq!(pem::certificates(&marked), Ok(read), "a mark changes nothing");
+            true
+        }
+        Err(error) => {
+            assert!(!error.to_string().contains('\n'));
+            false
+        }
+    }
+}
+
+/// What begins a certificate in a file.
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+fn alone(octets: &[u8]) -> bool {
     let Ok(read) = Certificate::read(octets) else { return false };
     let uris: usize = read.uris.iter().map(|it| it.len()).sum();
     assert!(uris <= octets.len(), "more than there is");

@@ -12,7 +12,7 @@ use core::{
     time::Duration,
 };
 
-use rma_core::addr::{HostAddr, Pid};
+use rma_core::addr::{HostAddr, LocalAddresses, Pid};
 
 use crate::{
     epoch::{Epoch, Life},
@@ -75,13 +75,17 @@ pub enum What {
     Denied {
         /// What was asked.
         asked: Asked,
-        /// Whether there is a region of that name.
-        is_known: bool,
+        /// The addresses that the keys would have been bound to.
+        initiators: LocalAddresses,
+        /// The reason.
+        why: Denial,
     },
     /// The client's host has no address of the region's family.
     NoAddressOfFamily {
         /// What was asked.
         asked: Asked,
+        /// The addresses that it has.
+        initiators: LocalAddresses,
     },
     /// Requests were turned away, as too much was asked: this one, and those since the last event
     /// of this kind.
@@ -139,6 +143,29 @@ pub enum What {
     },
 }
 
+/// Why a region is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Denial {
+    /// There is none of that name.
+    NoRegion,
+    /// No rule gives it to this client.
+    NoRule,
+    /// A rule gives it to this client, for another address: the one that its connection comes from,
+    /// or those that the rule lists.
+    OtherAddress,
+}
+
+impl Denial {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoRegion => "no-region",
+            Self::NoRule => "no-rule",
+            Self::OtherAddress => "other-address",
+        }
+    }
+}
+
 /// What a client asked about one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -176,7 +203,7 @@ impl What {
             Self::Granted { asked, .. }
             | Self::Current { asked, .. }
             | Self::Denied { asked, .. }
-            | Self::NoAddressOfFamily { asked } => Some(asked),
+            | Self::NoAddressOfFamily { asked, .. } => Some(asked),
             _ => None,
         }
     }
@@ -201,8 +228,11 @@ impl What {
                 line.number("lifetime_ms", lifetime.as_millis())?;
                 rule.iter().try_for_each(|rule| line.text("rule", rule))
             }
-            Self::Denied { is_known, .. } => line.number("known", is_known),
-            Self::NoAddressOfFamily { .. } => Ok(()),
+            Self::Denied { initiators, why, .. } => {
+                line.addresses(*initiators)?;
+                line.text("why", why.name())
+            }
+            Self::NoAddressOfFamily { initiators, .. } => line.addresses(*initiators),
             Self::NotNow { requests } => line.number("requests", requests),
             Self::Malformed { why } => line.text("why", why),
             Self::CertificateEnded { not_after } => line.text("not_after", not_after),
@@ -253,6 +283,16 @@ impl Line<'_, '_> {
     fn number(&mut self, key: &str, value: impl fmt::Display) -> fmt::Result {
         self.key(key)?;
         write!(self.f, "{value}")
+    }
+
+    /// The addresses that keys were asked for.
+    fn addresses(&mut self, initiators: LocalAddresses) -> fmt::Result {
+        let mut texts = initiators.iter().map(|it| it.to_string());
+        let (first, second) = (texts.next().unwrap_or_default(), texts.next());
+        match second {
+            Some(second) => self.text("initiator", format_args!("{first}, {second}")),
+            None => self.text("initiator", first),
+        }
     }
 
     fn text(&mut self, key: &str, value: impl fmt::Display) -> fmt::Result {

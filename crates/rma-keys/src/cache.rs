@@ -152,6 +152,12 @@ impl GrantCache {
         self.counters
     }
 
+    /// Whose keys it holds.
+    #[must_use]
+    pub const fn holder(&self) -> Holder {
+        self.holder
+    }
+
     /// Another service.
     pub fn source(&mut self) -> Source {
         self.sources.push(Asking::default());
@@ -259,7 +265,24 @@ impl GrantCache {
         epoch: Epoch,
         status: OpStatus,
     ) -> Verdict {
-        self.with_ring(id, |ring| ring.on_outcome(now, epoch, status))
+        let before = self.revision(id);
+        let verdict = self.with_ring(id, |ring| ring.on_outcome(now, epoch, status));
+        if status == OpStatus::RemoteAuthenticationFailure
+            && verdict == Verdict::Wait
+            && self.revision(id) != before
+        {
+            let (source, _) = self.place(id).expect("a ring that is used is there");
+            self.sources[source.0 as usize].refused();
+        }
+        verdict
+    }
+
+    /// A service whose region has refused all keys that there are, as an owner does that has started
+    /// again: a connection that is being waited for is worth a try now. Each such refusal is told
+    /// once, and a ring has one between two answers of its service, forged or not.
+    pub fn poll_refused(&mut self) -> Option<Source> {
+        let at = self.sources.iter_mut().position(Asking::take_refused)?;
+        Some(Source(at as u32))
     }
 
     /// Changes whenever [`GrantCache::grant`] or [`GrantCache::standing`] may answer something

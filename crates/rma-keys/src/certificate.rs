@@ -5,6 +5,7 @@
 //! octets.
 
 mod der;
+mod public_key;
 
 use core::fmt;
 
@@ -15,6 +16,7 @@ use crate::{
 };
 use der::Der;
 pub use der::DerError;
+pub use public_key::PublicKey;
 
 const INTEGER: u8 = 0x02;
 const BOOLEAN: u8 = 0x01;
@@ -40,6 +42,12 @@ const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
 pub struct Certificate {
     /// Its serial number.
     pub serial: Serial,
+    /// The name of who has signed it, as it is encoded.
+    pub issuer: Box<[u8]>,
+    /// The name of whom it is about, as it is encoded.
+    pub subject: Box<[u8]>,
+    /// Its public key.
+    pub key: PublicKey,
     /// The date that it is good from.
     pub not_before: WallTime,
     /// The date that it is good until.
@@ -92,16 +100,26 @@ impl Certificate {
         let serial = Serial::new(serial)
             .or(Err(DerError::Contents { expected: "the serial number, of 20 octets at most," }))?;
         body.expect(SEQUENCE, "the algorithm of the signature")?;
-        body.expect(SEQUENCE, "the issuer")?;
+        let issuer = body.expect(SEQUENCE, "the issuer")?.into();
         let mut validity = Der(body.expect(SEQUENCE, "the validity")?);
         let (not_before, not_after) = (read_time(&mut validity)?, read_time(&mut validity)?);
-        body.expect(SEQUENCE, "the subject")?;
-        body.expect(SEQUENCE, "the public key")?;
+        let subject = body.expect(SEQUENCE, "the subject")?.into();
+        let key = PublicKey::read(body.expect(SEQUENCE, "the public key")?);
         for unused in UNIQUE_IDS {
             body.optional(unused, "a unique identifier")?;
         }
         let (uris, other_names, is_authority) = (Vec::new(), 0, false);
-        let mut read = Self { serial, not_before, not_after, uris, other_names, is_authority };
+        let mut read = Self {
+            serial,
+            issuer,
+            subject,
+            key,
+            not_before,
+            not_after,
+            uris,
+            other_names,
+            is_authority,
+        };
         if let Some(extensions) = body.optional(EXTENSIONS, "the extensions")? {
             let mut extensions = Der(Der(extensions).expect(SEQUENCE, "the extensions")?);
             while !extensions.is_empty() {
@@ -136,6 +154,12 @@ impl Certificate {
         Ok(())
     }
 
+    /// Whether it says that who is named in it has signed it: a root.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.is_authority && self.issuer == self.subject
+    }
+
     /// The identity that it names.
     ///
     /// # Errors
@@ -158,6 +182,7 @@ impl fmt::Display for Certificate {
         if self.other_names > 0 {
             writeln!(f, "  other names {}, which play no part", self.other_names)?;
         }
+        writeln!(f, "  key         {}", self.key)?;
         writeln!(f, "  serial      {}", self.serial)?;
         writeln!(f, "  not before  {}", self.not_before)?;
         writeln!(f, "  not after   {}", self.not_after)

@@ -27,8 +27,8 @@ use crate::{
     evidence::Evidence,
     jitter::Jitter,
     limits::{
-        CHECK_MAX, CHECK_MIN, CHECK_SPREAD, DENIED_FOR, SILENCE, SPURIOUS_HALVED, SPURIOUS_MAX,
-        SPURIOUS_MIN,
+        CHECK_MAX, CHECK_MIN, CHECK_SPREAD, DENIED_FOR, FETCH_RETRY_MIN, SILENCE, SPURIOUS_HALVED,
+        SPURIOUS_MAX, SPURIOUS_MIN, STARTS_FOR,
     },
     message::reply::{Answer, EpochKeys, Granted},
     secret::GrantedKey,
@@ -191,6 +191,9 @@ pub struct KeyRing {
     /// Whether somebody wants keys of it, and none has been asked for.
     is_wanted: bool,
     gave_up: Option<(GiveUp, Instant)>,
+    /// When the connection to the service was lost under keys of it, if none have come since, and
+    /// how often it has denied them after that.
+    lost: Option<(Instant, u32)>,
     /// Counts what its holder has to look at.
     revision: u64,
     jitter: Jitter,
@@ -213,6 +216,7 @@ impl KeyRing {
             checks: (Instant::ZERO, CHECK_MIN),
             is_wanted: false,
             gave_up: None,
+            lost: None,
             revision: 0,
             jitter: Jitter(seed),
         }
@@ -233,13 +237,22 @@ impl KeyRing {
     /// Whether there is a key to go by. Where there is none, one is wanted from now on.
     pub fn standing(&mut self, now: Instant) -> Standing {
         match self.gave_up {
-            Some((why, until)) if now < until && !self.is_ready() => Standing::GaveUp(why),
+            Some((why, until)) if now < until && !self.is_ready() && !self.may_start(now) => {
+                Standing::GaveUp(why)
+            }
             _ if self.is_ready() => Standing::Ready,
             _ => {
                 self.is_wanted = true;
                 Standing::Waiting
             }
         }
+    }
+
+    /// Whether what the service denies may be denied for a moment alone, as it has started again and
+    /// its regions are not published yet.
+    fn may_start(&self, now: Instant) -> bool {
+        let is_denied = matches!(self.gave_up, Some((GiveUp::Denied, _)));
+        is_denied && self.lost.is_some_and(|(at, _)| now.since(at) < STARTS_FOR)
     }
 
     fn is_ready(&self) -> bool {
@@ -302,6 +315,9 @@ impl KeyRing {
 
     /// The connection to the service was lost: it may have started again, with other keys.
     pub fn handle_lost(&mut self, now: Instant) {
+        if !self.keys.is_empty() {
+            self.lost = Some((now, 0));
+        }
         if !self.keys.is_empty() && self.check_at.is_none() {
             self.check_at = Some(now.max(self.checks.0) + self.jitter.part_of(CHECK_SPREAD));
         }
@@ -384,7 +400,16 @@ impl KeyRing {
     /// region's rotator acts.
     pub fn give_up(&mut self, now: Instant, why: GiveUp) -> Learned {
         self.gave_up = Some((why, now + DENIED_FOR));
-        self.refresh_at = (!self.keys.is_empty()).then_some(now + CHECK_MAX);
+        let mut again = CHECK_MAX;
+        if self.may_start(now)
+            && let Some((_, denials)) = &mut self.lost
+        {
+            let most = (FETCH_RETRY_MIN * 2_u32.pow((*denials).min(16))).min(DENIED_FOR);
+            *denials += 1;
+            again = self.jitter.part_of(most);
+            self.gave_up = Some((why, now + again));
+        }
+        self.refresh_at = (!self.keys.is_empty()).then_some(now + again);
         if self.suspicion == Suspicion::Asked {
             // What was refused by both is of no use.
             self.suspicion = Suspicion::None;
@@ -426,7 +451,7 @@ impl KeyRing {
         let brings = self.place.replace(place) != Some(place) || brings;
         let ready = self.keys.iter().position(|it| !it.is_refused);
         self.preferred = ready.unwrap_or(0);
-        self.gave_up = None;
+        (self.gave_up, self.lost) = (None, None);
         match ready {
             Some(_) if brings => {
                 self.suspicion = Suspicion::None;

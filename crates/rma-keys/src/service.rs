@@ -20,7 +20,7 @@ use rma_core::time::Instant;
 pub use limiter::Rate;
 
 use crate::{
-    audit::{Asked, Event, What},
+    audit::{Asked, Denial, Event, What},
     catalog::{Catalog, CatalogError, Region, Term},
     epoch::{Epoch, Life},
     jitter::Jitter,
@@ -48,7 +48,8 @@ pub struct ServiceConfig {
     pub of_client: Rate,
     /// What all may ask together. Default: 20,000 regions a second, in bursts of as many.
     pub of_all: Rate,
-    /// How many clients are told apart; further ones wait. Default: 16,384.
+    /// How many clients are told apart. A further one takes the place of the one that has asked
+    /// nothing for longest, once that may ask as much as at first. Default: 16,384.
     pub clients_max: usize,
     /// What random waiting times begin with. Services with the same one make their clients come at
     /// the same times.
@@ -85,6 +86,9 @@ pub struct ServiceCounters {
     pub no_address_of_family: u64,
     /// Requests that were turned away, as too much was asked.
     pub not_now: u64,
+    /// Those of them that no line of the audit log tells of: who asked has not come back, and was
+    /// forgotten when others came.
+    pub untold: u64,
     /// Messages that were none.
     pub malformed: u64,
     /// Messages of another version.
@@ -157,7 +161,7 @@ impl<A: Authorizer> Service<A> {
     /// What it has done so far.
     #[must_use]
     pub const fn counters(&self) -> ServiceCounters {
-        self.counters
+        ServiceCounters { untold: self.limiter.untold(), ..self.counters }
     }
 
     /// Handles the octets of one message, and gives those of the reply, under the same number.
@@ -248,26 +252,32 @@ impl<A: Authorizer> Service<A> {
         let asked = Asked { region: name.clone(), ops: *ops, pid: request.pid };
         let ask = |initiator| Ask { peer, region: name, ops: *ops, initiator };
         let decide = |initiator| self.authorizer.decide(&ask(initiator), now.wall);
+        let initiators = request.initiators;
+        let may_have = || decide(None) != Decision::Denied;
         let Some(entry) = self.catalog.find(name) else {
             // Asked all the same, so that it takes about as long as if there were one.
-            let _ = decide(request.initiators.iter().next());
+            let _ = (initiators.iter().map(|it| decide(Some(it))).count(), may_have());
             self.counters.denied += 1;
-            return (Answer::Denied, What::Denied { asked, is_known: false });
+            let why = Denial::NoRegion;
+            return (Answer::Denied, What::Denied { asked, initiators, why });
         };
         let responders = entry.region().responders;
-        let common = || request.initiators.iter().filter(|&it| responders.toward(it).is_some());
+        let common = || initiators.iter().filter(|&it| responders.toward(it).is_some());
         let allowed = common().find_map(|initiator| match decide(Some(initiator)) {
             Decision::Allowed { lifetime, rule } => Some((initiator, lifetime, rule)),
             Decision::Denied => None,
         });
         let Some((initiator, lifetime, rule)) = allowed else {
+            let may_have = may_have();
             // Only who may have the region learns that its family is another.
-            if common().count() == 0 && decide(None) != Decision::Denied {
+            if common().count() == 0 && may_have {
                 self.counters.no_address_of_family += 1;
-                return (Answer::NoAddressOfFamily, What::NoAddressOfFamily { asked });
+                let what = What::NoAddressOfFamily { asked, initiators };
+                return (Answer::NoAddressOfFamily, what);
             }
             self.counters.denied += 1;
-            return (Answer::Denied, What::Denied { asked, is_known: true });
+            let why = if may_have { Denial::OtherAddress } else { Denial::NoRule };
+            return (Answer::Denied, What::Denied { asked, initiators, why });
         };
         let given = Given { now: now.boot, entry, responders, initiator, asked, lifetime, rule };
         self.counters.late_epochs += u64::from(given.left(entry.latest()).is_zero());

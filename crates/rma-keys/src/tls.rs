@@ -10,6 +10,7 @@
 //! | [`refused`] | why a peer's certificate is not taken |
 //! | [`trust`] | trust domains, each with roots of its own |
 //! | [`credentials`] | one's own certificate and key, and whom to trust: both sides' settings |
+//! | [`pem`] | certificates and keys in files, as editors and tools have made them |
 //! | [`directory`] | credentials as files, and what becomes of it when these change |
 //! | [`wall`] | the date by which certificates are judged, as an argument |
 //!
@@ -17,6 +18,7 @@
 
 pub mod credentials;
 pub mod directory;
+pub mod pem;
 pub mod refused;
 pub mod trust;
 mod verifier;
@@ -28,8 +30,8 @@ pub use crate::certificate;
 /// none, are cut off.
 pub const ALPN: &[u8] = b"1rma-keys/1";
 
-/// The most certificates of a chain, the peer's own with them, its root not. More would make a
-/// service verify more signatures for strangers.
+/// The most certificates of a chain, the peer's own with them, its root not: a root that was sent
+/// along is left aside. More would make a service verify more signatures for strangers.
 pub const CHAIN_MAX: usize = 3;
 
 /// The longest certificate in octets. Those of SPIFFE have less than 2,048.

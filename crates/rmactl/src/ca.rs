@@ -17,9 +17,10 @@ use rma_keys::{
     tls::{
         certificate::{Certificate, DerError},
         directory::{Directory, DirectoryError},
+        pem::{self, PemError},
     },
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::CertificateDer;
 
 use crate::files::{self, FileError};
 
@@ -99,10 +100,12 @@ pub(crate) enum CaError {
         domain: String,
     },
     /// There is no certificate in the file.
-    #[error("{} holds no certificate in PEM", path.display())]
-    NoCertificate {
+    #[error("{}: {why}", path.display())]
+    Pem {
         /// The file.
         path: PathBuf,
+        /// What is wrong with it.
+        why: PemError,
     },
     /// A certificate cannot be read.
     #[error("certificate {number} in {}: {why}", path.display())]
@@ -168,7 +171,7 @@ fn issue(id: &str, ca: &Path, dir: &Path, days: u32, renew: bool) -> Result<Stri
     }
     let (root_path, root_key_path) = (ca.join("ca.pem"), ca.join("ca.key"));
     let root_pem = files::read(&root_path)?;
-    let roots = certificates(&root_path, &root_pem)?;
+    let roots = certificates(&root_path, root_pem.as_bytes())?;
     let (root_der, root) = &roots[0];
     let domain = root.uris.iter().find_map(|uri| uri.strip_prefix("spiffe://"));
     let domain = domain.ok_or(CaError::NoRoot { path: root_path })?;
@@ -206,7 +209,7 @@ fn issue(id: &str, ca: &Path, dir: &Path, days: u32, renew: bool) -> Result<Stri
 }
 
 fn show(path: &Path) -> Result<String, CaError> {
-    let shown = certificates(path, &files::read(path)?)?;
+    let shown = certificates(path, &files::octets(path)?)?;
     Ok(shown.iter().map(|(_, certificate)| certificate.to_string()).collect())
 }
 
@@ -230,18 +233,17 @@ fn good_for(mut params: CertificateParams, days: u32) -> CertificateParams {
 /// The certificates of a file, at least one.
 fn certificates(
     path: &Path,
-    pem: &str,
+    octets: &[u8],
 ) -> Result<Vec<(CertificateDer<'static>, Certificate)>, CaError> {
-    let none = || CaError::NoCertificate { path: path.to_owned() };
-    let mut read = Vec::new();
-    for (number, der) in (1..).zip(CertificateDer::pem_slice_iter(pem.as_bytes())) {
-        let der = der.or(Err(none()))?;
+    let read = |(number, der): (usize, CertificateDer<'static>)| {
         let certificate = Certificate::read(&der).map_err(|why| CaError::Unreadable {
             path: path.to_owned(),
             number,
             why,
         })?;
-        read.push((der, certificate));
-    }
-    if read.is_empty() { Err(none()) } else { Ok(read) }
+        Ok((der, certificate))
+    };
+    let sections = pem::certificates(octets);
+    let sections = sections.map_err(|why| CaError::Pem { path: path.to_owned(), why })?;
+    (1..).zip(sections).map(read).collect()
 }

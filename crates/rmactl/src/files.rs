@@ -50,6 +50,10 @@ pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     fs::read_to_string(path).map_err(|why| FileError::Read { path: path.to_owned(), why })
 }
 
+pub(crate) fn octets(path: &Path) -> Result<Vec<u8>, FileError> {
+    fs::read(path).map_err(|why| FileError::Read { path: path.to_owned(), why })
+}
+
 /// Fails if there is one of these files.
 pub(crate) fn absent(paths: &[&Path], advice: &'static str) -> Result<(), FileError> {
     match paths.iter().find(|path| path.symlink_metadata().is_ok()) {

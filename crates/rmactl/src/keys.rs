@@ -51,7 +51,8 @@ pub(crate) enum Command {
         /// Who asks, for example spiffe://example.org/kv/client/7
         #[arg(long)]
         id: String,
-        /// The address that it connects from
+        /// The address that it connects from, as the service sees it: where it has several
+        /// networks, the audit log says which it is
         #[arg(long)]
         address: HostAddr,
         /// The address that the keys would be bound to; the connection's own if it is not given
@@ -155,7 +156,10 @@ pub(crate) fn run(command: &Command) -> Result<String, KeysError> {
             let peer = Peer { identity, serial, not_after: now, address: *address };
             let initiator = Some(initiator.unwrap_or(*address));
             let ask = Ask { peer: &peer, region: &region, ops, initiator };
-            Ok(policy.explain(&ask, now).to_string())
+            let said = policy.explain(&ask, now).to_string();
+            let initiator = initiator.unwrap_or(*address);
+            // Else a client that reaches the service by another network is denied what this allows.
+            Ok(format!("{said}asked for keys of {initiator}, over a connection from {address}\n"))
         }
         Command::Fetch { service, expect, dir, initiator, pid, wait, what } => {
             let (expected, (name, ops)) = (identity(expect)?, what.parse()?);
@@ -167,7 +171,8 @@ pub(crate) fn run(command: &Command) -> Result<String, KeysError> {
             let request = Request { initiators, pid: Pid(*pid), regions };
             let patience = Duration::from_secs((*wait).into());
             let reply = client.fetcher().fetch(source, &request, patience).wait()?;
-            said(&reply).map_err(|why| KeysError::Refused { expected, why })
+            let from = client.fetcher().connected_from(source).unwrap_or(*initiator);
+            said(&reply, *initiator, from).map_err(|why| KeysError::Refused { expected, why })
         }
     }
 }
@@ -189,7 +194,7 @@ fn identity(id: &str) -> Result<SpiffeId, KeysError> {
 }
 
 /// What a reply says, without its keys.
-fn said(reply: &Reply) -> Result<String, String> {
+fn said(reply: &Reply, initiator: HostAddr, from: HostAddr) -> Result<String, String> {
     let answers = match reply {
         Reply::Answers(answers) => answers,
         Reply::Refused(Refusal::NotNow { retry }) => {
@@ -206,7 +211,9 @@ fn said(reply: &Reply) -> Result<String, String> {
             Answer::Granted(granted) => text.push_str(&shown(granted)),
             Answer::Current { .. } => text.push_str("the keys are the latest\n"),
             Answer::Denied => {
-                return Err("denied: no such region, or not for this client".into());
+                return Err(format!(
+                    "denied: no such region, or not for this client, or not for {initiator} over a connection from {from}; `rmactl keys explain --initiator {initiator} --address {from}` says which rule decides, where the policy is"
+                ));
             }
             Answer::NoAddressOfFamily => {
                 return Err("the region is at an address of the other family".into());

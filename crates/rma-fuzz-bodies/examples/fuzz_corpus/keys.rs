@@ -190,5 +190,51 @@ pub(crate) fn certificates() -> Files {
         ("empty", Vec::new()),
     ]
     .map(|(name, octets)| (name.to_owned(), octets))
-    .into()
+    .into_iter()
+    .chain(files(&good).map(|(name, text)| (name.to_owned(), text.into_bytes())))
+    .chain([("pem-utf-16".to_owned(), utf16(&format!("{BOM}{}", pem(&good))))])
+    .collect()
+}
+
+const BOM: char = '\u{feff}';
+
+/// The same certificate in files, as editors and tools make them.
+fn files(good: &[u8]) -> [(&'static str, String); 11] {
+    let pem = pem(good);
+    let key = pem.replace("CERTIFICATE", "EC PRIVATE KEY");
+    let (begin, rest) = pem.split_once('\n').expect("it has lines");
+    let text = format!("Bag Attributes\n    localKeyID: 54\n# {begin}\n{pem}subject=x\n{pem}");
+    [
+        ("pem", pem.clone()),
+        ("pem-marked", format!("{BOM}{pem}{BOM}{pem}")),
+        ("pem-windows", pem.replace('\n', "\r\n")),
+        ("pem-old-mac", pem.replace('\n', "\r")),
+        ("pem-with-text", text),
+        ("pem-with-key", format!("{key}{pem}")),
+        ("pem-put-together", format!("{}{pem}", pem.trim_end())),
+        ("pem-begins-no-more", rest.to_owned()),
+        ("pem-cut-off", pem[..pem.len() / 2].to_owned()),
+        ("pem-trusted", pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE")),
+        ("pem-encrypted", key.replacen("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\n\n", 1)),
+    ]
+}
+
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+fn pem(der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut digits = String::new();
+    for three in der.chunks(3) {
+        let (len, all) = (three.len(), three.iter().fold(0, |all, &it| all << 8 | u32::from(it)));
+        let all = all << (8 * (3 - len));
+        for at in 0..4 {
+            let digit = DIGITS[(all >> (18 - 6 * at)) as usize & 63];
+            digits.push(if at <= len { digit.into() } else { '=' });
+        }
+    }
+    let lines: Vec<&str> =
+        (0..digits.len()).step_by(64).map(|at| &digits[at..digits.len().min(at + 64)]).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }

@@ -6,13 +6,17 @@
 //! full it is named `FILE.1`, what was `FILE.1` becomes `FILE.2`, and so on; the oldest goes, once
 //! there is a new file: where none can be made, the log goes on in the one that is full.
 //!
+//! Lines are written where they are looked for: before each write, the file at the path is compared
+//! with the one that is open. One that was named anew or removed, as by `logrotate`, is left, and
+//! another begun; one that was cut off goes on at its new end. Both are counted and told.
+//!
 //! Time is an argument. What is written holds no key, as no event does.
 
 use core::{fmt, fmt::Write as _, time::Duration};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write as _},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -65,6 +69,10 @@ pub struct LogCounters {
     pub rotated: u64,
     /// Files that were full and could not be moved: the log goes on in the same.
     pub not_rotated: u64,
+    /// Files that somebody else had moved or removed: another was begun at the path.
+    pub moved: u64,
+    /// Times that somebody else had cut the file off.
+    pub cut_off: u64,
 }
 
 /// Why a log cannot be kept, or an event not written.
@@ -79,6 +87,8 @@ pub struct LogError {
 
 /// What a log writes to.
 trait Sink: Send {
+    /// How long the file is, if it is the one at `path`. `None`: another one is there, or none.
+    fn len_at(&self, path: &Path) -> io::Result<Option<u64>>;
     fn append(&mut self, octets: &[u8]) -> io::Result<()>;
     fn cut(&mut self, len: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
@@ -86,6 +96,15 @@ trait Sink: Send {
 }
 
 impl Sink for File {
+    fn len_at(&self, path: &Path) -> io::Result<Option<u64>> {
+        let (own, found) = match (self.metadata()?, fs::metadata(path)) {
+            (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            (own, found) => (own, found?),
+        };
+        let is_own = (own.dev(), own.ino()) == (found.dev(), found.ino());
+        Ok(is_own.then_some(found.len()))
+    }
+
     fn append(&mut self, octets: &[u8]) -> io::Result<()> {
         self.write_all(octets)
     }
@@ -116,6 +135,8 @@ pub struct Log {
     sync_at: Option<Instant>,
     /// When to try again to begin another file, if that has failed.
     rotate_at: Option<Instant>,
+    /// Whether people were told that it cannot be written, since it last was.
+    is_told: bool,
     counters: LogCounters,
 }
 
@@ -135,8 +156,8 @@ impl Log {
         let (file, len, is_torn) = open(path).map_err(failed)?;
         let (path, sink) = (path.to_owned(), Box::new(file));
         let counters = LogCounters::default();
-        let (sync_at, rotate_at) = (None, None);
-        Ok(Self { path, config, sink, len, is_torn, sync_at, rotate_at, counters })
+        let (sync_at, rotate_at, is_told) = (None, None, false);
+        Ok(Self { path, config, sink, len, is_torn, sync_at, rotate_at, is_told, counters })
     }
 
     /// What it has done so far.
@@ -157,8 +178,19 @@ impl Log {
     /// # Errors
     /// If they could not be written, and the reply is not to be sent.
     pub fn write(&mut self, now: Instant, events: &[Event]) -> Result<(), LogError> {
-        let Err(why) = self.append(now, events) else { return Ok(()) };
+        let Err(why) = self.append(now, events) else {
+            if core::mem::take(&mut self.is_told) {
+                tracing::info!(path = %self.path.display(), "the audit log is written again");
+            }
+            return Ok(());
+        };
         self.counters.lost += events.len() as u64;
+        if !core::mem::replace(&mut self.is_told, true) {
+            tracing::error!(
+                path = %self.path.display(), %why, on_full = ?self.config.on_full,
+                "the audit log cannot be written; with Refuse, no keys are given until it can be"
+            );
+        }
         match self.config.on_full {
             OnFull::Serve => {
                 self.counters.served_unrecorded += 1;
@@ -176,6 +208,7 @@ impl Log {
         for event in events {
             writeln!(lines, "{event}").map_err(io::Error::other)?;
         }
+        self.find()?;
         let is_full = self.len > 0 && self.len + lines.len() as u64 > self.config.len_max;
         if is_full && self.rotate_at.is_none_or(|at| at <= now) {
             self.rotate(now);
@@ -187,13 +220,40 @@ impl Log {
             self.is_torn = false;
         }
         if let Err(why) = self.sink.append(lines.as_bytes()) {
-            // A part may have been written.
-            self.is_torn = self.sink.cut(self.len).is_err();
+            // A part may have been written. To cut a shorter file would make it longer, by zeros.
+            let is_longer = |len| len > self.len;
+            self.is_torn = match self.sink.len().map(is_longer) {
+                Ok(false) => false,
+                _ => self.sink.cut(self.len).is_err(),
+            };
             return Err(why);
         }
         self.len += lines.len() as u64;
         self.counters.written += events.len() as u64;
         self.sync_at.get_or_insert(now + SYNC_EVERY);
+        Ok(())
+    }
+
+    /// Sees to it that what is open is the file at the path, and how long that is.
+    fn find(&mut self) -> io::Result<()> {
+        let path = self.path.display();
+        match self.sink.len_at(&self.path)? {
+            Some(len) => {
+                if len < self.len {
+                    self.counters.cut_off += 1;
+                    self.is_torn = false;
+                    tracing::warn!(%path, "somebody has cut the audit log off");
+                }
+                self.len = len;
+            }
+            None => {
+                let (file, len, is_torn) = open(&self.path)?;
+                self.counters.not_synced += u64::from(self.sink.sync().is_err());
+                (self.sink, self.len, self.is_torn) = (Box::new(file), len, is_torn);
+                (self.counters.moved, self.rotate_at) = (self.counters.moved + 1, None);
+                tracing::info!(%path, "somebody has moved or removed the audit log: it begins anew");
+            }
+        }
         Ok(())
     }
 
@@ -272,189 +332,4 @@ fn open(path: &Path) -> io::Result<(File, u64, bool)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-    use crate::{
-        audit::What,
-        epoch::Life,
-        time::{Now, WallTime},
-    };
-
-    fn event(sequence: u64) -> Event {
-        let at = Now { boot: Instant::ZERO, wall: WallTime::from_unix_millis(0) };
-        Event {
-            life: Life([7; 8]),
-            sequence,
-            at,
-            peer: None,
-            what: What::Reloaded { withdrawn: 0 },
-        }
-    }
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(millis)
-    }
-
-    /// A file on a disk with so much room left.
-    #[derive(Clone, Default)]
-    struct Disk(Arc<Mutex<Inner>>);
-
-    #[derive(Default)]
-    struct Inner {
-        octets: Vec<u8>,
-        room: usize,
-        is_uncuttable: bool,
-        syncs: u32,
-    }
-
-    impl Sink for Disk {
-        fn append(&mut self, octets: &[u8]) -> io::Result<()> {
-            let mut disk = self.0.lock().unwrap();
-            let fits = octets.len().min(disk.room);
-            disk.octets.extend_from_slice(&octets[..fits]);
-            disk.room -= fits;
-            if fits < octets.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-        }
-
-        fn cut(&mut self, len: u64) -> io::Result<()> {
-            let mut disk = self.0.lock().unwrap();
-            if disk.is_uncuttable {
-                return Err(io::ErrorKind::Other.into());
-            }
-            disk.octets.truncate(len as usize);
-            Ok(())
-        }
-
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.0.lock().unwrap().octets.len() as u64)
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            self.0.lock().unwrap().syncs += 1;
-            Ok(())
-        }
-    }
-
-    fn log(on_full: OnFull, room: usize) -> (Log, Disk) {
-        let disk = Disk::default();
-        disk.0.lock().unwrap().room = room;
-        let log = Log {
-            path: "audit.log".into(),
-            config: LogConfig { on_full, ..LogConfig::default() },
-            sink: Box::new(disk.clone()),
-            len: 0,
-            is_torn: false,
-            sync_at: None,
-            rotate_at: None,
-            counters: LogCounters::default(),
-        };
-        (log, disk)
-    }
-
-    /// The numbers of the events whose lines are whole.
-    fn sequences(octets: &[u8]) -> Vec<u64> {
-        let text = core::str::from_utf8(octets).unwrap();
-        let lines = text.lines().filter_map(|it| serde_json::from_str(it).ok());
-        lines.map(|it: serde_json::Value| it["sequence"].as_u64().unwrap()).collect()
-    }
-
-    #[test]
-    fn a_full_disk_refuses_and_leaves_no_half_line() {
-        let len = event(1).to_string().len() + 1;
-        for is_uncuttable in [false, true] {
-            let (mut log, disk) = log(OnFull::Refuse, 2 * len + len / 2);
-            disk.0.lock().unwrap().is_uncuttable = is_uncuttable;
-            log.write(at(0), &[event(1)]).unwrap();
-            // Two of one reply: all or none.
-            let error = log.write(at(0), &[event(2), event(3)]).unwrap_err().to_string();
-            assert!(error.starts_with("the audit log audit.log: "), "{error}");
-            disk.0.lock().unwrap().room = 10 * len;
-            log.write(at(0), &[event(4)]).unwrap();
-            let octets = disk.0.lock().unwrap().octets.clone();
-            let whole = sequences(&octets);
-            assert!(whole.starts_with(&[1]) && whole.ends_with(&[4]), "{whole:?}");
-            assert!(octets.ends_with(b"}\n") && (is_uncuttable || whole == [1, 4]), "{whole:?}");
-            assert_eq!((log.counters().written, log.counters().lost), (2, 2));
-            // Full again: what is taken back now is what was written last, and nothing before it.
-            (disk.0.lock().unwrap().room, disk.0.lock().unwrap().is_uncuttable) = (len / 2, false);
-            log.write(at(0), &[event(5)]).unwrap_err();
-            assert_eq!(sequences(&disk.0.lock().unwrap().octets), whole);
-        }
-    }
-
-    #[test]
-    fn whoever_prefers_to_serve_does_and_it_is_counted() {
-        let (mut log, _) = log(OnFull::Serve, 0);
-        log.write(at(0), &[event(1), event(2)]).unwrap();
-        let LogCounters { written, lost, served_unrecorded, .. } = log.counters();
-        assert_eq!((written, lost, served_unrecorded), (0, 2, 1));
-    }
-
-    #[test]
-    fn the_disk_has_it_a_second_later() {
-        let (mut log, disk) = log(OnFull::Refuse, 1 << 20);
-        let syncs = || disk.0.lock().unwrap().syncs;
-        log.poll(at(0));
-        log.write(at(100), &[event(1)]).unwrap();
-        log.write(at(900), &[event(2)]).unwrap();
-        assert_eq!(log.poll_timeout(), Some(at(1100)));
-        log.poll(at(1099));
-        assert_eq!(syncs(), 0);
-        log.poll(at(1100));
-        assert_eq!((syncs(), log.poll_timeout()), (1, None));
-    }
-
-    #[test]
-    fn files_are_named_anew_by_size_and_a_torn_line_of_a_crash_is_ended() {
-        let folder = std::env::temp_dir().join(format!("rma-keys-log-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("audit.log");
-        fs::write(&path, "{\"life\":\"07").unwrap();
-        let len_max = 3 * (event(1).to_string().len() as u64 + 1);
-        let config = LogConfig { len_max, files_max: 2, ..LogConfig::default() };
-        let mut log = Log::open(&path, config).unwrap();
-        for sequence in 1..=10 {
-            log.write(at(0), &[event(sequence)]).unwrap();
-        }
-        assert_eq!(log.counters().rotated, 3);
-        drop(log);
-        let read = |name: &str| sequences(&fs::read(folder.join(name)).unwrap());
-        let all = [read("audit.log.2"), read("audit.log.1"), read("audit.log")].concat();
-        assert_eq!(all, (3..=10).collect::<Vec<_>>(), "the oldest two went with the torn line");
-        assert!(!folder.join("audit.log.3").exists());
-        let error = Log::open(&folder.join("no/such"), config).unwrap_err().to_string();
-        assert!(error.contains("no/such"), "{error}");
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn where_no_new_file_can_be_made_none_that_is_there_is_lost() {
-        let folder = std::env::temp_dir().join(format!("rma-keys-full-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("audit.log");
-        let len_max = 3 * (event(1).to_string().len() as u64 + 1);
-        let config = LogConfig { len_max, files_max: 2, ..LogConfig::default() };
-        let mut log = Log::open(&path, config).unwrap();
-        let mut write = |millis, sequences: core::ops::Range<u64>| {
-            sequences.for_each(|it| log.write(at(millis), &[event(it)]).unwrap());
-            (log.counters().rotated, log.counters().not_rotated)
-        };
-        assert_eq!(write(0, 1..8), (2, 0));
-        // In the way of the new file, as a disk without room for a name would be.
-        fs::create_dir(folder.join("audit.log.new")).unwrap();
-        assert_eq!(write(0, 8..28), (2, 1), "once, and then not before a second has passed");
-        assert_eq!(write(999, 28..30), (2, 1));
-        assert_eq!(write(1000, 30..31), (2, 2));
-        let read = |name: &str| sequences(&fs::read(folder.join(name)).unwrap());
-        let all = ["audit.log.2", "audit.log.1", "audit.log"].map(read).concat();
-        assert_eq!(all, (1..31).collect::<Vec<_>>());
-        fs::remove_dir(folder.join("audit.log.new")).unwrap();
-        // A number that is free is filled, and the oldest stays.
-        fs::rename(folder.join("audit.log.1"), folder.join("elsewhere")).unwrap();
-        assert_eq!(write(2000, 31..32), (3, 2));
-        assert_eq!([read("audit.log.2"), read("audit.log")], [vec![1, 2, 3], vec![31]]);
-        fs::remove_dir_all(&folder).unwrap();
-    }
-}
+mod tests;

@@ -56,12 +56,24 @@ pub(super) struct Asking {
     losses: u32,
     /// No keys that were suspected in vain before are asked about before.
     again_not_before: Instant,
+    /// Whether an op was refused since anybody looked, under all keys that there were.
+    is_refused: bool,
 }
 
 impl Asking {
     /// There will be something to ask.
     pub(super) fn wake(&mut self, at: Instant) {
         self.wake_at = Some(self.wake_at.map_or(at, |it| it.min(at)));
+    }
+
+    /// Keys were refused: their owner is there.
+    pub(super) const fn refused(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Whether they were, since this was last asked.
+    pub(super) const fn take_refused(&mut self) -> bool {
+        core::mem::replace(&mut self.is_refused, false)
     }
 
     /// There is nothing to ask.

@@ -23,7 +23,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use rma_core::time::Instant;
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    time::Instant,
+};
 
 pub use region::{KeyedRegion, NoKey, Ready};
 
@@ -200,6 +203,16 @@ impl Grants {
         let (source, region) = (place.0, place.1.clone());
         let (service, why) = state.hindrance(source, &shared.fetcher);
         NoKey::Late { region, service, waited, why: Box::new(why) }
+    }
+
+    /// Which addresses keys of a ring's region are asked for, and where the connection to its
+    /// service comes from.
+    fn addresses(&self, ring: RingId) -> (LocalAddresses, Option<HostAddr>) {
+        let shared = &self.owner.shared;
+        let state = shared.lock();
+        let from =
+            state.cache.place(ring).and_then(|it| state.connected_from(it.0, &shared.fetcher));
+        (state.cache.holder().initiators, from)
     }
 
     /// The process has other names now: all keys are forgotten, and fetched anew where they are in

@@ -15,6 +15,7 @@ mod regions;
 mod thread;
 mod turns;
 
+use core::time::Duration;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -33,7 +34,7 @@ pub use turns::KeeperLoop;
 
 use crate::{
     audit::{
-        What,
+        Event, What,
         log::{Log, LogConfig, LogCounters},
     },
     epoch::{Epoch, Life},
@@ -57,8 +58,13 @@ pub trait OwnHost {
     /// Has a region go by `key` from now on.
     ///
     /// # Errors
-    /// If it does not, and still goes by the key from before.
+    /// If it does not, and still goes by the key from before; or if the change is under way, which
+    /// [`OwnHost::is_under_way`] says: then it goes by the one or the other.
     fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Self::Error>;
+
+    /// Whether a change that ended with this error may be done all the same, now or later, as the
+    /// host has taken it up. A keeper repeats it then, with the same key, until it knows.
+    fn is_under_way(error: &Self::Error) -> bool;
 
     /// An initiator has been given keys: its ops will come, and refusals must find the way back.
     /// Must not wait.
@@ -106,6 +112,9 @@ pub struct KeeperCounters {
     pub not_reloaded: u64,
 }
 
+/// How often people are told of a denial, as clients can be denied as often as they ask.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// Keeps the keys of an owner's regions.
 #[derive(Debug)]
 pub struct Keeper {
@@ -116,6 +125,8 @@ pub struct Keeper {
     log_at: Option<Instant>,
     /// To whom keys were given since the host was told.
     initiators: BTreeSet<HostAddr>,
+    /// When people were last told of a denial, and how many there were since.
+    denied: (Option<Instant>, u64),
     reloaded: u64,
     not_reloaded: u64,
 }
@@ -143,6 +154,7 @@ impl Keeper {
             regions: Regions::new(responders, seed),
             log_at: None,
             initiators: BTreeSet::new(),
+            denied: (None, 0),
             reloaded: 0,
             not_reloaded: 0,
         })
@@ -244,11 +256,12 @@ impl Keeper {
 
     /// Answers a message.
     pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
-        let initiators = &mut self.initiators;
-        self.recorded.handle_and_see(now, peer, message, |event| match event.what {
+        let Self { initiators, denied, recorded, .. } = self;
+        recorded.handle_and_see(now, peer, message, |event| match event.what {
             What::Granted { initiator, .. } | What::Current { initiator, .. } => {
                 initiators.insert(initiator);
             }
+            What::Denied { .. } => tell_denied(now.boot, event, denied),
             _ => {}
         })
     }
@@ -291,4 +304,15 @@ impl Keeper {
         tracing::info!(withdrawn = withdrawn.len(), "the key service goes by another policy");
         self.regions.handle_policy(now, host, &mut self.recorded, &withdrawn);
     }
+}
+
+/// Tells people of a denial: its client learns no more than that, and often it is a rule, or an
+/// address, that is wrong. The audit log has all of them.
+fn tell_denied(now: Instant, event: &Event, (told_at, untold): &mut (Option<Instant>, u64)) {
+    if told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
+        *untold += 1;
+        return;
+    }
+    *told_at = Some(now);
+    tracing::warn!(%event, untold = core::mem::take(untold), "the key service denied a region");
 }

@@ -18,7 +18,8 @@ use crate::{
 /// How a rotator reaches the region's responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is on the region's own host, and asks that: the answer is known at once.
+    /// It is on the region's own host, and asks that: the answer is known at once, or the same is
+    /// asked again until it is.
     Host,
     /// By the op Rekey over the network, of which the outcome may be unknown (§5.2).
     //= 1rma#5.2-rekey
@@ -166,6 +167,10 @@ impl Swap {
             (_, Way::Rekey, Evidence::Silence | Evidence::Refused) => {
                 self.is_unsettled = true;
                 self.go_on(Step::Probe, now)
+            }
+            (_, Way::Host, Evidence::Silence) => {
+                self.is_unsettled = true;
+                self.wait(Step::Rekey, now, None)
             }
             (OpStatus::Nack | OpStatus::DispatchTimeout, ..) | (_, Way::Host, _) => {
                 self.wait(Step::Rekey, now, None)

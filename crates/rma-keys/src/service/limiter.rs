@@ -2,10 +2,15 @@
 //!
 //! Each has an allowance that is refilled steadily and holds a burst. It is kept as one moment:
 //! when it will be full again. Clients are told apart by identity *and* address, as one identity is
-//! often a whole fleet. Their number is bounded: one whose allowance is full again is forgotten.
+//! often a whole fleet. Their number is bounded: where there are too many, a new one takes the place
+//! of the one whose allowance has been full again for longest. Nothing else keeps a place: not that
+//! the log was not told of all that a client was refused, which is counted then.
 
 use core::{num::NonZeroU32, time::Duration};
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use rma_core::{addr::HostAddr, time::Instant};
 
@@ -30,9 +35,6 @@ impl Rate {
         count.saturating_mul(1_000_000_000) / u64::from(self.per_second.get())
     }
 }
-
-/// How often clients may be told apart anew, if there are too many of them.
-const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// The longest that a client waits for its turn: half of what it may be told, as waiting times grow
 /// by a random part.
@@ -80,12 +82,10 @@ impl Allowance {
         });
         TurnedAway { wait: Duration::from_nanos(late), tell }
     }
-
-    /// Whether it is as one that was never used.
-    fn is_full(&self, now: Instant) -> bool {
-        self.full_at <= now.as_nanos() && self.untold == 0
-    }
 }
+
+/// Who is told apart from others.
+type Client = Arc<(SpiffeId, HostAddr)>;
 
 /// All allowances of a service.
 #[derive(Debug)]
@@ -96,14 +96,32 @@ pub(super) struct Limiter {
     all: Allowance,
     /// Until when all that was turned away for want of `all` would keep it empty, in nanoseconds.
     backlog_until: u64,
-    clients: BTreeMap<(SpiffeId, HostAddr), Allowance>,
-    swept_at: Option<Instant>,
+    clients: BTreeMap<Client, Allowance>,
+    /// The same, by when their allowances are full again.
+    by_full_at: BTreeSet<(u64, Client)>,
+    /// How many requests of clients that were forgotten no line has told of.
+    untold: u64,
 }
 
 impl Limiter {
     pub(super) fn new(of_client: Rate, of_all: Rate, clients_max: usize) -> Self {
-        let (all, clients) = (Allowance::FULL, BTreeMap::new());
-        Self { of_client, of_all, clients_max, all, backlog_until: 0, clients, swept_at: None }
+        let (all, clients, by_full_at) = (Allowance::FULL, BTreeMap::new(), BTreeSet::new());
+        Self {
+            of_client,
+            of_all,
+            clients_max,
+            all,
+            backlog_until: 0,
+            clients,
+            by_full_at,
+            untold: 0,
+        }
+    }
+
+    /// How many requests were turned away that the log will never be told of, as who had asked them
+    /// was forgotten first.
+    pub(super) const fn untold(&self) -> u64 {
+        self.untold
     }
 
     /// Takes `count` from what the peer may ask and from what all may, if both hold so many.
@@ -112,11 +130,29 @@ impl Limiter {
     /// stood in a queue: told the same time, they would all come back at once, for ever. They have
     /// used their own allowance, so that nobody can make that queue long alone.
     pub(super) fn take(&mut self, now: Instant, peer: &Peer, count: u64) -> Result<(), TurnedAway> {
-        let client = (peer.identity.clone(), peer.address);
-        if !self.clients.contains_key(&client) && !self.has_room(now) {
-            return Err(self.all.turn_away(now, SWEEP_EVERY.as_nanos() as u64));
-        }
-        let allowance = self.clients.entry(client).or_insert(Allowance::FULL);
+        let client = Arc::new((peer.identity.clone(), peer.address));
+        let mut allowance = match self.clients.get(&client) {
+            Some(allowance) => *allowance,
+            None => {
+                let made = self.make_room(now);
+                made.map_err(|wait| self.all.turn_away(now, wait))?;
+                Allowance::FULL
+            }
+        };
+        let before = allowance.full_at;
+        let taken = self.take_from(&mut allowance, now, count);
+        self.by_full_at.remove(&(before, Arc::clone(&client)));
+        self.by_full_at.insert((allowance.full_at, Arc::clone(&client)));
+        self.clients.insert(client, allowance);
+        taken
+    }
+
+    fn take_from(
+        &mut self,
+        allowance: &mut Allowance,
+        now: Instant,
+        count: u64,
+    ) -> Result<(), TurnedAway> {
         let (full_at, late) = allowance.after(self.of_client, now, count);
         if late > 0 {
             return Err(allowance.turn_away(now, late));
@@ -134,14 +170,20 @@ impl Limiter {
         Ok(())
     }
 
-    /// Whether one more client can be told apart; forgets those who need not be.
-    fn has_room(&mut self, now: Instant) -> bool {
-        let is_time = self.swept_at.is_none_or(|swept_at| now.since(swept_at) >= SWEEP_EVERY);
-        if self.clients.len() >= self.clients_max && is_time {
-            self.swept_at = Some(now);
-            self.clients.retain(|_, allowance| !allowance.is_full(now));
+    /// Makes room for one more client: at the cost of the one that has rested for longest, if its
+    /// allowance is full again. If none is, how long it is until one will be, in nanoseconds.
+    fn make_room(&mut self, now: Instant) -> Result<(), u64> {
+        if self.clients.len() < self.clients_max {
+            return Ok(());
         }
-        self.clients.len() < self.clients_max
+        let first = self.by_full_at.first().map_or(u64::MAX, |(full_at, _)| *full_at);
+        match first.saturating_sub(now.as_nanos()) {
+            0 => {}
+            wait => return Err(wait),
+        }
+        let (_, rested) = self.by_full_at.pop_first().expect("the first was there a moment ago");
+        self.untold += self.clients.remove(&rested).map_or(0, |it| it.untold);
+        Ok(())
     }
 }
 
@@ -228,15 +270,75 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_forgotten_when_they_may_ask_everything_again_and_never_too_many_are_kept() {
+    fn a_new_client_takes_the_place_of_the_one_that_has_rested_for_longest_and_of_nobody_else() {
         let mut limiter = Limiter::new(rate(10, 32), rate(1_000_000, 1_000_000), 3);
+        let client = |number| peer("a", [10, 0, 0, number]);
         for number in 0..3 {
-            limiter.take(at(0), &peer("a", [10, 0, 0, number]), 1).unwrap();
+            limiter.take(at(0), &client(number), u64::from(number) + 1).unwrap();
         }
-        let next = peer("a", [10, 0, 0, 9]);
-        assert_eq!(limiter.take(at(0), &next, 1).unwrap_err().wait, SWEEP_EVERY);
-        limiter.take(at(0), &peer("a", [10, 0, 0, 1]), 1).unwrap();
-        limiter.take(at(100), &next, 1).unwrap();
-        assert!(limiter.clients.len() <= 3);
+        // None has its allowance back: told apart again, it would have more than its own.
+        assert_eq!(limiter.take(at(0), &client(9), 1).unwrap_err().wait.as_millis(), 100);
+        limiter.take(at(50), &client(0), 1).unwrap();
+        assert_eq!(limiter.take(at(199), &client(9), 1).unwrap_err().wait.as_millis(), 1);
+        // The first two are as new at the same moment, and one of them goes.
+        limiter.take(at(200), &client(9), 1).unwrap();
+        limiter.take(at(200), &client(8), 1).unwrap();
+        assert!(limiter.take(at(200), &client(7), 1).is_err());
+        let kept: Vec<_> = limiter.clients.keys().map(|it| it.1).collect();
+        assert_eq!(kept, [client(2), client(8), client(9)].map(|it| it.address));
+        assert_eq!(limiter.by_full_at.len(), limiter.clients.len());
+    }
+
+    /// What a client has done before it is never seen again.
+    #[derive(Clone, Copy, Debug)]
+    enum Left {
+        Served,
+        TurnedAwayAndTold,
+        TurnedAwayAndUntold,
+        TurnedAwayForWantOfAll,
+    }
+
+    #[test]
+    fn a_table_that_is_full_of_whatever_clients_have_left_admits_new_ones_an_hour_and_a_day_later()
+    {
+        use Left::{Served, TurnedAwayAndTold, TurnedAwayAndUntold, TurnedAwayForWantOfAll};
+        for left in [Served, TurnedAwayAndTold, TurnedAwayAndUntold, TurnedAwayForWantOfAll] {
+            let mut limiter = Limiter::new(rate(1000, 10_000), rate(20_000, 20_000), 64);
+            let mut millis = 0;
+            for number in 0..64 {
+                let client = peer("denied", [10, 0, 0, number]);
+                let mut away = 0;
+                for request in 0.. {
+                    let taken = limiter.take(at(millis), &client, 32);
+                    away += u32::from(taken.is_err());
+                    let is_over = match left {
+                        Served => request == 0,
+                        TurnedAwayAndTold => away == 1,
+                        TurnedAwayAndUntold => away == 2,
+                        // All of what all may ask, so that the next one is turned away.
+                        TurnedAwayForWantOfAll => request == 300,
+                    };
+                    if is_over {
+                        break;
+                    }
+                }
+                // Where all may ask nothing any more they come together.
+                millis += if matches!(left, TurnedAwayForWantOfAll) { 0 } else { 60_000 };
+            }
+            for hours in [1, 5, 24, 240] {
+                let now = at(millis + hours * 3_600_000);
+                for number in 0..64 {
+                    let new = peer("new", [10, hours as u8, 1, number]);
+                    assert_eq!(
+                        limiter.take(now, &new, 32),
+                        Ok(()),
+                        "{left:?}, {hours} hours later"
+                    );
+                }
+                assert_eq!((limiter.clients.len(), limiter.by_full_at.len()), (64, 64));
+            }
+            let untold = if matches!(left, TurnedAwayAndUntold) { 64 } else { 0 };
+            assert_eq!(limiter.untold(), untold, "{left:?}");
+        }
     }
 }

@@ -448,6 +448,86 @@ fn denied_is_remembered_for_a_second() {
 }
 
 #[test]
+fn an_owner_that_starts_again_and_has_not_published_yet_is_asked_again_soon_and_calls_wait() {
+    for refused in [false, true] {
+        let mut world = World::warm();
+        world.cache.handle_disconnected(world.now.boot, world.source);
+        // It listens, and fills its region before it publishes that.
+        let policy = Policy::parse(ALLOW).unwrap();
+        world.service = Service::new(Life([8; 8]), policy, ServiceConfig::default());
+        world.key = 2;
+        let began = world.now.boot;
+        let (mut waits, mut denied) = (false, 0);
+        while world.now.boot.since(began) < Duration::from_millis(300) {
+            if refused && !waits && world.standing() == Standing::Ready {
+                let (epoch, status) = world.op();
+                assert_eq!(world.ends(epoch, status), Verdict::Wait);
+                waits = true;
+            }
+            assert!(!matches!(world.standing(), Standing::GaveUp(_)), "calls wait");
+            denied += world.serve();
+            world.pass(Duration::from_millis(1));
+        }
+        assert!(denied >= 1, "it has been asked meanwhile");
+        publish(&mut world.service, world.now, "kv/index", 2);
+        let began = world.now.boot;
+        loop {
+            if world.standing() == Standing::Ready {
+                let (epoch, status) = world.op();
+                if world.ends(epoch, status) == Verdict::Pass {
+                    break;
+                }
+            }
+            world.serve();
+            world.pass(Duration::from_millis(1));
+            let took = world.now.boot.since(began);
+            assert!(took < Duration::from_millis(800), "{took:?}, refused: {refused}");
+        }
+    }
+}
+
+#[test]
+fn who_is_shut_out_while_the_service_starts_learns_of_it_in_two_seconds() {
+    let mut world = World::warm();
+    world.cache.handle_disconnected(world.now.boot, world.source);
+    let policy = Policy::parse("allow = []").unwrap();
+    world.service = Service::new(Life([8; 8]), policy, ServiceConfig::default());
+    world.key = 2;
+    let (epoch, status) = world.op();
+    assert_eq!(world.ends(epoch, status), Verdict::Wait);
+    let (began, mut asked) = (world.now.boot, 0);
+    while world.standing() == Standing::Waiting {
+        asked += world.serve();
+        world.pass(Duration::from_millis(1));
+        assert!(world.now.boot.since(began) < SECOND * 3);
+    }
+    assert_eq!(world.standing(), Standing::GaveUp(GiveUp::Denied));
+    assert!(asked < 30, "{asked}");
+}
+
+#[test]
+fn a_refusal_under_all_keys_is_told_once_as_a_sign_that_the_service_is_worth_a_try() {
+    let mut world = World::warm();
+    let (epoch, status) = world.op();
+    _ = world.ends(epoch, status);
+    assert_eq!(world.cache.poll_refused(), None);
+    world.key = 2;
+    for _ in 0..3 {
+        _ = world.ends(epoch, OpStatus::RemoteAuthenticationFailure);
+    }
+    assert_eq!(world.cache.poll_refused(), Some(world.source));
+    assert_eq!(world.cache.poll_refused(), None);
+    // It is asked, and cannot be reached: forged refusals bring nothing more.
+    let fetch = world.fetch().unwrap();
+    for _ in 0..3 {
+        _ = world.ends(epoch, OpStatus::RemoteAuthenticationFailure);
+    }
+    world.cache.handle_lost(world.now.boot, fetch.source, fetch.number);
+    _ = world.ends(epoch, OpStatus::RemoteAuthenticationFailure);
+    assert_eq!(world.cache.poll_refused(), None);
+}
+
+#[test]
 fn keys_never_go_back() {
     let mut world = World::warm();
     world.pass(SECOND * 3000);

@@ -45,6 +45,8 @@ struct Noting {
     keys: RefCell<Vec<RegionKey>>,
     prepared: RefCell<Vec<HostAddr>>,
     is_broken: RefCell<bool>,
+    /// It does what it is asked, and does not say so.
+    is_silent: RefCell<bool>,
 }
 
 impl OwnHost for Noting {
@@ -55,7 +57,11 @@ impl OwnHost for Noting {
             return Err(RegionError::NotRegistered { region: RegionId::from_bits(5) });
         }
         self.keys.borrow_mut().push(key);
-        Ok(())
+        if *self.is_silent.borrow() { Err(RegionError::TableFull { capacity: 0 }) } else { Ok(()) }
+    }
+
+    fn is_under_way(error: &RegionError) -> bool {
+        matches!(error, RegionError::TableFull { .. })
     }
 
     fn prepare(&self, initiator: HostAddr) {
@@ -66,14 +72,19 @@ impl OwnHost for Noting {
 impl Noting {
     /// Whether K_d is of the key that the region goes by.
     fn admits(&self, key: &GrantedKey) -> bool {
-        let present = *self.keys.borrow().last().unwrap();
+        self.given().last().unwrap() == key
+    }
+
+    /// What the client would hold under each key that it was given.
+    fn given(&self) -> Vec<GrantedKey> {
         let binding = KeyBinding {
             initiator: [192, 0, 2, 1].into(),
             responder: [192, 0, 2, 2].into(),
             pid: Pid(7),
             op_type: OpType::Read,
         };
-        GrantedKey::new(&RegionKeySchedule::new(&present).derive(&binding)) == *key
+        let derive = |key| GrantedKey::new(&RegionKeySchedule::new(key).derive(&binding));
+        self.keys.borrow().iter().map(derive).collect()
     }
 }
 
@@ -185,4 +196,51 @@ fn a_host_that_does_not_change_a_key_is_asked_again_and_people_are_told() {
     let (present, _) = world.fetch(30_000).unwrap();
     assert!(world.host.admits(&present));
     assert!(world.keeper.counters().rotations.late_epochs >= 1);
+}
+
+#[test]
+fn a_change_that_is_under_way_is_repeated_with_the_same_key_also_when_somebody_is_shut_out() {
+    let mut world = World::new(Duration::from_secs(3600));
+    *world.host.is_silent.borrow_mut() = true;
+    world.keeper.rotate(after(0), &world.host, &name("kv/index")).unwrap();
+    // Whichever of them the host goes by, both can be fetched.
+    let (before, next) = world.fetch(1).unwrap();
+    let next = next.expect("it may hold by now");
+    assert!(world.host.admits(&next));
+    fs::write(world.scratch.path().join("policy.toml"), "allow = []").unwrap();
+    world.keeper.reload(after(2), &world.host).unwrap();
+    for millis in (3..10_000).step_by(50) {
+        world.turn(millis);
+    }
+    let given = world.host.given();
+    assert!(given.len() > 3 && given[0] == before, "{} changes", given.len());
+    assert!(given[1..].iter().all(|key| *key == next), "no second new key");
+    // It says so at last, and then who is shut out is.
+    *world.host.is_silent.borrow_mut() = false;
+    (10_000..40_000).step_by(500).for_each(|millis| world.turn(millis));
+    let last = world.host.given().pop().unwrap();
+    assert!(last != next && last != before);
+    assert_eq!(world.keeper.counters().rotations.rotated, 2);
+}
+
+#[test]
+fn a_region_whose_first_key_is_under_way_is_published_under_that_and_no_other() {
+    let mut world = World::new(Duration::from_secs(3600));
+    let memory = Arc::new(Region::new(4096).unwrap());
+    let region = RegisteredRegion::new(RegionId::from_bits(5), memory, NicTag(1));
+    *world.host.is_silent.borrow_mut() = true;
+    let schedule = Schedule::every(Duration::from_secs(3600));
+    // Again under its name: were the key from before in the catalog, nobody could use it.
+    world.keeper.publish(after(0), &world.host, name("kv/index"), &region, schedule).unwrap();
+    let (present, _) = world.fetch(1).unwrap();
+    assert!(world.host.admits(&present));
+    world.keeper.rotate(after(2), &world.host, &name("kv/index")).unwrap();
+    (3..1_000).step_by(50).for_each(|millis| world.turn(millis));
+    let given = world.host.given();
+    assert!(given.len() > 3 && given[1..].iter().all(|key| *key == present), "the same again");
+    *world.host.is_silent.borrow_mut() = false;
+    (1_000..3_000).step_by(50).for_each(|millis| world.turn(millis));
+    let (present, _) = world.fetch(3_000).unwrap();
+    assert!(world.host.admits(&present));
+    assert_eq!(world.keeper.counters().rotations.rotated, 1, "what was asked for meanwhile");
 }

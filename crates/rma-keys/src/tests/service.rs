@@ -11,7 +11,7 @@ use rma_core::{
 
 use super::{addresses, after, at, client, name, region, secret, term};
 use crate::{
-    audit::What,
+    audit::{Denial, What},
     catalog::Region,
     epoch::Life,
     message::{
@@ -122,7 +122,7 @@ fn what_is_forbidden_and_what_does_not_exist_are_answered_alike() {
     assert_eq!(forbidden.reply, unknown_but_allowed.reply);
     // The log tells them apart.
     let is_known = |handled: &Handled<_>| match handled.events[..] {
-        [ref event] => matches!(event.what, What::Denied { is_known: true, .. }),
+        [ref event] => matches!(event.what, What::Denied { why, .. } if why != Denial::NoRegion),
         _ => panic!("one event"),
     };
     assert!(is_known(&forbidden) && !is_known(&unknown) && !is_known(&unknown_but_allowed));
@@ -154,6 +154,35 @@ fn an_address_that_is_neither_the_connections_nor_in_a_rule_is_denied() {
     let Answer::Granted(granted) = claim(&both, "fleet", &read) else { panic!("granted") };
     assert_eq!(granted.responder, "192.0.2.2".parse().unwrap());
     assert_eq!(granted.present.lifetime, Duration::from_secs(10), "the rule's");
+}
+
+#[test]
+fn the_log_says_which_addresses_were_compared_and_why_a_region_was_denied() {
+    let mut service = service();
+    let mut line = |initiators: &[&str], region: &str, ops: &[OpType]| {
+        let request =
+            Request { initiators: addresses(initiators), ..request(vec![wanted(region, ops)]) };
+        let handled = service.answer(after(0), &client(), &request);
+        handled.events.iter().map(ToString::to_string).collect::<String>()
+    };
+    let read = [OpType::Read];
+    for (line, says) in [
+        (
+            line(&["192.0.2.9"], "kv/index", &read),
+            r#""initiator":"192.0.2.9","why":"other-address""#,
+        ),
+        (line(&["192.0.2.9"], "kv/index", &[OpType::Rekey]), r#""why":"no-rule""#),
+        (line(&["192.0.2.1"], "kv/nosuch", &read), r#""initiator":"192.0.2.1","why":"no-region""#),
+        (
+            line(&["192.0.2.9", "2001:db8::9"], "kv/index", &read),
+            r#""initiator":"192.0.2.9, 2001:db8::9","why":"other-address""#,
+        ),
+        (line(&["2001:db8::9"], "kv/index", &read), r#""event":"no-address-of-family""#),
+        (line(&["2001:db8::9"], "kv/index", &read), r#""initiator":"2001:db8::9""#),
+    ] {
+        // The connection's own address, and the one that keys were asked for.
+        assert!(line.contains(r#""address":"192.0.2.1""#) && line.contains(says), "{line}");
+    }
 }
 
 #[test]

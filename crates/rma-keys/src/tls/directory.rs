@@ -22,15 +22,12 @@ use std::{
 };
 
 use rma_core::time::Instant;
-use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer,
-    pem::{self, PemObject},
-};
+use rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use crate::tls::{
-    certificate::{Certificate, DerError},
-    credentials::{Credentials, CredentialsError},
+    credentials::{Credentials, CredentialsError, identity},
+    pem::{self, PemError},
     refused::CertificateRefused,
     trust::{Trust, TrustError},
 };
@@ -44,6 +41,10 @@ pub const FILE_LEN_MAX: u64 = 1 << 18;
 
 /// The most trust domains beside one's own.
 pub const DOMAINS_MAX: usize = 256;
+
+/// The endings of files of certificates, in lower case. All but the first are refused: a bundle that
+/// is left aside in silence is missed when its domain's peers come.
+const LIKE_BUNDLES: [&str; 7] = ["pem", "crt", "cer", "der", "p7b", "p12", "pfx"];
 
 /// What others may not do with a private key: write it as a group, or anything as strangers.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
@@ -74,23 +75,13 @@ pub enum DirectoryError {
         /// Its permissions.
         mode: u32,
     },
-    /// A file is not PEM, or it is cut off.
-    #[error("{} is not whole: {why}", path.display())]
+    /// A file is not PEM, not whole, or of something else.
+    #[error("{}: {why}", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: Box<str>,
-    },
-    /// A certificate in a file cannot be read.
-    #[error("certificate {number} in {}: {why}", path.display())]
-    Certificate {
-        /// The file.
-        path: PathBuf,
-        /// Which of the file, from 1.
-        number: usize,
-        /// What is wrong with it.
-        why: DerError,
+        why: PemError,
     },
     /// There are too many trust domains.
     #[error("{} has more than {DOMAINS_MAX} bundles", path.display())]
@@ -99,7 +90,7 @@ pub enum DirectoryError {
         path: PathBuf,
     },
     /// The bundle's name is that of no trust domain.
-    #[error("{} is not named DOMAIN.pem", path.display())]
+    #[error("{} is not named DOMAIN.pem, so it is nobody's bundle; `mv` it", path.display())]
     Name {
         /// The bundle.
         path: PathBuf,
@@ -107,7 +98,7 @@ pub enum DirectoryError {
     /// The roots are none.
     #[error("{}: {why}", path.display())]
     Trust {
-        /// The directory.
+        /// The bundle.
         path: PathBuf,
         /// What is wrong with them.
         why: TrustError,
@@ -115,10 +106,20 @@ pub enum DirectoryError {
     /// Certificate and key prove nothing.
     #[error("{}: {why}", path.display())]
     Credentials {
-        /// The directory.
+        /// The certificate's file, or the key's.
         path: PathBuf,
         /// What is wrong with them.
         why: CredentialsError,
+    },
+    /// Nobody who trusts the same roots takes the certificate.
+    #[error(
+        "{}: bundle.pem beside it does not verify it: {why}; put the certificates between it and its root into cert.pem, and that root into bundle.pem", path.display()
+    )]
+    Unverified {
+        /// The certificate's file.
+        path: PathBuf,
+        /// Why not.
+        why: CertificateRefused,
     },
 }
 
@@ -216,8 +217,9 @@ impl Contents {
             entries => {
                 for entry in entries.map_err(failed)? {
                     let path = entry.map_err(failed)?.path();
-                    // Those of an editor, or of who mounts secrets.
-                    if path.extension() == Some(OsStr::new("pem")) {
+                    // Else it is an editor's, or of who mounts secrets.
+                    let extension = path.extension().map(OsStr::to_ascii_lowercase);
+                    if extension.is_some_and(|it| LIKE_BUNDLES.map(OsStr::new).contains(&&*it)) {
                         paths.push(path);
                     }
                     if paths.len() > DOMAINS_MAX {
@@ -232,29 +234,33 @@ impl Contents {
     }
 
     fn credentials(&self, path: &Path) -> Result<Credentials, DirectoryError> {
-        let wrong = |why| DirectoryError::Credentials { path: path.to_owned(), why };
-        let distrusted = |why| DirectoryError::Trust { path: path.to_owned(), why };
-        let chain_path = path.join("cert.pem");
+        let [chain_path, key_path, bundle_path] =
+            ["cert.pem", "key.pem", "bundle.pem"].map(|it| path.join(it));
+        let wrong = |why: CredentialsError| match why {
+            CredentialsError::OtherKey { .. } | CredentialsError::Key { .. } => {
+                DirectoryError::Credentials { path: key_path.clone(), why }
+            }
+            why => DirectoryError::Credentials { path: chain_path.clone(), why },
+        };
         let chain = certificates(&chain_path, &self.chain)?;
-        let leaf =
-            chain.first().ok_or_else(|| wrong(CredentialsError::ChainLength { count: 0 }))?;
-        let leaf = Certificate::read(leaf).map_err(|why| DirectoryError::Certificate {
-            path: chain_path,
-            number: 1,
-            why,
-        })?;
-        let identity =
-            leaf.identity().map_err(|why| wrong(CertificateRefused::from(why).into()))?;
-        let roots = certificates(&path.join("bundle.pem"), &self.bundle)?;
-        let mut trust = Trust::none().with(identity.domain(), roots).map_err(distrusted)?;
+        let identity = identity(&chain).map_err(wrong)?;
+        let trusted = |trust: Trust, domain: &str, path: &Path, bundle: &[u8]| {
+            let with = trust.with(domain, certificates(path, bundle)?);
+            with.map_err(|why| DirectoryError::Trust { path: path.to_owned(), why })
+        };
+        let mut trust = trusted(Trust::none(), identity.domain(), &bundle_path, &self.bundle)?;
         for (path, bundle) in &self.bundles {
             let domain = path.file_stem().and_then(OsStr::to_str);
+            let domain = domain.filter(|_| path.extension() == Some(OsStr::new("pem")));
             let domain = domain.ok_or_else(|| DirectoryError::Name { path: path.clone() })?;
-            trust = trust.with(domain, certificates(path, bundle)?).map_err(distrusted)?;
+            trust = trusted(trust, domain, path, bundle)?;
         }
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|why| not_whole(&path.join("key.pem"), &why))?;
-        Credentials::new(chain, key, trust).map_err(wrong)
+        let key = pem::private_key(&self.key)
+            .map_err(|why| DirectoryError::Pem { path: key_path.clone(), why })?;
+        let credentials = Credentials::new(chain, key, trust).map_err(wrong)?;
+        let verified = credentials.verify_chain();
+        verified.map_err(|why| DirectoryError::Unverified { path: chain_path.clone(), why })?;
+        Ok(credentials)
     }
 }
 
@@ -281,24 +287,9 @@ fn read(path: PathBuf) -> Result<(Vec<u8>, u32), DirectoryError> {
     }
 }
 
-/// All certificates of a file. One that is cut off makes it none.
 fn certificates(
     path: &Path,
     contents: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, DirectoryError> {
-    CertificateDer::pem_slice_iter(contents)
-        .map(|it| it.map_err(|why| not_whole(path, &why)))
-        .collect()
-}
-
-/// PEM's errors show lines of the file: of a key nothing is shown.
-fn not_whole(path: &Path, why: &pem::Error) -> DirectoryError {
-    let why = match why {
-        pem::Error::MissingSectionEnd { .. } => "it is cut off",
-        pem::Error::IllegalSectionStart { .. } => "a line that begins a section is no such line",
-        pem::Error::Base64Decode(_) => "a section is not base64",
-        pem::Error::NoItemsFound => "what it should hold is not there",
-        _ => "it is not PEM",
-    };
-    DirectoryError::Pem { path: path.to_owned(), why: why.into() }
+    pem::certificates(contents).map_err(|why| DirectoryError::Pem { path: path.to_owned(), why })
 }

@@ -16,7 +16,9 @@ use rustls::{
 use crate::{
     identity::{SCHEME, SpiffeId},
     tls::{
-        CERTIFICATE_LEN_MAX, CHAIN_MAX, certificate::Certificate, refused::CertificateRefused,
+        CERTIFICATE_LEN_MAX, CHAIN_MAX,
+        certificate::{Certificate, PublicKey},
+        refused::CertificateRefused,
         wall::wall_time,
     },
 };
@@ -35,9 +37,9 @@ struct Domain {
     clients: Arc<dyn ClientCertVerifier>,
 }
 
-/// What the other end of a connection is.
+/// What an end of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
     /// Who accepts connections.
     Server,
     /// Who makes them.
@@ -64,6 +66,24 @@ pub enum TrustError {
         /// What is wrong with it.
         why: rustls::Error,
     },
+    /// One of them has a key that nothing signed with is believed of.
+    #[error(
+        "certificate {number} of the bundle of {domain} has {key}, of which no signature is believed; RSA has 2048 to 8192 bits, ECDSA is on P-256 or P-384"
+    )]
+    Key {
+        /// The trust domain.
+        domain: Box<str>,
+        /// Which of the bundle, from 1.
+        number: usize,
+        /// What it has.
+        key: PublicKey,
+    },
+    /// It has some already.
+    #[error("there are two bundles of {domain}; put all of its roots into one")]
+    Twice {
+        /// The trust domain.
+        domain: Box<str>,
+    },
     /// Its name is none.
     #[error("{domain:?} is no name of a trust domain")]
     Name {
@@ -83,7 +103,7 @@ impl Trust {
     /// Trusts identities of `domain` that a chain from one of `roots` proves.
     ///
     /// # Errors
-    /// If there is none, or one of them is no certificate.
+    /// If there is none, one of them can be none, or the domain has some already.
     pub fn with(
         mut self,
         domain: &str,
@@ -94,8 +114,15 @@ impl Trust {
         if member.is_none_or(|it| it.domain() != domain) {
             return Err(TrustError::Name { domain: name() });
         }
+        if self.domains.contains_key(domain) {
+            return Err(TrustError::Twice { domain: name() });
+        }
         let mut store = RootCertStore::empty();
         for (number, root) in (1..).zip(roots) {
+            let key = Certificate::read(&root).map(|it| it.key);
+            if let Some(key) = key.ok().filter(|it| !it.can_verify()) {
+                return Err(TrustError::Key { domain: name(), number, key });
+            }
             store.add(root).map_err(|why| TrustError::Root { domain: name(), number, why })?;
         }
         let roots = Arc::new(store);
@@ -121,6 +148,12 @@ impl Trust {
         rest: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<SpiffeId, CertificateRefused> {
+        let is_root = |it: &CertificateDer<'_>| Certificate::read(it).is_ok_and(|it| it.is_root());
+        let rest = match rest.split_last() {
+            // Of no use: it is trusted as it is in the bundle, or not at all.
+            Some((last, others)) if rest.len() >= CHAIN_MAX && is_root(last) => others,
+            _ => rest,
+        };
         if rest.len() >= CHAIN_MAX {
             return Err(CertificateRefused::ChainLength { count: rest.len() + 1 });
         }

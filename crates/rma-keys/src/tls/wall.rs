@@ -42,6 +42,12 @@ impl TimeProvider for Wall {
     }
 }
 
+/// A date as `rustls` has it; one before 1970 is 1970.
+pub(super) fn unix_time(date: WallTime) -> UnixTime {
+    let millis = u64::try_from(date.unix_millis()).unwrap_or(0);
+    UnixTime::since_unix_epoch(Duration::from_millis(millis))
+}
+
 /// The same date, as this crate has it.
 pub(super) fn wall_time(time: UnixTime) -> WallTime {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);

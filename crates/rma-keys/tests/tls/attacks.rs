@@ -159,7 +159,7 @@ fn every_bad_certificate_has_a_counter_and_others_are_served_on() {
     let mut purpose = client_params(&[CLIENT]);
     purpose.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
     let mut long_chain = issue(&params(&[CLIENT]));
-    long_chain.chain.extend((0..3).map(|_| field.rig.ca.root()));
+    long_chain.chain.extend((0..3).map(|_| field.rig.ca.intermediate("middle").root()));
     let garbage =
         Issued { chain: vec![CertificateDer::from(vec![0x30, 0])], ..issue(&params(&[CLIENT])) };
     let self_signed = {

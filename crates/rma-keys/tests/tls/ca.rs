@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
+    KeyPair, KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
 };
 use rma_keys::{
     time::WallTime,
@@ -84,6 +84,11 @@ impl Ca {
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let chain = vec![certificate.der().clone()];
         Issued { chain, chain_pem: certificate.pem(), key_pem: key.serialize_pem() }
+    }
+
+    /// A certificate of a key that nobody has.
+    pub(crate) fn sign(&self, params: &CertificateParams, key: &impl PublicKeyData) -> String {
+        params.signed_by(key, &self.0).unwrap().pem()
     }
 
     /// Whom members of `example.org` trust, if this is its root.

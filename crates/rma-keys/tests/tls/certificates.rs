@@ -168,7 +168,7 @@ fn every_bad_certificate_of_a_client_is_refused_by_name() {
         Issued { chain: vec![CertificateDer::from(vec![0x30, 0])], ..ca.issue(&params(&[CLIENT])) };
     let long_chain = {
         let mut issued = ca.issue(&params(&[CLIENT]));
-        issued.chain.extend((0..3).map(|_| ca.root()));
+        issued.chain.extend((0..3).map(|_| ca.intermediate("middle").root()));
         issued
     };
     let day = Duration::from_secs(24 * 3600);
@@ -320,7 +320,7 @@ proptest! {
         if let Ok(read) = Certificate::read(&changed) {
             let _ = read.identity();
         }
-        changed.truncate(cut % changed.len());
-        prop_assert!(Certificate::read(&changed).is_err());
+        // What was changed may be whole with other lengths.
+        prop_assert!(Certificate::read(&GOOD[..cut % GOOD.len()]).is_err());
     }
 }

@@ -124,6 +124,31 @@ fn threads_and_futures_fetch_over_one_connection() {
 }
 
 #[test]
+fn a_client_connects_from_the_address_that_it_wants_keys_for() {
+    let ca = Ca::new("root");
+    let turns =
+        ServerLoop::new(listener(), &ca.lasting(SERVER), answers(), Limits::default()).unwrap();
+    let server = Server::start(turns).unwrap();
+    // The rule lists no addresses, so the connection's own has keys alone. The last two are not this
+    // machine's, or of another family than the service's: then the kernel chooses.
+    for (initiator, from, is_given) in [
+        ("127.0.0.9", "127.0.0.9", true),
+        ("127.0.0.1", "127.0.0.1", true),
+        ("192.0.2.77", "127.0.0.1", false),
+        ("2001:db8::7", "127.0.0.1", false),
+    ] {
+        let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+        let fetcher = client.fetcher();
+        let source = fetcher.source(vec![server.address()], SERVER.parse().unwrap());
+        let initiator: rma_core::addr::HostAddr = initiator.parse().unwrap();
+        let request = Request { initiators: initiator.into(), ..request() };
+        let outcome = fetcher.fetch(source, &request, PATIENCE).wait();
+        assert_eq!(is_granted(outcome), is_given, "{initiator}");
+        assert_eq!(fetcher.connected_from(source), Some(from.parse().unwrap()), "{initiator}");
+    }
+}
+
+#[test]
 fn a_client_that_ends_leaves_nobody_waiting() {
     let ca = Ca::new("root");
     let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();

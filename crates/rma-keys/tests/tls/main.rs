@@ -7,4 +7,5 @@ mod ca;
 mod certificates;
 mod client;
 mod directory;
+mod files;
 mod server;

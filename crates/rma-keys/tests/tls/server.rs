@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
 
 use crate::{
-    ca::{CLIENT, Ca, NOON_MS, SERVER, params, wall},
+    ca::{CLIENT, Ca, NOON_MS, SERVER, lasting_params, params, wall},
     directory::Scratch,
 };
 
@@ -404,7 +404,8 @@ fn strangers_are_refused_each_under_its_reason() {
 #[test]
 fn new_credentials_hold_for_new_connections() {
     let (ca, scratch) = (Ca::new("root"), Scratch::new());
-    ca.write(scratch.path(), SERVER);
+    // What is read at the start is judged by this machine's clock.
+    ca.write_issued(scratch.path(), &ca.issue(&lasting_params(SERVER)));
     let limits = Limits::default();
     let handle: Handle = Box::new(echo);
     let server = ServerLoop::from_directory(listener(), scratch.path(), handle, limits).unwrap();

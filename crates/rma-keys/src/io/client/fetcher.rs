@@ -11,6 +11,8 @@ use std::{
     },
 };
 
+use rma_core::addr::{HostAddr, LocalAddresses};
+
 use crate::{
     identity::SpiffeId,
     io::{
@@ -52,13 +54,23 @@ impl Fetcher {
         self.shared.add(addresses, expected)
     }
 
-    /// Asks a service, for no longer than `patience`.
+    /// Asks a service, for no longer than `patience`. The connection is made from the address that
+    /// keys are asked for, where that is this machine's own and a connection can be had from it: a
+    /// service believes no other, unless a rule lists it.
     pub fn fetch(&self, source: SourceId, request: &Request, patience: Duration) -> Fetch {
         let (fetch, slot) = fetch::pair();
         let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
-        let message = request.encode(number);
-        self.shared.push(Ask { source, number, message, patience, slot });
+        let (message, from) = (request.encode(number), request.initiators);
+        self.shared.push(Ask { source, number, message, from, patience, slot });
         fetch
+    }
+
+    /// There is a sign that this service is back: what waits for a connection to it waits no longer.
+    pub(in crate::io) fn hurry(&self, source: SourceId) {
+        let mut inbox = self.shared.lock();
+        inbox.hurries.push(source);
+        drop(inbox);
+        self.shared.waker.wake();
     }
 
     /// How often a connection to this service has broken that had been open. Where a service takes
@@ -88,6 +100,12 @@ impl Fetcher {
         inbox.sources[source.0].0[inbox.seen[source.0].address]
     }
 
+    /// From which address this service was last connected to, as this machine sees it.
+    #[must_use]
+    pub fn connected_from(&self, source: SourceId) -> Option<HostAddr> {
+        self.shared.seen(source, |it| it.from).flatten()
+    }
+
     /// Ends the loop's wait.
     pub(in crate::io) fn wake(&self) {
         self.shared.waker.wake();
@@ -110,6 +128,8 @@ pub(super) struct Inbox {
     /// Of those that the loop has not taken yet.
     pub(super) taken: usize,
     pub(super) asks: Vec<Ask>,
+    /// Services that are to be connected to at once.
+    pub(super) hurries: Vec<SourceId>,
     pub(super) seen: Vec<Seen>,
     /// Whether there is no loop any more.
     pub(super) is_closed: bool,
@@ -123,6 +143,8 @@ pub(super) struct Seen {
     /// Which of its addresses is tried, or connected.
     pub(super) address: usize,
     pub(super) hindrance: Option<(SocketAddr, Hindrance)>,
+    /// From which address it was last connected.
+    pub(super) from: Option<HostAddr>,
 }
 
 /// One fetch on its way to the loop.
@@ -131,6 +153,7 @@ pub(super) struct Ask {
     pub(super) source: SourceId,
     pub(super) number: u32,
     pub(super) message: Octets,
+    pub(super) from: LocalAddresses,
     pub(super) patience: Duration,
     pub(super) slot: Slot,
 }

@@ -12,10 +12,15 @@ use std::{
     sync::Arc,
 };
 
-use rma_core::time::Instant;
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    time::Instant,
+};
 use rustix::{
     io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt::socket_error},
+    net::{
+        AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt::socket_error,
+    },
 };
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
 
@@ -39,6 +44,10 @@ use crate::{
 /// How long a connection and its handshake may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
+/// How long a connection may take that is made from the address that keys are asked for. The way
+/// back to that may be another, or none: then it is made from whatever the kernel chooses.
+const BOUND_TIME: Duration = Duration::from_secs(1);
+
 /// How long a reply may take before the connection is taken for broken.
 const REPLY_TIME: Duration = Duration::from_secs(5);
 
@@ -58,6 +67,8 @@ const WAITING_MAX: usize = 4096;
 pub(super) struct Job {
     pub(super) number: u32,
     pub(super) message: Octets,
+    /// Whom keys are asked for.
+    pub(super) from: LocalAddresses,
     pub(super) deadline: Instant,
     pub(super) slot: Slot,
 }
@@ -78,6 +89,10 @@ pub(super) struct Source {
     last: Hindrance,
     /// At which address `last` was.
     last_at: Option<SocketAddr>,
+    /// Whether the next connection is made from the address that keys are asked for.
+    binds: bool,
+    /// From which address the last one was.
+    from: Option<HostAddr>,
     /// How often an open connection broke.
     lost: u64,
     /// How many replies came that nobody waited for.
@@ -98,6 +113,8 @@ struct Connection {
     socket: TcpStream,
     link: Link,
     interest: Interest,
+    /// Whether it is made from the address that keys are asked for.
+    is_bound: bool,
     /// Whether TCP is connected, and TLS after it.
     is_connected: bool,
     is_open: bool,
@@ -132,6 +149,8 @@ impl Source {
             backoff: Backoff(0),
             last: Hindrance::Waiting,
             last_at: None,
+            binds: true,
+            from: None,
             lost: 0,
             unasked: 0,
         }
@@ -140,7 +159,8 @@ impl Source {
     /// What it shows to other threads.
     pub(super) fn seen(&self) -> Seen {
         let hindrance = self.last_at.map(|at| (at, self.last.clone()));
-        Seen { lost: self.lost, unasked: self.unasked, address: self.address, hindrance }
+        let Self { lost, unasked, address, from, .. } = *self;
+        Seen { lost, unasked, address, hindrance, from }
     }
 
     pub(super) fn ask(&mut self, job: Job) {
@@ -148,6 +168,13 @@ impl Source {
             return job.slot.give(Err(FetchError::Full { expected: self.expected.clone() }));
         }
         self.waiting.push_back(job);
+    }
+
+    /// It need not wait before it connects again.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if matches!(self.state, State::Pause(_)) {
+            self.state = State::Pause(now);
+        }
     }
 
     /// When it wants a turn even if nothing happens.
@@ -174,7 +201,8 @@ impl Source {
         }
         if matches!(self.state, State::Idle) && !self.waiting.is_empty() {
             match self.connect(now, means) {
-                Ok(connection) => self.state = State::Connected(Box::new(connection)),
+                Ok(Some(connection)) => self.state = State::Connected(Box::new(connection)),
+                Ok(None) => (self.binds, self.state) = (false, State::Pause(now)),
                 Err(error) => self.fail(now, means, Hindrance::Connect(error.kind()), None),
             }
         }
@@ -190,7 +218,13 @@ impl Source {
             Err(Hindrance::Closed) if connection.is_open && connection.asked.is_none() => {
                 self.state = State::Pause(now);
             }
+            // Nobody may be at fault but the address that it was made from.
+            Err(why) if connection.is_bound && !connection.is_connected && !is_refusal(&why) => {
+                self.binds = false;
+                self.state = State::Pause(now);
+            }
             Err(why) => {
+                self.binds |= !connection.is_connected;
                 self.lost += u64::from(connection.is_open);
                 self.fail(now, means, why, connection.asked.take());
             }
@@ -225,13 +259,20 @@ impl Source {
         self.state = State::Pause(now + self.backoff.next(means.random));
     }
 
-    fn connect(&self, now: Instant, means: &Means<'_>) -> io::Result<Connection> {
+    /// `None` if there is none from the address that keys are asked for.
+    fn connect(&self, now: Instant, means: &Means<'_>) -> io::Result<Option<Connection>> {
         let address = self.addresses[self.address];
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        let from = self.waiting.front().filter(|_| self.binds).and_then(|job| {
+            let from = job.from.toward(address.ip().into())?;
+            bind(&socket, &SocketAddr::new(from.ip(), 0)).ok()
+        });
+        let is_bound = from.is_some();
         match connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(_) if is_bound => return Ok(None),
             Err(error) => return Err(error.into()),
         }
         let socket = TcpStream::from(socket);
@@ -243,8 +284,18 @@ impl Source {
         let interest = Interest::Write;
         means.poller.add(&socket, self.key, interest)?;
         let (is_connected, is_open, asked, unasked) = (false, false, None, 0);
-        let deadline = now + CONNECT_TIME;
-        Ok(Connection { socket, link, interest, is_connected, is_open, asked, unasked, deadline })
+        let deadline = now + if is_bound { BOUND_TIME } else { CONNECT_TIME };
+        Ok(Some(Connection {
+            socket,
+            link,
+            interest,
+            is_bound,
+            is_connected,
+            is_open,
+            asked,
+            unasked,
+            deadline,
+        }))
     }
 
     /// Returns whether the connection is kept.
@@ -259,7 +310,12 @@ impl Source {
             let failed = socket_error(&*socket).unwrap_or_else(Err);
             failed.map_err(|errno| Hindrance::Connect(io::Error::from(errno).kind()))?;
             match socket.peer_addr() {
-                Ok(_) => connection.is_connected = true,
+                Ok(_) => {
+                    connection.is_connected = true;
+                    connection.deadline = now + CONNECT_TIME;
+                    let from = socket.local_addr().ok();
+                    self.from = from.map(|it| it.ip().to_canonical().into());
+                }
                 Err(_) if now < connection.deadline => return Ok(true),
                 Err(_) => return Err(Hindrance::Time("connecting")),
             }
@@ -330,6 +386,11 @@ impl Source {
         }
         wait(self.key, connection, means)
     }
+}
+
+/// Whether somebody was reached, who has no service there.
+fn is_refusal(why: &Hindrance) -> bool {
+    matches!(why, Hindrance::Connect(io::ErrorKind::ConnectionRefused))
 }
 
 /// Waits for what the connection needs.

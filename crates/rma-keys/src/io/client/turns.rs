@@ -18,7 +18,7 @@ use crate::{
         server::StartError,
     },
     time::Now,
-    tls::{credentials::Credentials, directory::Directory, wall::Wall},
+    tls::{credentials::Credentials, directory::Directory, trust::Side, wall::Wall},
 };
 
 /// The longest wait.
@@ -75,9 +75,10 @@ impl ClientLoop {
     /// The same, with credentials in the directory `path`, which are read anew when they change.
     ///
     /// # Errors
-    /// As [`Directory::open`] and [`Self::new`].
+    /// As [`Directory::open`] and [`Self::new`]; and if services would not take the certificate now.
     pub fn from_directory(path: &Path) -> Result<Self, StartError> {
         let (directory, credentials) = Directory::open(path)?;
+        StartError::judge(path, &credentials, Side::Client)?;
         let mut turns = Self::new(credentials)?;
         turns.directory = Some(directory);
         Ok(turns)
@@ -118,6 +119,9 @@ impl ClientLoop {
         match self.directory.as_mut().and_then(|it| it.poll(now.boot)) {
             None => {}
             Some(Ok(credentials)) => {
+                if let Err(why) = credentials.verify(Side::Client, now.wall) {
+                    tracing::warn!(%why, "key services will not take this client's new certificate");
+                }
                 self.credentials = credentials;
                 for source in &mut self.sources {
                     source.config = self.credentials.client(&self.wall, source.expected.clone());
@@ -127,7 +131,7 @@ impl ClientLoop {
                 tracing::warn!(%error, "the client of key services goes on with old credentials");
             }
         }
-        let asks = {
+        let (asks, hurries) = {
             let mut inbox = self.shared.lock();
             for at in inbox.taken..inbox.sources.len() {
                 let (addresses, expected) = inbox.sources[at].clone();
@@ -135,10 +139,15 @@ impl ClientLoop {
                 self.sources.push(Source::new(at as u64, config, addresses, expected));
             }
             inbox.taken = inbox.sources.len();
-            core::mem::take(&mut inbox.asks)
+            (core::mem::take(&mut inbox.asks), core::mem::take(&mut inbox.hurries))
         };
-        for Ask { source, number, message, patience, slot } in asks {
-            let job = Job { number, message, deadline: now.boot + patience, slot };
+        for source in hurries {
+            if let Some(source) = self.sources.get_mut(source.number()) {
+                source.hurry(now.boot);
+            }
+        }
+        for Ask { source, number, message, from, patience, slot } in asks {
+            let job = Job { number, message, from, deadline: now.boot + patience, slot };
             // A number of another client's goes unanswered: its slot says that it has ended.
             if let Some(source) = self.sources.get_mut(source.number()) {
                 source.ask(job);

@@ -1,6 +1,7 @@
 //! A region by name, and waiting for its keys.
 
 use core::{
+    fmt,
     pin::{Pin, pin},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -11,7 +12,11 @@ use std::{
     thread::{self, Thread},
 };
 
-use rma_core::{op::OpType, time::Instant};
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    op::OpType,
+    time::Instant,
+};
 
 use super::{Grants, state::Waiter};
 use crate::{
@@ -27,7 +32,7 @@ use crate::{
 #[non_exhaustive]
 pub enum NoKey {
     /// There is none, and the service has said why.
-    #[error("no key of {region} from {service}: {why}")]
+    #[error("no key of {region} from {service}: {why}{}", Addresses(*why, *asked_for, *connected_from))]
     GaveUp {
         /// The region.
         region: RegionName,
@@ -35,6 +40,10 @@ pub enum NoKey {
         service: SpiffeId,
         /// The reason.
         why: GiveUp,
+        /// The addresses that keys were asked for.
+        asked_for: LocalAddresses,
+        /// Where the connection to the service comes from, as this machine sees it.
+        connected_from: Option<HostAddr>,
     },
     /// None has come in time.
     #[error("no key of {region} in {} ms: {why}", waited.as_millis())]
@@ -48,6 +57,27 @@ pub enum NoKey {
         /// What hinders the service's answers, as far as is known.
         why: Box<FetchError>,
     },
+}
+
+/// What a person is told of the addresses that a service has compared: it says of a denial no more
+/// than that.
+struct Addresses(GiveUp, LocalAddresses, Option<HostAddr>);
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(GiveUp::Denied, asked_for, Some(from)) = *self else { return Ok(()) };
+        f.write_str(" (keys were asked for ")?;
+        for (index, address) in asked_for.iter().enumerate() {
+            write!(f, "{}{address}", if index > 0 { " and " } else { "" })?;
+        }
+        write!(f, " over a connection from {from}")?;
+        if asked_for.iter().all(|it| it != from) {
+            f.write_str(
+                ": a service gives keys to the connection's own address alone, unless its rule lists others as `initiators`",
+            )?;
+        }
+        f.write_str(")")
+    }
 }
 
 /// A region of a service, by its name, for some types of op. Clones are the same; its keys are not
@@ -125,8 +155,10 @@ impl KeyedRegion {
     /// The error of a region of which the cache has given up.
     #[must_use]
     pub fn gave_up(&self, why: GiveUp) -> NoKey {
-        let Held { name, service, .. } = &*self.held;
-        NoKey::GaveUp { region: name.clone(), service: service.clone(), why }
+        let Held { grants, ring, name, service } = &*self.held;
+        let (asked_for, connected_from) = grants.addresses(*ring);
+        let (region, service) = (name.clone(), service.clone());
+        NoKey::GaveUp { region, service, why, asked_for, connected_from }
     }
 
     /// The error of a region whose keys have not come after `waited`.

@@ -3,7 +3,7 @@
 use core::{task::Waker, time::Duration};
 use std::collections::BTreeMap;
 
-use rma_core::time::Instant;
+use rma_core::{addr::HostAddr, time::Instant};
 
 use crate::{
     cache::{CacheCounters, CacheError, Fetch, GrantCache, RingId, Source},
@@ -111,6 +111,11 @@ impl State {
         (expected.clone(), why.unwrap_or_else(silent))
     }
 
+    /// Where the connection to a service comes from.
+    pub(super) fn connected_from(&self, source: Source, fetcher: &Fetcher) -> Option<HostAddr> {
+        fetcher.connected_from(self.service(source).id)
+    }
+
     /// Takes what has come.
     pub(super) fn take(&mut self, now: Instant, fetcher: &Fetcher) {
         for (source, mut service) in core::mem::take(&mut self.services) {
@@ -150,6 +155,9 @@ impl State {
         while let Some(Fetch { source, number, request }) = self.cache.poll_fetch(now) {
             let id = self.service(source).id;
             self.under_way.push((source, number, fetcher.fetch(id, &request, PATIENCE)));
+        }
+        while let Some(source) = self.cache.poll_refused() {
+            fetcher.hurry(self.service(source).id);
         }
     }
 

@@ -46,6 +46,9 @@ struct Kept {
     region: RegisteredRegion,
     rotation: Rotation,
     at: Option<Instant>,
+    /// The key that the catalog has of it, if its host has taken that up and not said that it is
+    /// done. Nothing else is done with the region before that is known.
+    under_way: Option<RegionSecret>,
 }
 
 /// Has a rotation do something, and writes down what that was.
@@ -93,12 +96,21 @@ impl Regions {
         let place = Region { responders: self.responders, id: region.id(), len: region.reach() };
         recorded.service().catalog().admits(&name, &place)?;
         let fresh = secret().map_err(PublishError::Random)?;
-        // The host first: what the catalog gives must be what it goes by.
-        host.rekey(region, fresh.region_key()).map_err(PublishError::Host)?;
+        // The host first: what the catalog gives must be what it goes by, or will in a moment.
+        let is_under_way = match host.rekey(region, fresh.region_key()) {
+            Ok(()) => false,
+            Err(error) if H::is_under_way(&error) => {
+                tracing::warn!(%name, %error, "the host has taken up a region's first key");
+                self.host_failures += 1;
+                true
+            }
+            Err(error) => return Err(PublishError::Host(error)),
+        };
         let plan = Plan { way: Way::Host, schedule, seed: self.jitter.next() };
         let rotation =
             turn(now, recorded, |turn| Rotation::publish(turn, name.clone(), place, &fresh, plan))?;
-        let kept = Kept { region: region.clone(), rotation, at: None };
+        let under_way = is_under_way.then_some(fresh);
+        let kept = Kept { region: region.clone(), rotation, at: None, under_way };
         if let Some(old) = self.kept.insert(name.clone(), kept) {
             self.forget(&name, &old);
             if old.region.id() != region.id() {
@@ -205,9 +217,21 @@ impl Regions {
         recorded: &mut Recorded<Policy>,
         name: &RegionName,
     ) {
-        let Some(Kept { region, rotation, at }) = self.kept.get_mut(name) else { return };
+        let Some(Kept { region, rotation, at, under_way }) = self.kept.get_mut(name) else {
+            return;
+        };
         let mut until = Some(now.boot);
-        for _ in 0..STEPS_MAX {
+        if let Some(secret) = under_way
+            && rekey(host, region, secret) == OpStatus::Ok
+        {
+            *under_way = None;
+        }
+        if under_way.is_some() {
+            self.host_failures += 1;
+            until = Some(now.boot + STEP_RETRY_MIN);
+        }
+        let steps = if under_way.is_some() { 0 } else { STEPS_MAX };
+        for _ in 0..steps {
             let done = turn(now, recorded, |turn| rotation.handle_timeout(turn));
             let done = match rotation.poll_todo(now.boot, recorded.service()) {
                 _ if done.is_err() => done,
@@ -254,7 +278,7 @@ fn rekey<H: OwnHost>(host: &H, region: &RegisteredRegion, secret: &RegionSecret)
         Ok(()) => OpStatus::Ok,
         Err(error) => {
             tracing::warn!(region = ?region.id(), %error, "the host did not change a region's key");
-            OpStatus::DispatchTimeout
+            if H::is_under_way(&error) { OpStatus::Timeout } else { OpStatus::DispatchTimeout }
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, ErrorKind},
     net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
@@ -19,6 +19,7 @@ use rustls::ServerConfig;
 
 use crate::{
     io::{
+        clock,
         link::is_exhausted,
         poller::{Interest, Poller},
         server::{
@@ -33,6 +34,8 @@ use crate::{
     tls::{
         credentials::Credentials,
         directory::{Directory, DirectoryError},
+        refused::CertificateRefused,
+        trust::Side,
         wall::Wall,
     },
 };
@@ -142,7 +145,7 @@ impl<H: Handler> ServerLoop<H> {
     /// The same, with credentials in the directory `path`, which are read anew when they change.
     ///
     /// # Errors
-    /// As [`Directory::open`] and [`Self::new`].
+    /// As [`Directory::open`] and [`Self::new`]; and if clients would not take the certificate now.
     pub fn from_directory(
         listener: TcpListener,
         path: &Path,
@@ -150,6 +153,7 @@ impl<H: Handler> ServerLoop<H> {
         limits: Limits,
     ) -> Result<Self, StartError> {
         let (directory, credentials) = Directory::open(path)?;
+        StartError::judge(path, &credentials, Side::Server)?;
         let new = Self::new(listener, &credentials, handler, limits)?;
         Ok(Self { directory: Some(directory), ..new })
     }
@@ -256,6 +260,9 @@ impl<H: Handler> ServerLoop<H> {
             Some(Ok(credentials)) => {
                 self.counters.reloaded += 1;
                 self.config = credentials.server(&self.wall);
+                if let Err(why) = credentials.verify(Side::Server, now.wall) {
+                    tracing::warn!(%why, "clients will not take the key service's new certificate");
+                }
                 tracing::info!(
                     identity = %credentials.identity(), not_after = %credentials.not_after(),
                     "new credentials of the key service"
@@ -396,6 +403,14 @@ pub enum StartError {
     /// Its credentials are not in order.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// Others will not take its certificate, as it has ended, for example.
+    #[error("{}: {why}", path.display())]
+    Certificate {
+        /// The certificate's file.
+        path: PathBuf,
+        /// Why not.
+        why: Box<CertificateRefused>,
+    },
     /// The system refuses it a socket.
     #[error("the key service gets no socket: {0}")]
     Socket(#[from] io::Error),
@@ -405,4 +420,18 @@ pub enum StartError {
     /// The kernel gives no random octets.
     #[error("the kernel gives no random octets: {0}")]
     Random(io::Error),
+}
+
+impl StartError {
+    /// Looks at one's own certificate as the other end will, by this machine's clock.
+    pub(in crate::io) fn judge(
+        directory: &Path,
+        credentials: &Credentials,
+        side: Side,
+    ) -> Result<(), Self> {
+        credentials.verify(side, clock::now().wall).map_err(|why| {
+            let (path, why) = (directory.join("cert.pem"), Box::new(why));
+            Self::Certificate { path, why }
+        })
+    }
 }
