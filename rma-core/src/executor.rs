@@ -51,6 +51,7 @@ mod call;
 mod calls;
 mod config;
 mod cut;
+mod not_ready;
 mod paths;
 mod peers;
 mod publishing;
@@ -77,6 +78,7 @@ use self::{
     after::After,
     calls::{Calls, Course, End, Kind, Patience, Phase, Span, Terms},
     cut::Cut,
+    not_ready::NotReady,
     paths::{Issue, Paths, Turn},
     peers::{Heard, Peers},
     publishing::Publishing,
@@ -211,6 +213,8 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     resting: BinaryHeap<Reverse<(Instant, CallId)>>,
     /// Calls that were given up and whose publishing ops are to be asked about at once.
     urgent: Vec<CallId>,
+    /// Where no receives were posted.
+    not_ready: NotReady,
     /// Whether the application has asked for something since the last [`CommandExecutor::poll`].
     asked: bool,
 }
@@ -256,6 +260,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             after: After::new(config.calls),
             resting: BinaryHeap::with_capacity(config.calls.into()),
             urgent: Vec::with_capacity(slots.len()),
+            not_ready: NotReady::new(config.calls),
             asked: false,
         })
     }

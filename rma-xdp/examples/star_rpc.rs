@@ -17,6 +17,7 @@ use std::{
     io::{Read, Write},
     net::{IpAddr, TcpListener, TcpStream},
     thread,
+    time::Duration,
 };
 
 use rma_xdp::{
@@ -37,6 +38,9 @@ const QUESTIONS: u64 = 3;
 const RECVS: u64 = 2 * QUESTIONS;
 /// Completions polled at once.
 const WCS: usize = 32;
+/// How long a read of a stream may block. Set-ups look at the clock in between, so a peer that says
+/// nothing ends within `VerbsConfig::set_up_timeout`.
+const READ_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Error> {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -76,7 +80,9 @@ fn open(device: &str) -> Result<Host, Error> {
     Ok(Host::open(config.with(|it| it.star = Some(StarConfigBuilder::default())))?)
 }
 
-/// Serves so many clients, each on a thread of its own.
+/// Serves so many clients, each on a thread of its own with a portal of its own: one that is silent
+/// while it connects keeps nobody waiting. (With one portal for all, `AsyncVerbs::accept` does the
+/// same.)
 fn serve(host: &Host, listener: &TcpListener, clients: usize) -> Result<(), Error> {
     thread::scope(|scope| {
         for stream in listener.incoming().take(clients) {
@@ -93,6 +99,7 @@ fn serve(host: &Host, listener: &TcpListener, clients: usize) -> Result<(), Erro
 /// Answers all calls of a client, over as many connections as it wants.
 fn serve_one(host: &Host, stream: &mut TcpStream) -> Result<u64, Error> {
     let (mut connections, mut calls) = ([0; 4], [0; 8]);
+    prepare(stream)?;
     stream.read_exact(&mut connections)?;
     stream.read_exact(&mut calls)?;
     let (connections, calls) = (u32::from_be_bytes(connections), u64::from_be_bytes(calls));
@@ -111,13 +118,21 @@ fn serve_one(host: &Host, stream: &mut TcpStream) -> Result<u64, Error> {
         }
     }
     // The client has all answers when it is gone.
+    stream.set_read_timeout(None)?;
     let _ = stream.read(&mut [0])?;
     Ok(answered)
+}
+
+/// For set-ups: what is written leaves at once, and no read blocks for long.
+fn prepare(stream: &TcpStream) -> Result<(), Error> {
+    stream.set_nodelay(true)?;
+    Ok(stream.set_read_timeout(Some(READ_MAX))?)
 }
 
 /// Makes calls over all connections at once, and says how many a second there were.
 fn call(host: &Host, server: &str, (connections, calls): (u32, u64)) -> Result<(), Error> {
     let mut stream = TcpStream::connect(server)?;
+    prepare(&stream)?;
     stream.write_all(&connections.to_be_bytes())?;
     stream.write_all(&calls.to_be_bytes())?;
     let mut side = Side::open(host, Role::Stateful, connections, |verbs, qp| {

@@ -85,8 +85,8 @@ struct VerbsPage;
 
 #[doc(inline)]
 pub use rma_app::star::{
-    AsyncQp, AsyncVerbs, MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, StarVerbs, Work,
-    WorkError,
+    AsyncQp, AsyncVerbs, MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, SetUpStream,
+    StarVerbs, Work, WorkError,
 };
 #[doc(inline)]
 pub use rma_star::{

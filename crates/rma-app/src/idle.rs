@@ -1,5 +1,10 @@
 //! What a thread does when there is nothing to do, an engine's or an application's that waits for a
 //! completion: spin, then yield, then sleep in the kernel.
+//!
+//! By default nobody spins. Where each thread has a core, a yield returns at once, so it looks as
+//! often as one that spins, but for a system call of some hundred nanoseconds. Where threads share
+//! cores, what a thread waits for is often done by the one whose core it would spin on: 20 µs of
+//! spinning there are 20 µs of delay, for each thread on the way.
 
 use core::time::Duration;
 
@@ -17,7 +22,8 @@ use rma_core::time::Instant;
 #[must_use]
 #[non_exhaustive]
 pub struct IdlePolicy {
-    /// How long to spin after the last work. Default: 50 µs.
+    /// How long to spin after the last work: for threads that have cores of their own. Default:
+    /// not at all.
     pub spin: Duration,
     /// How long to yield to other threads after that. Default: 1 ms.
     pub yield_for: Duration,
@@ -35,7 +41,7 @@ impl IdlePolicy {
 
 impl Default for IdlePolicy {
     fn default() -> Self {
-        Self { spin: Duration::from_micros(50), yield_for: Duration::from_millis(1), sleep: true }
+        Self { spin: Duration::ZERO, yield_for: Duration::from_millis(1), sleep: true }
     }
 }
 
@@ -111,6 +117,15 @@ mod tests {
         });
         tracker.busy();
         assert_eq!(tracker.idle(Instant::from_nanos(131)), Idle::Spin);
+    }
+
+    #[test]
+    fn by_default_other_threads_have_the_core_before_anything_else() {
+        for policy in [IdlePolicy::default(), crate::portal::WAIT] {
+            let mut tracker = IdleTracker::new(policy);
+            assert_eq!(tracker.idle(Instant::ZERO), Idle::Yield, "{policy:?}");
+            assert_eq!(tracker.idle(Instant::ZERO + policy.yield_for), Idle::Sleep, "{policy:?}");
+        }
     }
 
     #[test]

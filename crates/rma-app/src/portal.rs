@@ -25,12 +25,9 @@ use crate::{
     lease::PortalLease,
 };
 
-/// What a wait does, if the application says nothing else: most ops complete while it spins.
-pub(crate) const WAIT: IdlePolicy = IdlePolicy {
-    spin: Duration::from_micros(20),
-    yield_for: Duration::from_micros(100),
-    sleep: true,
-};
+/// What a wait does, if the application says nothing else: most ops complete while it yields.
+pub(crate) const WAIT: IdlePolicy =
+    IdlePolicy { spin: Duration::ZERO, yield_for: Duration::from_micros(120), sleep: true };
 
 /// Command slots and a completion queue, allocated from a host. Used by one thread at a time; may
 /// be sent to another.
@@ -222,9 +219,8 @@ impl Portal {
         self.rings.poll()
     }
 
-    /// How [`Portal::wait`] waits from now on. Default: spins for 20 µs, yields for 100 µs, then
-    /// sleeps until the engine wakes it, which takes some tens of microseconds and the engine one
-    /// system call.
+    /// How [`Portal::wait`] waits from now on. Default: yields for 120 µs, then sleeps until the
+    /// engine wakes it, which takes some tens of microseconds and the engine one system call.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }

@@ -3,6 +3,11 @@
 //! The engine rings only for threads that have said that they sleep, so the order matters: say so
 //! (`prepare`), look once more, and only then sleep. It is the engine's own protocol,
 //! [`rma_shm::doorbell`], with the roles exchanged.
+//!
+//! Invariant: only who has the portal alone, by `&mut` or under a lock, prepares and ends. Who
+//! sleeps without the portal (the thread that has the [seat](crate::polling::seat)) has prepared
+//! under the lock and ends under it. If another sleeps meanwhile, with the lock, it takes the
+//! wake-ups that were the first one's, and so wakes it afterwards: [`Sleep::wake`].
 
 use core::time::Duration;
 use std::{
@@ -44,7 +49,7 @@ impl Sleep {
     }
 
     /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and
-    /// only then to [`Sleep::sleep`]; in both cases [`Sleep::end`] follows. One thread at a time.
+    /// only then to [`Sleep::sleep`]; in both cases [`Sleep::end`] follows.
     pub(crate) fn prepare(&self) {
         self.doorbell.prepare_sleep();
     }
@@ -65,7 +70,12 @@ impl Sleep {
     /// known to it.
     pub(crate) fn rouse(&self) {
         if self.doorbell.needs_ring() {
-            self.event.wake();
+            self.wake();
         }
+    }
+
+    /// Wakes whoever sleeps, whatever it has said.
+    pub(crate) fn wake(&self) {
+        self.event.wake();
     }
 }

@@ -6,7 +6,8 @@
 //! than the room for its completion; a producer that writes what it likes; the doorbell, from one
 //! sleep beside one or two applications to an engine that sleeps as often as it finds nothing, and
 //! in the other direction; flags, which go down while a line comes, beside another's flag and
-//! before a sleep; and regions, in `loom/regions.rs`.
+//! before a sleep; regions, in `loom/regions.rs`; and two threads that sleep on one doorbell, in
+//! `loom/seat.rs`.
 //!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
 //! the Acquire load of `tail`, with a pair that is published line by line, without the Release
@@ -28,6 +29,8 @@ use rma_shm::{Capacity, Consumer, Doorbell, Flags, Line, Producer, RingMemory};
 
 #[path = "loom/regions.rs"]
 mod regions;
+#[path = "loom/seat.rs"]
+mod seat;
 
 /// The indexes wrap during each run.
 const FIRST: u32 = u32::MAX - 1;

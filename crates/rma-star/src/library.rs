@@ -165,6 +165,7 @@ pub struct Verbs {
     giving: ArrayVec<u32, GIVEN_AT_A_TIME>,
     next_look: u32,
     strange_reports: u64,
+    ends: u64,
 }
 
 impl Verbs {
@@ -188,6 +189,7 @@ impl Verbs {
             giving: ArrayVec::new(),
             next_look: 0,
             strange_reports: 0,
+            ends: 0,
             portal,
             place,
             config,
@@ -389,6 +391,13 @@ impl Verbs {
             let nonce = self.rows[index as usize].nonce;
             self.close(now, Qp { index, nonce });
         }
+    }
+
+    /// Grows when a queue pair fails, is closed, or is over: whoever waits for the end of one looks
+    /// at its [state](Verbs::state) then.
+    #[must_use]
+    pub const fn ends(&self) -> u64 {
+        self.ends
     }
 
     /// How many connections the host's other portals are the stateful side of: for the negotiation

@@ -14,12 +14,11 @@
 //! Invariant: at most one attempt has a fate that is unknown. One is issued only when the last one
 //! was not applied, and never will be.
 
-use core::cmp::Reverse;
-
 use super::{
     CommandExecutor, Op,
     call::{self, Call, CallError, Missing, Publish, RetryPolicy},
     calls::{CallState, End, Phase, Span, Tries},
+    not_ready::Refused,
     paths::{Issue, Next},
     peers::Heard,
 };
@@ -44,15 +43,6 @@ const RETENTION: u64 = 4;
 /// each further one is twice as long, up to half a timeout. Shorter: a target that is overloaded is
 /// asked more often. Longer: fewer questions fit into the retention.
 const ASK_AGAIN_PART: u64 = 16;
-
-/// The first wait of an op that found no receive posted, in nanoseconds; each further one is twice
-/// as long. Shorter: a slow receiver is asked more often. Longer: a receive that is posted just
-/// then is found later.
-const NOT_READY_MIN: u64 = 20_000;
-
-/// The longest such wait, in nanoseconds. Shorter: a receiver that stands still is asked more
-/// often. Longer: when it goes on, it waits.
-const NOT_READY_MAX: u64 = 5_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -84,21 +74,20 @@ pub(super) struct Publishing {
     /// The type that its key is bound to.
     op_type: OpType,
     key: DerivedRegionKey,
-    region: RegionId,
+    pub(super) region: RegionId,
     /// What its call's outcome says that ops do.
     call_type: OpType,
     /// The bytes that it stands for.
     pub(super) span: Span,
     stage: Stage,
     tries: Tries,
-    /// For how long it may find no receive posted, in nanoseconds; once it did, until when, and how
-    /// long the next wait is.
-    not_ready: u64,
-    refused: Option<(Instant, u64)>,
+    /// For how long it may find no receive posted, in nanoseconds; once it did, until when.
+    pub(super) not_ready: u64,
+    pub(super) refused: Option<Refused>,
     /// How the last attempt ended.
     tried: Option<OpStatus>,
-    /// It waits for its time.
-    rests: bool,
+    /// It waits for its time, or for others to be over.
+    pub(super) rests: bool,
     /// [`Terms::outlast`](super::calls::Terms) of its call, while that is another.
     outlast: u64,
     result: Option<u64>,
@@ -197,6 +186,16 @@ impl Publishing {
     pub(super) fn publish(&mut self, result: Option<u64>) -> u32 {
         (self.stage, self.result) = (Stage::Over, result);
         self.span.len
+    }
+
+    /// It is not under way any more, and not over.
+    pub(super) const fn wait(&mut self) {
+        self.stage = Stage::Waiting;
+    }
+
+    /// Whether it is issued, or will be.
+    pub(super) const fn is_offered(&self) -> bool {
+        matches!(self.stage, Stage::Waiting | Stage::UnderWay)
     }
 
     /// Whether its target is asked about it.
@@ -349,6 +348,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let call = &mut self.calls[index];
         let status = completion.status;
         call.publishing_mut().tried = Some(status);
+        if status != OpStatus::RemoteNotReady {
+            self.let_others_in(now, index, status == OpStatus::Ok);
+        }
+        let call = &mut self.calls[index];
         match (status, completion.name()) {
             (OpStatus::Ok, _) => {
                 call.published(completion.result());
@@ -383,23 +386,6 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 self.settle(index);
             }
         }
-    }
-
-    /// No receive was posted: another attempt later, if there is time. No window hears of it.
-    fn back_off(&mut self, now: Instant, index: u16) {
-        let call = &mut self.calls[index];
-        let is_given_up = call.end.is_some();
-        let publishing = call.publishing_mut();
-        publishing.stage = Stage::Waiting;
-        let first = (now.after_nanos(publishing.not_ready), NOT_READY_MIN);
-        let (until, wait) = publishing.refused.unwrap_or(first);
-        if is_given_up || now >= until {
-            call.end.get_or_insert(End::Failed(OpStatus::RemoteNotReady));
-            self.settle(index);
-            return;
-        }
-        publishing.refused = Some((until, (2 * wait).min(NOT_READY_MAX)));
-        self.rest(now.after_nanos(wait).min(until), index);
     }
 
     /// An attempt timed out, and may have been applied: its target is asked.
@@ -491,6 +477,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let under_way = call.outstanding > 0;
         let publishing = call.publishing_mut();
         publishing.rests = false;
+        self.not_ready.leave();
         match publishing.stage {
             // It is being asked; or it is about to be, as the call had been given up before.
             Stage::Settling(_) if under_way || !is_first => {}
@@ -539,47 +526,12 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     }
 
     /// Has the publishing op of a call, or what asks about it, issued in its turn.
-    fn enqueue_publishing(&mut self, now: Instant, index: u16) {
+    pub(super) fn enqueue_publishing(&mut self, now: Instant, index: u16) {
         let call = &mut self.calls[index];
         let len = call.publishing_mut().charge();
         call.queue_publishing(len);
         let (path, class) = (call.path, call.class);
         self.paths.enqueue(now, path, class, index);
-    }
-
-    /// The same, but not before its time.
-    fn rest(&mut self, at: Instant, index: u16) {
-        self.calls[index].publishing_mut().rests = true;
-        let id = self.calls.id(index);
-        let Self { resting, calls, .. } = self;
-        if resting.len() == resting.capacity() {
-            resting.retain(|Reverse((_, call))| calls.is_current(*call));
-        }
-        resting.push(Reverse((at, id)));
-    }
-
-    /// Those whose time has come have their turns. Returns how many.
-    #[inline]
-    pub(super) fn wake_resting(&mut self, now: Instant) -> usize {
-        if self.resting.is_empty() { 0 } else { self.wake_all_resting(now) }
-    }
-
-    #[cold]
-    fn wake_all_resting(&mut self, now: Instant) -> usize {
-        let mut woken = 0;
-        while let Some(&Reverse((at, id))) = self.resting.peek()
-            && at <= now
-        {
-            self.resting.pop();
-            if self.calls.is_current(id)
-                && self.calls[id.index].publishing().is_some_and(|it| it.rests)
-            {
-                self.calls[id.index].publishing_mut().rests = false;
-                self.enqueue_publishing(now, id.index);
-                woken += 1;
-            }
-        }
-        woken
     }
 
     /// Counts an op that was issued.

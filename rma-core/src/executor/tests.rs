@@ -21,6 +21,7 @@ use crate::{
 mod bad_input;
 mod calls_after;
 mod died;
+mod not_ready;
 mod order;
 mod publishing;
 mod settle;

@@ -23,6 +23,11 @@ pub trait HostBackend: Backend {
     /// between turns, now and then and after each sleep. Must neither allocate nor block.
     fn follow(&mut self) {}
 
+    /// Whether the device waits for something that nobody wakes a sleeper for: the way to a host.
+    fn awaits_path(&self) -> bool {
+        false
+    }
+
     /// Calls `each` with every file descriptor that becomes readable when a frame arrives, or when
     /// there is something to [follow](HostBackend::follow).
     fn for_each_fd<'a>(&'a self, each: impl FnMut(BorrowedFd<'a>));
@@ -79,6 +84,15 @@ impl HostBackend for AnyBackend {
             Self::Xdp(xdp) => xdp.follow(),
             // The kernel's sockets follow by themselves.
             Self::Udp(_) => {}
+        }
+    }
+
+    fn awaits_path(&self) -> bool {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp(xdp) => xdp.awaits_path(),
+            // The kernel keeps what waits for a neighbour.
+            Self::Udp(_) => false,
         }
     }
 

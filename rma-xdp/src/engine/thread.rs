@@ -45,7 +45,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// loses.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The longest sleep of an engine that has no counter values: nobody wakes it when there are some.
+/// The longest sleep of an engine that has no counter values, or packets that wait for a path:
+/// nobody wakes it when there are some, or there is one.
 const STARVED_SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// The most file descriptors that one engine sleeps on: its receive queues, the wake-up, and news
@@ -260,7 +261,7 @@ fn sleep<B: HostBackend>(engine: &HostEngine<B>, shared: &Shared) {
     if engine.is_idle() && shared.calls.is_empty() && !shared.stop.load(SeqCst) {
         let now = engine.clock().now();
         let until = engine.service().poll_timeout().map_or(SLEEP_MAX, |at| at.since(now));
-        let starved = engine.service().is_starved();
+        let starved = engine.service().is_starved() || engine.backend().awaits_path();
         let most = if starved { STARVED_SLEEP_MAX } else { SLEEP_MAX };
         wait_readable(engine.backend(), shared.wake.as_fd(), until.min(most));
         shared.wake.drain();

@@ -3,8 +3,12 @@
 
 use core::time::Duration;
 use std::{
+    io::Write as _,
     os::unix::net::UnixStream,
-    sync::{Arc, Barrier},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
 };
 
@@ -411,4 +415,74 @@ fn a_wait_ends_in_time_and_a_peer_that_says_nothing_is_no_peer() {
     assert_eq!(one.verbs.state(next), Some(QpState::Init));
     one.verbs.close(next);
     assert_eq!(one.verbs.state(next), None);
+}
+
+/// A stranger says that a long message comes, and then an octet now and then, so that no read is
+/// slow.
+fn trickle(mut stream: UnixStream, enough: &AtomicBool) {
+    let mut octets = [232, 3].into_iter().chain(std::iter::repeat(1));
+    while !enough.load(SeqCst) && stream.write_all(&[octets.next().expect("no end")]).is_ok() {
+        thread::park_timeout(Duration::from_millis(100));
+    }
+}
+
+/// A side with a connection in use, whose set-ups take no longer than this.
+fn server_and_client(hosts: &[Host; 2], set_up_timeout: Duration) -> [End; 2] {
+    let config = StarPortalConfig::default().with(|it| it.verbs.set_up_timeout = set_up_timeout);
+    let verbs = hosts[0].verbs(config).unwrap();
+    let mut server = End::over(&hosts[0], verbs, Role::Stateless);
+    let mut client = End::new(&hosts[1], Role::Stateful);
+    for result in connect((&mut server.verbs, server.qp), (&mut client.verbs, client.qp)) {
+        result.unwrap();
+    }
+    [server, client]
+}
+
+#[test]
+fn a_stranger_whose_octets_trickle_ends_in_time() {
+    let hosts = hosts();
+    let brief = Duration::from_millis(500);
+    let [mut server, _client] = server_and_client(&hosts, brief);
+    let next = server.another_qp(Role::Stateless);
+    let (mut stream, strangers) = UnixStream::pair().unwrap();
+    let enough = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| trickle(strangers, &enough));
+        let refused = server.verbs.accept_over(next, &mut stream);
+        enough.store(true, SeqCst);
+        assert!(
+            matches!(refused, Err(SetUpError::TimedOut { after }) if after == brief),
+            "{refused:?}"
+        );
+    });
+}
+
+#[test]
+fn a_stranger_whose_octets_trickle_holds_up_no_other_queue_pair() {
+    let hosts = hosts();
+    let [mut server, mut client] = server_and_client(&hosts, Duration::from_secs(60));
+    for number in 0..8 {
+        let sge = server.mr.slice(64 * number, 64);
+        server.verbs.post_recv(server.qp, &RecvWr { wr_id: number, sge }).unwrap();
+    }
+    let next = server.another_qp(Role::Stateless);
+    let (mut stream, strangers) = UnixStream::pair().unwrap();
+    let enough = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| trickle(strangers, &enough));
+        scope.spawn(|| {
+            for number in 0..8 {
+                let sge = client.mr.slice(HALF, 8);
+                client.verbs.post_send(client.qp, &SendWr::send(number, sge)).unwrap();
+                client.assert_done(number, WqeOp::Send, 8);
+            }
+            enough.store(true, SeqCst);
+        });
+        // The stranger goes once all of that is done: if it has to wait, the time is over first.
+        let refused = server.verbs.accept_over(next, &mut stream);
+        assert!(matches!(refused, Err(SetUpError::Stream(_))), "{refused:?}");
+    });
+    for number in 0..8 {
+        server.assert_done(number, WqeOp::Recv, 8);
+    }
 }

@@ -11,6 +11,11 @@
 //! that it is going to sleep, and then looks at the flag, at completions, events and timeouts:
 //! [`rma_shm::doorbell`] with more than one kind of news. A thread that is parked is unparked,
 //! which is never lost.
+//!
+//! What says that a thread sleeps changes under the lock alone. So a thread that sleeps on the
+//! portal with the lock ([`AsyncVerbs::with`](crate::star::AsyncVerbs::with)) knows whether the
+//! seat's sleeps as well: then it has taken that one's wake-ups, and wakes it when it is done. A
+//! model in `rma-shm/tests/loom` has all of this, and what is lost without it.
 
 use core::{
     pin::Pin,
@@ -110,11 +115,12 @@ impl<S: Polled> Place<'_, S> {
     /// Sleeps until there is something to do. Leaves the seat if there will never be.
     fn sleep(&mut self) {
         let Parker { sleep, woken, .. } = &*self.parker;
-        sleep.prepare();
         let mut is_over = false;
         let timeout = self.shared.with(|state, _| {
+            sleep.prepare();
             is_over = state.gone().is_some();
             if woken.load(SeqCst) || !state.may_sleep() {
+                sleep.end();
                 return None;
             }
             state.tell();
@@ -125,9 +131,11 @@ impl<S: Polled> Place<'_, S> {
         });
         if let Some(timeout) = timeout {
             sleep.sleep(timeout);
-            self.shared.with(|state, _| state.seat_mut().sleeps_until = None);
+            self.shared.with(|state, _| {
+                state.seat_mut().sleeps_until = None;
+                sleep.end();
+            });
         }
-        sleep.end();
         if is_over {
             self.leave();
         }

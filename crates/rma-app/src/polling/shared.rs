@@ -103,6 +103,8 @@ pub(crate) struct Seat {
     pub(crate) queue: VecDeque<Thread>,
     /// The one who has it sleeps, and until when.
     pub(crate) sleeps_until: Option<Option<Instant>>,
+    /// Another thread has slept in its place, and taken its wake-ups.
+    pub(crate) is_robbed: bool,
     /// Why nothing will ever be over.
     pub(crate) gone: Option<WaitError>,
     /// All handles and their futures are gone.
@@ -146,21 +148,12 @@ impl<S: Polled> Shared<S> {
 
     /// Does something with the state, and afterwards what that leads to.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut S, &mut After) -> T) -> T {
-        let mut after = After::default();
         self.wanted.fetch_add(1, Relaxed);
-        let mut state = self.lock();
+        let state = self.lock();
         self.wanted.fetch_sub(1, Relaxed);
-        let result = act(&mut state, &mut after);
-        if state.seat().sleeps_until.is_some() {
-            state.tell_news();
-        }
-        let rouse = state.has_news_for_sleeper();
-        drop(state);
-        if rouse && let Some(sleep) = &self.sleep {
-            sleep.rouse();
-        }
-        after.run();
-        result
+        let mut locked = Locked { shared: self, state: Some(state), after: After::default() };
+        let Locked { state, after, .. } = &mut locked;
+        act(state.as_mut().expect("it is locked until this is dropped"), after)
     }
 
     /// [`Polled::turn`] of the thread that has the seat. Steps back when others want the lock: they
@@ -176,7 +169,36 @@ impl<S: Polled> Shared<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, S> {
-        // Nothing but a bug panics under this lock, and buffers stay where they are then.
+        // What an application does in `AsyncVerbs::with` may panic, and otherwise nothing but a
+        // bug does. Buffers stay where they are then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state under its lock. When it is dropped, also by a panic, the one who sleeps is told what
+/// has changed.
+struct Locked<'a, S: Polled> {
+    shared: &'a Shared<S>,
+    /// Until it is dropped.
+    state: Option<MutexGuard<'a, S>>,
+    after: After,
+}
+
+impl<S: Polled> Drop for Locked<'_, S> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let sleeps = state.seat().sleeps_until.is_some();
+        if sleeps {
+            state.tell_news();
+        }
+        let rouse = state.has_news_for_sleeper();
+        let wake = core::mem::take(&mut state.seat_mut().is_robbed) && sleeps;
+        drop(state);
+        match &self.shared.sleep {
+            Some(sleep) if wake => sleep.wake(),
+            Some(sleep) if rouse => sleep.rouse(),
+            _ => {}
+        }
+        self.after.run();
     }
 }

@@ -10,9 +10,12 @@
 //! blocks on a future ([`AsyncVerbs::block_on`]).
 
 mod error;
+mod set_up;
 mod state;
+mod watches;
 
 use core::{
+    future::poll_fn,
     pin::{Pin, pin},
     task::{Context, Poll},
 };
@@ -23,8 +26,11 @@ use rma_star::{
     verbs::WqeOp,
 };
 
-pub use self::error::WorkError;
-use self::state::{Order, State, TaskId};
+pub use self::{error::WorkError, set_up::SetUpStream};
+use self::{
+    state::{Order, State, TaskId},
+    watches::Watch,
+};
 use super::{memory::MemoryRegion, verbs::StarVerbs};
 use crate::{
     buffer::RegionBuf,
@@ -88,11 +94,11 @@ use crate::{
 ///
 /// // On one side, in a thread of its own.
 /// let answers = std::thread::spawn(move || {
-///     there.with(|verbs| verbs.accept_over(its_qp, &mut other_end)).unwrap();
+///     there.accept_over(its_qp, &mut other_end).unwrap();
 ///     there.block_on(answer(&there.qp(its_qp, &its_mr), &its_pool))
 /// });
 /// // On the other.
-/// here.with(|verbs| verbs.connect_over(qp, &mut secret))?;
+/// here.connect_over(qp, &mut secret)?;
 /// assert_eq!(here.block_on(ask(&here.qp(qp, &mr), &pool))??, b"what?");
 /// # answers.join().unwrap()??;
 /// # Ok(())
@@ -136,15 +142,11 @@ impl AsyncVerbs {
         AsyncQp { handle: self.handle.clone(), qp, mr: mr.clone() }
     }
 
-    /// Does something with the [`StarVerbs`]: makes queue pairs, sets them up, closes them. All
-    /// futures stand still meanwhile.
+    /// Does something with the [`StarVerbs`]: makes queue pairs, closes them. All futures stand
+    /// still meanwhile, so connections are set up by [`AsyncVerbs::connect`] and
+    /// [`AsyncVerbs::accept`].
     pub fn with<T>(&self, act: impl FnOnce(&mut StarVerbs) -> T) -> T {
-        self.handle.shared().with(|state, after| {
-            let result = act(state.verbs_mut());
-            // It may have taken reports that a thread is asleep for.
-            state.turn(after);
-            result
-        })
+        self.handle.shared().with(|state, after| act(state.lend(after).verbs()))
     }
 
     /// Runs a future to its end on this thread, which polls meanwhile if no other thread does. It
@@ -167,7 +169,7 @@ impl AsyncVerbs {
 ///
 /// A work request is posted when its future is first polled; those of one queue pair complete in
 /// that order. What does not fit into the queue pair's queues, the completion queue or the portal
-/// is refused, with [`WorkError::Refused`]: nobody waits for a place.
+/// is refused, with [`WorkError::Refused`], or waits for a place ([`Work::when_free`]).
 #[derive(Clone, Debug)]
 pub struct AsyncQp {
     handle: Arc<Handle<State>>,
@@ -196,9 +198,27 @@ impl AsyncQp {
         self.work(WqeOp::Read, from, buf)
     }
 
+    /// Until the connection is over: it has failed, this side or the peer has closed it, or the
+    /// engine is gone. Whoever posts to a peer that has died hears of it here as soon as the engine
+    /// does, without a work request of its own; that takes `StarConfigBuilder::ends_within` of the
+    /// stateful side, and [`VerbsConfig::ends_within`] of the stateless side, at most, if something
+    /// is posted.
+    ///
+    /// [`VerbsConfig::ends_within`]: rma_star::library::VerbsConfig::ends_within
+    pub async fn over(&self) {
+        let watch = Watch::new(&self.handle, self.qp, None);
+        poll_fn(|context| {
+            watch.renew(context);
+            let is_over = self.handle.shared().with(|state, _| state.is_over(self.qp));
+            if is_over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     fn work(&self, op: WqeOp, remote: Remote, buf: RegionBuf) -> Work {
         let (handle, mr) = (self.handle.clone(), self.mr.clone());
-        let order = Order { qp: self.qp, op, remote, immediate: None, is_inline: false, mr };
+        let (immediate, is_inline, waits) = (None, false, false);
+        let order = Order { qp: self.qp, op, remote, immediate, is_inline, waits, mr };
         Work { handle, phase: Phase::New(Box::new(order), buf) }
     }
 }
@@ -236,6 +256,12 @@ impl Work {
         self.with(|order| order.is_inline = true)
     }
 
+    /// Waits for a place where a queue is full, in place of [`WorkError::Refused`]. Those that wait
+    /// are posted in any order: who needs one awaits each before the next.
+    pub fn when_free(self) -> Self {
+        self.with(|order| order.waits = true)
+    }
+
     fn with(mut self, set: impl FnOnce(&mut Order)) -> Self {
         if let Phase::New(order, _) = &mut self.phase {
             set(order);
@@ -251,9 +277,18 @@ impl Future for Work {
         let this = &mut *self;
         let task = match core::mem::replace(&mut this.phase, Phase::Done) {
             Phase::New(order, buf) => {
-                match this.handle.shared().with(|state, _| state.post(&order, buf)) {
+                let posted = this.handle.shared().with(|state, _| {
+                    state.post(&order, buf).map_err(|(error, buf)| {
+                        (error, buf, order.waits && state.wait_for_place(error, context))
+                    })
+                });
+                match posted {
                     Ok(task) => task,
-                    Err((error, buf)) => return Poll::Ready((Err(error), buf)),
+                    Err((_, buf, true)) => {
+                        this.phase = Phase::New(order, buf);
+                        return Poll::Pending;
+                    }
+                    Err((error, buf, false)) => return Poll::Ready((Err(error), buf)),
                 }
             }
             Phase::Posted(task) => task,

@@ -65,6 +65,11 @@ pub struct StarVerbs {
     lease: StarLease,
     life: Life,
     sleep: Option<Sleep>,
+    /// Futures share it, and one of their threads at a time has the seat: that alone sleeps without
+    /// having this.
+    has_seat: bool,
+    /// A thread that had this has slept.
+    has_slept: bool,
     idle: IdlePolicy,
     clock: TscClock,
 }
@@ -83,7 +88,8 @@ impl StarVerbs {
     pub fn new(parts: StarParts) -> Self {
         let StarParts { verbs, tag, home, life, sleep } = parts;
         let (lease, clock) = (StarLease { tag, home }, TscClock::new());
-        Self { verbs, lease, life, sleep, idle: WAIT, clock }
+        let (has_seat, has_slept, idle) = (false, false, WAIT);
+        Self { verbs, lease, life, sleep, has_seat, has_slept, idle, clock }
     }
 
     /// Which portal it is over.
@@ -192,8 +198,8 @@ impl StarVerbs {
         self.verbs.poll_cq(cq, wcs)
     }
 
-    /// How [`StarVerbs::wait_cq`] and set-ups wait from now on. Default: they spin for 20 µs, yield
-    /// for 100 µs, then sleep until the engine wakes them.
+    /// How [`StarVerbs::wait_cq`] and set-ups wait from now on. Default: they yield for
+    /// 120 µs, then sleep until the engine wakes them.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }
@@ -288,7 +294,7 @@ impl StarVerbs {
 
     /// A file descriptor that becomes readable when the engine has reported something, for
     /// applications with an event loop of their own: a completion channel. `None` if the engine is
-    /// inline.
+    /// inline, or futures share this ([`AsyncVerbs`](super::AsyncVerbs)): their threads sleep on it.
     ///
     /// It is readable only for those who have asked for it:
     ///
@@ -300,7 +306,7 @@ impl StarVerbs {
     /// It also becomes readable when the engine ends; waiting says so. Do not read from it.
     #[must_use]
     pub fn completion_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.sleep.as_ref().map(Sleep::fd)
+        self.sleep.as_ref().filter(|_| !self.has_seat).map(Sleep::fd)
     }
 
     /// For how long nothing is due, unless the engine reports something. `None`: for ever.
@@ -311,19 +317,39 @@ impl StarVerbs {
 
     /// Says that this thread is going to sleep on [`StarVerbs::completion_fd`], and looks once
     /// more: `false` if it must not, as there was something already, or never will be, as the
-    /// engine has ended.
+    /// engine has ended; or if there is no such descriptor.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
-    pub fn arm(&self) -> bool {
+    pub fn arm(&mut self) -> bool {
+        !self.has_seat && self.prepare_sleep()
+    }
+
+    /// Says that this thread sleeps no more, after [`StarVerbs::arm`].
+    pub fn disarm(&mut self) {
+        if !self.has_seat {
+            self.end_sleep();
+        }
+    }
+
+    fn prepare_sleep(&self) -> bool {
         let Some(sleep) = &self.sleep else { return false };
         sleep.prepare();
         self.may_sleep()
     }
 
-    /// Says that this thread sleeps no more, after [`StarVerbs::arm`].
-    pub fn disarm(&self) {
+    fn end_sleep(&self) {
         if let Some(sleep) = &self.sleep {
             sleep.end();
         }
+    }
+
+    /// From now on, futures share it.
+    pub(crate) const fn share(&mut self) {
+        self.has_seat = true;
+    }
+
+    /// Whether a thread that had this has slept since this was last asked.
+    pub(crate) const fn take_slept(&mut self) -> bool {
+        core::mem::replace(&mut self.has_slept, false)
     }
 
     /// How the thread that waits sleeps; `None` if the engine is inline.
@@ -344,6 +370,21 @@ impl StarVerbs {
     /// When something is due even if the engine reports nothing.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.verbs.poll_timeout()
+    }
+
+    /// How long a set-up may take.
+    pub(super) const fn set_up_timeout(&self) -> Duration {
+        self.verbs.set_up_timeout()
+    }
+
+    /// Whether [`StarVerbs::poll_message`] has a message.
+    pub(super) fn has_message(&self, qp: Qp) -> bool {
+        self.verbs.has_message(qp)
+    }
+
+    /// How many queue pairs have failed or been closed so far.
+    pub(super) const fn ends(&self) -> u64 {
+        self.verbs.ends()
     }
 
     /// Whether there is no report, and the engine lives.
@@ -395,12 +436,13 @@ impl StarVerbs {
 
     /// Sleeps until the engine reports something or ends, something is due, or so much time has
     /// passed; sometimes shorter.
-    fn sleep_for(&self, most: Option<Duration>) {
-        let may_sleep = self.arm();
+    pub(super) fn sleep_for(&mut self, most: Option<Duration>) {
+        self.has_slept = true;
+        let may_sleep = self.prepare_sleep();
         if may_sleep && let Some(sleep) = &self.sleep {
             let due = self.poll_timeout();
             sleep.sleep([most, due].into_iter().flatten().min());
         }
-        self.disarm();
+        self.end_sleep();
     }
 }

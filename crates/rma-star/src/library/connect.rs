@@ -16,6 +16,8 @@
 //! The messages are octets for any channel that keeps secrets and says who the peer is. What is
 //! received is checked, and an error otherwise: then nothing has changed.
 
+use core::time::Duration;
+
 use rma_core::time::Instant;
 
 use super::{
@@ -121,6 +123,20 @@ impl Verbs {
             self.portal.set_record(qp.index, &QpRecord { key: [0; 16], z_clock: 0, ..record });
         }
         Some(terms.to_octets())
+    }
+
+    /// Whether [`Verbs::poll_message`] has a message.
+    #[must_use]
+    pub fn has_message(&self, qp: Qp) -> bool {
+        self.row(qp).is_some_and(|row| row.flags.has(Flags::MESSAGE_IS_DUE))
+    }
+
+    /// How long the set-up of a connection may take: [`VerbsConfig::set_up_timeout`].
+    ///
+    /// [`VerbsConfig::set_up_timeout`]: super::VerbsConfig::set_up_timeout
+    #[must_use]
+    pub const fn set_up_timeout(&self) -> Duration {
+        self.config.set_up_timeout
     }
 
     fn phase(&self, qp: Qp) -> Result<Phase, ConnectError> {

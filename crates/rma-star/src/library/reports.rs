@@ -196,6 +196,7 @@ impl Verbs {
     /// The connection has failed, or is closed: nothing more may be posted. What is posted is
     /// flushed when the engine says that it is over; what fails first does so for `cause`.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: WcStatus) {
+        self.ends += 1;
         match self.rows[index as usize].phase {
             Phase::Init(_) | Phase::Offered(_) | Phase::Agreed => self.end(index, cause),
             Phase::Opening
@@ -243,6 +244,7 @@ impl Verbs {
 
     /// Flushes all work requests: nothing of the connection is left.
     pub(super) fn end(&mut self, index: u32, mut cause: WcStatus) {
+        self.ends += 1;
         for which in [SEND, RECV] {
             while let Some((_, record)) = self.slots.first(&self.rows[index as usize].queues[which])
             {

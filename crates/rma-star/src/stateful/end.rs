@@ -23,6 +23,11 @@ use super::{
 };
 use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus, wire::Answer};
 
+/// After how many times of being sent again a chunk that is lost says nothing about the path any
+/// more: its connection is dead, mostly. Fewer: what is lost on a full path leaves room for more
+/// there. More: new connections to a peer that is back wait for those that died with it.
+const COUNTED_TRIES: u8 = 1;
+
 impl Stateful {
     /// The connection has failed.
     pub(super) fn fail(&mut self, host: &mut Host<'_>, now: Instant, at: u16, status: WcStatus) {
@@ -292,11 +297,17 @@ impl Stateful {
             self.relist(at);
             return;
         }
-        self.note_outcome(now, frame, OpStatus::Timeout);
+        let tries = self.frames.at(frame).tries;
+        if tries <= COUNTED_TRIES {
+            self.note_outcome(now, frame, OpStatus::Timeout);
+        }
+        if tries >= COUNTED_TRIES {
+            self.free_charge(frame);
+        }
         let connection = self.connections.at(at);
         // Z answers what is sent again, for as long as one likes.
         let is_forgotten = connection.is_closed_there && connection.rc.is_some();
-        if is_forgotten && self.frames.at(frame).tries > 0 {
+        if is_forgotten && tries > 0 {
             return self.fail(host, now, at, WcStatus::WrFlushErr);
         }
         if self.send_again(frame) {

@@ -12,10 +12,12 @@
 //! peer's application posts for them is together in its queue. A path is ready while it has one and
 //! its window is open. Windows below one op are paced by time.
 //!
-//! A chunk counts until it is answered or its connection ends, also while it is sent again; but
+//! A chunk counts until it is answered, its connection ends, or it is lost for the second time; but
 //! what is sent again waits for no window: connections to a peer that is gone would wait for each
 //! other, and none would end in time (S1). Their timers are what keeps such frames apart. A chunk
 //! that is not answered in time cuts the window, those that were under way together with it once.
+//! One that is lost a third time cuts nothing: if it went on to count, a peer that has started again
+//! would get nothing for as long as what is sent to its last life.
 //! EAs, CQEPs, questions and probes count nowhere: they are as few as what the peer has posted, and
 //! asked at any time they end what is dead.
 //!

@@ -6,7 +6,7 @@ use super::{
     deeds::{DEEDS, Deed, begin, check, fused},
     pair::{Pair, QP, Wr},
 };
-use crate::{config::StarConfigBuilder, counters::Drop, verbs::WqeOp};
+use crate::{config::StarConfigBuilder, counters::Drop, names::Qpn, verbs::WqeOp};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -109,4 +109,39 @@ fn what_is_under_way_to_a_dead_peer_holds_up_no_other() {
         }
         assert!(pair.f_host.stateful.in_use().1 >= 32, "they are still");
     }
+}
+
+/// A peer dies and starts again: what is sent to its last life is not answered, and not authentic to
+/// it, for as long as that is sent again.
+#[test]
+fn new_connections_to_a_peer_that_is_back_do_not_wait_for_those_that_died_with_it() {
+    let mut pair = Pair::new(fused().with(|it| it.connections = 16));
+    let (dead, new) = (QP..QP + 8, QP + 8);
+    (QP + 1..new).for_each(|qp| pair.connect(qp));
+    let is_dead = dead.clone();
+    pair.fate = Box::new(move |packet| {
+        let qpn = u32::from_be_bytes(packet.bytes[8..12].try_into().unwrap());
+        let mut dead = is_dead.clone();
+        let is_lost = packet.to_z && dead.any(|qp| qpn == Qpn::new(0, qp).unwrap().to_bits());
+        if is_lost { vec![] } else { vec![Duration::from_micros(5)] }
+    });
+    for qp in dead {
+        pair.f.qp = qp;
+        let (here, there, remote) = (0, 0, Some(pair.z.mr));
+        for _ in 0..4 {
+            pair.f.post(WqeOp::Write, Wr { here, there, remote, len: 8192, ..Wr::default() });
+        }
+    }
+    // Twice the time to send again, and once more twice that.
+    pair.run_for(SECOND / 5);
+    pair.connect(new);
+    (pair.z.qp, pair.f.qp) = (new, new);
+    for round in 0..4 {
+        for deed in DEEDS {
+            let begun = begin(&mut pair, deed, (10_000 * (round + 1), 5000), None);
+            pair.run_for(Duration::from_millis(10));
+            check(&pair, &begun);
+        }
+    }
+    assert!(pair.f_host.stateful.in_use().1 >= 8, "the dead ones' are still sent");
 }

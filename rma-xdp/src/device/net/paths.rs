@@ -333,6 +333,12 @@ impl PathTable {
         queued
     }
 
+    /// Whether a monitor answers requests.
+    #[must_use]
+    pub fn has_monitor(&self) -> bool {
+        self.waker.is_some()
+    }
+
     /// The interface's MTU, in bytes of IP packet. Follows changes.
     #[must_use]
     #[inline]

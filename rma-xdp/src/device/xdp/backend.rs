@@ -12,6 +12,7 @@
 //! Invariant: an attachment is made and dropped on other threads. Here it is only taken and given
 //! back.
 
+mod held;
 mod spread;
 
 use std::{
@@ -31,6 +32,7 @@ use rma_core::{
     wire,
 };
 
+use self::held::Held;
 use super::{
     attachment::{Attachment, Queue, TX_QUEUE},
     config::{AttachMode, XdpConfig},
@@ -77,6 +79,8 @@ struct State {
     mtu_max: u32,
     /// Octets of headers of the last packet that was sent: a guess for the next one.
     headers_len: usize,
+    /// What waits for a path.
+    held: Held,
 }
 
 impl XdpBackend {
@@ -98,6 +102,7 @@ impl XdpBackend {
             ports,
             mtu_max: attachment.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
+            held: Held::new(),
         };
         let exchange = Exchange::new().map_err(|source| {
             XdpError::from_call(&config.interface, "creating an eventfd", source)
@@ -186,6 +191,12 @@ impl XdpBackend {
     #[must_use]
     pub fn failure(&self) -> Option<io::Error> {
         self.queues().iter().find_map(|queue| queue.socket.failure())
+    }
+
+    /// Whether packets wait for a path, which nobody wakes a sleeper for.
+    #[must_use]
+    pub const fn awaits_path(&self) -> bool {
+        !self.state.held.is_empty()
     }
 
     /// What to poll for input before sleeping: one descriptor for each queue, and one for news of
@@ -378,7 +389,13 @@ impl Backend for XdpBackend {
     #[inline]
     fn flush(&mut self, now: Instant) {
         if let Some(attachment) = &mut self.attachment {
-            attachment.queues[TX_QUEUE].socket.flush(now);
+            let socket = &mut attachment.queues[TX_QUEUE].socket;
+            if !self.state.held.is_empty() {
+                self.state.send_held(socket, now);
+            }
+            socket.flush(now);
+        } else if !self.state.held.is_empty() {
+            self.state.drop_held();
         }
     }
 }
@@ -482,14 +499,7 @@ impl State {
             return None;
         }
         let Some(Path { source_mac, next_hop_mac, mtu }) = self.paths.lookup(destination) else {
-            if transmit.may_resolve {
-                self.paths.request(destination);
-            }
-            if transmit.link_behind {
-                return self.finish_by_link(packet, written_at, transmit, frames);
-            }
-            self.counters.tx_no_path.add(frames);
-            return None;
+            return self.without_path(packet, written_at, transmit, frames);
         };
         let headers_len = Headers::len_for(destination);
         let written = len <= packet.len() - written_at;
@@ -512,6 +522,30 @@ impl State {
         self.counters.tx_frames.add(frames);
         self.counters.tx_packet_sizes.count(frames as usize);
         Some(packet_len)
+    }
+
+    /// [`State::finish`] of a packet that there is no path for: it waits for one, if somebody looks
+    /// for that.
+    #[cold]
+    fn without_path(
+        &mut self,
+        packet: &mut [u8],
+        written_at: usize,
+        transmit: &Transmit,
+        frames: u64,
+    ) -> Option<usize> {
+        if transmit.may_resolve {
+            self.paths.request(transmit.destination);
+        }
+        if transmit.link_behind {
+            return self.finish_by_link(packet, written_at, transmit, frames);
+        }
+        let payload = packet.get(written_at..).and_then(|frame| frame.get(..transmit.len));
+        let waits = payload.filter(|_| transmit.may_resolve && self.paths.has_monitor());
+        if !waits.is_some_and(|payload| self.held.push(transmit, payload, frames as usize)) {
+            self.counters.tx_no_path.add(frames);
+        }
+        None
     }
 
     /// [`State::finish`] of a packet that there is no path for, and that has behind it what the

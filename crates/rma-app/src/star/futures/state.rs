@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use rma_core::time::Instant;
 use rma_star::{
-    library::{CqId, Qp, RecvWr, Remote, SendWr, Wc},
+    library::{CqId, PostError, Qp, QpState, RecvWr, Remote, SendWr, Wc},
     verbs::{WcStatus, WqeOp},
 };
 
-use super::error::WorkError;
+use super::{error::WorkError, watches::Watches};
 use crate::{
     buffer::{Bufs, RegionBuf},
     error::WaitError,
@@ -36,6 +36,8 @@ pub(super) struct Order {
     pub(super) remote: Remote,
     pub(super) immediate: Option<u32>,
     pub(super) is_inline: bool,
+    /// Whether it waits for a place in its queues.
+    pub(super) waits: bool,
     /// Where the buffers lie.
     pub(super) mr: MemoryRegion,
 }
@@ -72,17 +74,47 @@ pub(super) struct State {
     free: Vec<u32>,
     /// How many are not over.
     outstanding: usize,
+    watches: Watches,
+    /// Futures that wait for a place in a queue. All are woken when a work request is over.
+    waiting: Vec<Waker>,
     seat: Seat,
 }
 
 impl State {
-    pub(super) fn new(verbs: StarVerbs, cq: CqId) -> Self {
-        let (tasks, free, seat) = (Vec::new(), Vec::new(), Seat::default());
-        Self { verbs, cq, tasks, free, outstanding: 0, seat }
+    pub(super) fn new(mut verbs: StarVerbs, cq: CqId) -> Self {
+        verbs.share();
+        let (tasks, free, watches) = (Vec::new(), Vec::new(), Watches::default());
+        let (waiting, seat) = (Vec::new(), Seat::default());
+        Self { verbs, cq, tasks, free, outstanding: 0, watches, waiting, seat }
     }
 
-    pub(super) const fn verbs_mut(&mut self) -> &mut StarVerbs {
-        &mut self.verbs
+    /// For the application to do something with the library.
+    pub(super) const fn lend<'a>(&'a mut self, after: &'a mut After) -> Lent<'a> {
+        Lent { state: self, after }
+    }
+
+    /// A set-up of a queue pair watches that, until `until`; or somebody else does, for its end.
+    pub(super) fn watch(&mut self, qp: Qp, until: Option<Instant>) -> u64 {
+        self.watches.add(qp, until)
+    }
+
+    /// Whether a queue pair is closed or has failed, or nobody would tell.
+    pub(super) fn is_over(&self, qp: Qp) -> bool {
+        self.seat.gone.is_some() || matches!(self.verbs.state(qp), None | Some(QpState::Error))
+    }
+
+    /// See [`Watches::renew`].
+    pub(super) fn renew_watch(
+        &mut self,
+        number: u64,
+        context: &Context<'_>,
+        after: &mut After,
+    ) -> bool {
+        self.watches.renew(&self.verbs, number, context, after)
+    }
+
+    pub(super) fn end_watch(&mut self, number: u64, after: &mut After) {
+        self.watches.end(number, after);
     }
 
     /// Posts what a future wants. The buffer goes back if that is refused.
@@ -107,8 +139,27 @@ impl State {
         Ok(TaskId(place))
     }
 
+    /// Whether what was refused so may be posted when a work request is over: then the future with
+    /// this `context` is woken.
+    pub(super) fn wait_for_place(&mut self, error: WorkError, context: &Context<'_>) -> bool {
+        let is_full = matches!(
+            error,
+            WorkError::Refused(
+                PostError::QueueFull { .. }
+                    | PostError::CqFull { .. }
+                    | PostError::SlotsFull { .. }
+            )
+        );
+        let waits = is_full && self.outstanding > 0;
+        if waits {
+            self.waiting.retain(|waker| !waker.will_wake(context.waker()));
+            self.waiting.push(context.waker().clone());
+        }
+        waits
+    }
+
     fn try_post(&mut self, order: &Order, buf: &RegionBuf, wr_id: u64) -> Result<(), WorkError> {
-        let Order { qp, op, remote, immediate, is_inline, ref mr } = *order;
+        let Order { qp, op, remote, immediate, is_inline, ref mr, .. } = *order;
         let source = buf.source();
         let offset = source.offset.checked_sub(mr.start());
         let is_same = Arc::ptr_eq(source.region.memory(), mr.memory());
@@ -190,6 +241,27 @@ impl State {
             }
         }
         self.outstanding -= 1;
+        after.wakers.append(&mut self.waiting);
+    }
+}
+
+/// The library in the application's hands. When it is dropped, also by a panic, what was reported
+/// meanwhile is taken, for which a thread may be asleep.
+pub(super) struct Lent<'a> {
+    state: &'a mut State,
+    after: &'a mut After,
+}
+
+impl Lent<'_> {
+    pub(super) const fn verbs(&mut self) -> &mut StarVerbs {
+        &mut self.state.verbs
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.state.seat.is_robbed |= self.state.verbs.take_slept();
+        self.state.turn(self.after);
     }
 }
 
@@ -222,6 +294,7 @@ impl Polled for State {
                 self.end(id, Err(gone.into()), after);
             }
         }
+        self.watches.wake(&self.verbs, self.seat.gone.is_some(), after);
         self.stop_if_done(after);
         work
     }
@@ -238,7 +311,7 @@ impl Polled for State {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.verbs.due()
+        [self.verbs.due(), self.watches.poll_timeout()].into_iter().flatten().min()
     }
 
     fn may_sleep(&self) -> bool {

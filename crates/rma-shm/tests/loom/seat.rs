@@ -1,0 +1,196 @@
+//! Two threads that sleep on one doorbell: the one that has the *seat* without the lock, another
+//! with the lock (`rma_app`'s `polling/seat.rs`). The engine rings for whichever has said that it
+//! sleeps. A run in which a thread sleeps on beside what it waits for is a deadlock, which loom
+//! reports.
+
+use loom::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+use rma_shm::Doorbell;
+
+/// What of the protocol is left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// Who has slept with the lock wakes the seat's thread, whose wake-ups it has taken.
+    WakingTheSeat,
+    /// The seat's thread says under the lock that it sleeps.
+    PreparingUnderTheLock,
+}
+
+/// An eventfd: readable until it is drained, for all who sleep on it.
+struct EventFd {
+    is_readable: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl EventFd {
+    fn new() -> Self {
+        Self { is_readable: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    fn wake(&self) {
+        *self.is_readable.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn sleep(&self) {
+        let mut is_readable = self.is_readable.lock().unwrap();
+        while !*is_readable {
+            is_readable = self.changed.wait(is_readable).unwrap();
+        }
+    }
+
+    fn drain(&self) {
+        *self.is_readable.lock().unwrap() = false;
+    }
+}
+
+/// What each of the two waits for.
+const OF_SEAT: usize = 0;
+const OF_OTHER: usize = 1;
+
+/// What is under the lock.
+#[derive(Default)]
+struct State {
+    /// What was taken of what the engine has reported.
+    taken: [bool; 2],
+    seat_sleeps: bool,
+    is_robbed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    reports: [AtomicBool; 2],
+    doorbell: Doorbell,
+    eventfd: EventFd,
+}
+
+impl Shared {
+    fn has_report(&self, taken: [bool; 2]) -> bool {
+        (0..2).any(|at| !taken[at] && self.reports[at].load(Ordering::Acquire))
+    }
+
+    /// Takes all reports, whoever waits for them.
+    fn turn(&self, state: &mut State) {
+        for (taken, report) in state.taken.iter_mut().zip(&self.reports) {
+            *taken |= report.load(Ordering::Acquire);
+        }
+    }
+
+    fn end_sleep(&self) {
+        self.doorbell.awake();
+        self.eventfd.drain();
+    }
+
+    /// The engine reports, and rings if somebody sleeps.
+    fn report(&self, at: usize) {
+        self.reports[at].store(true, Ordering::Release);
+        if self.doorbell.needs_ring() {
+            self.eventfd.wake();
+        }
+    }
+
+    fn sit(&self, without: Without) {
+        loop {
+            let is_late = without == Without::PreparingUnderTheLock;
+            if is_late {
+                self.doorbell.prepare_sleep();
+            }
+            let mut state = self.state.lock().unwrap();
+            if !is_late {
+                self.doorbell.prepare_sleep();
+            }
+            let must_look = self.has_report(state.taken);
+            self.turn(&mut state);
+            if state.taken[OF_SEAT] {
+                self.end_sleep();
+                return;
+            }
+            if must_look {
+                self.end_sleep();
+                continue;
+            }
+            state.seat_sleeps = true;
+            drop(state);
+            self.eventfd.sleep();
+            let mut state = self.state.lock().unwrap();
+            state.seat_sleeps = false;
+            self.end_sleep();
+        }
+    }
+
+    fn wait_with_lock(&self, without: Without) {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            self.turn(&mut state);
+            if state.taken[OF_OTHER] {
+                break;
+            }
+            state.is_robbed = true;
+            self.doorbell.prepare_sleep();
+            if !self.has_report(state.taken) {
+                self.eventfd.sleep();
+            }
+            self.end_sleep();
+        }
+        self.unlock(state, without);
+    }
+
+    fn unlock(&self, mut state: MutexGuard<'_, State>, without: Without) {
+        let is_robbed = core::mem::take(&mut state.is_robbed);
+        let must_wake = state.seat_sleeps && is_robbed && without != Without::WakingTheSeat;
+        let has_news = state.seat_sleeps && state.taken[OF_SEAT];
+        drop(state);
+        if must_wake || (has_news && self.doorbell.needs_ring()) {
+            self.eventfd.wake();
+        }
+    }
+}
+
+fn explore(without: Without) {
+    let mut model = loom::model::Builder::new();
+    // Four switches that nobody has asked for show each of the mistakes.
+    model.preemption_bound = Some(4);
+    model.check(move || {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            reports: [AtomicBool::new(false), AtomicBool::new(false)],
+            doorbell: Doorbell::new(),
+            eventfd: EventFd::new(),
+        });
+        let of = |act: fn(&Shared, Without)| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || act(&shared, without))
+        };
+        let threads = [of(Shared::sit), of(Shared::wait_with_lock)];
+        // What the one with the lock waits for comes first: the other's comes when nobody has the
+        // lock.
+        shared.report(OF_OTHER);
+        shared.report(OF_SEAT);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn nobody_sleeps_on_when_another_sleeps_with_the_lock() {
+    explore(Without::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_seat_whose_wake_up_was_taken_sleeps_for_ever_unless_it_is_woken() {
+    explore(Without::WakingTheSeat);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_seat_that_prepares_without_the_lock_is_made_to_sleep_for_ever() {
+    explore(Without::PreparingUnderTheLock);
+}

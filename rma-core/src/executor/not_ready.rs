@@ -1,0 +1,273 @@
+//! Ops that found no receive posted (not in the paper). Of those that have one place to go to, a
+//! queue of one remote NIC, one *asks*: it is issued again and again, with back-off. The others
+//! stand in line, those that were refused first in front. When the one that asks has got in, or
+//! ended otherwise, the next ones of the line are issued.
+//!
+//! So who has waited longest gets the next receive, or nearly: an op that is new is issued once
+//! before it stands in line, and executors do not know each other. For those a place keeps its
+//! back-off when an op has got in, halved: who has just got in does not ask more often than who has
+//! waited. And who has asked for long asks more often.
+//!
+//! Invariant: whoever stands in line has somebody in front of it who asks or is under way, or a
+//! poll is due; and in any case its time ends.
+
+use core::{cmp::Reverse, time::Duration};
+use std::collections::VecDeque;
+
+use super::{
+    CommandExecutor,
+    call::CallId,
+    calls::{Calls, End, Phase},
+};
+use crate::{
+    cc::RemoteWindowId, op::OpStatus, portal::CommandPortal, region::RegionId, time::Instant,
+};
+
+/// The first wait of an op that found no receive posted, in nanoseconds; each further one is twice
+/// as long. Shorter: a slow receiver is asked more often. Longer: a receive that is posted just
+/// then is found later.
+const MIN: u64 = 20_000;
+
+/// The longest such wait, in nanoseconds. Shorter: a receiver that stands still is asked more
+/// often. Longer: when it goes on, it waits.
+const MAX: u64 = 5_000_000;
+
+/// After how long an op asks more often again. Shorter: a receiver that stands still is asked more
+/// often. Longer: ops of other executors get in before it for longer.
+const LONG: Duration = Duration::from_millis(100);
+
+/// The longest wait of such an op, in nanoseconds. As [`MAX`].
+const MAX_OF_LONG: u64 = 1_000_000;
+
+/// How many of the line are issued when an op has got in: more receives may be posted. More: more
+/// are refused, and stand in line again. With one, a line would go on at one op a round trip.
+const FOLLOWERS: usize = 2;
+
+/// For how long a place keeps its back-off. Longer: the next op that is refused waits for what has
+/// been. Shorter: who has just got in asks more often than others.
+const KEPT: Duration = Duration::from_nanos(4 * MAX);
+
+/// Where ops are refused: what receives are posted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    path: RemoteWindowId,
+    region: RegionId,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    place: Place,
+    /// Who asks.
+    by: Option<CallId>,
+    /// The next wait, in nanoseconds.
+    wait: u64,
+    /// When an op was refused, or got in, last.
+    last: Instant,
+}
+
+/// The places where ops were refused, and those that stand in line there.
+#[derive(Debug)]
+pub(super) struct NotReady {
+    asked: Vec<Asked>,
+    line: VecDeque<(Place, CallId)>,
+    /// Somebody was given up who may have asked.
+    is_left: bool,
+}
+
+/// Since when an op is refused, and until when it may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    since: Instant,
+    until: Instant,
+    /// Whether it is woken at the end of that.
+    is_expected: bool,
+}
+
+impl NotReady {
+    pub(super) fn new(calls: u16) -> Self {
+        let line = VecDeque::with_capacity(calls.into());
+        Self { asked: Vec::new(), line, is_left: false }
+    }
+
+    /// What is known of a place, from now on if nothing was.
+    fn of(&mut self, place: Place, now: Instant) -> &mut Asked {
+        let at = self.asked.iter().position(|it| it.place == place);
+        let at = at.unwrap_or_else(|| {
+            self.asked.retain(|it| it.by.is_some() || now.since(it.last) < KEPT);
+            self.asked.push(Asked { place, by: None, wait: MIN, last: now });
+            self.asked.len() - 1
+        });
+        &mut self.asked[at]
+    }
+
+    /// An op that may have asked is given up: the next poll looks whether others wait for it.
+    pub(super) const fn leave(&mut self) {
+        self.is_left = true;
+    }
+
+    /// Stands in line, in front if it did before.
+    fn line_up(&mut self, calls: &Calls, entry: (Place, CallId), again: bool) {
+        if self.line.len() == self.line.capacity() {
+            self.line.retain(|(_, call)| waits(calls, *call));
+        }
+        if again {
+            self.line.push_front(entry);
+        } else {
+            self.line.push_back(entry);
+        }
+    }
+
+    /// The next one of a place that is still in line.
+    fn next(&mut self, calls: &Calls, place: Place) -> Option<CallId> {
+        while let Some(at) = self.line.iter().position(|(its, _)| *its == place) {
+            let (_, call) = self.line.remove(at)?;
+            if waits(calls, call) {
+                return Some(call);
+            }
+        }
+        None
+    }
+}
+
+/// Whether a call's op rests.
+fn waits(calls: &Calls, call: CallId) -> bool {
+    calls.is_current(call) && calls[call.index].publishing().is_some_and(|it| it.rests)
+}
+
+/// Whether a call's op is offered to its target, or will be, and not given up.
+fn asks(calls: &Calls, call: CallId) -> bool {
+    let is_offered = || {
+        let call = &calls[call.index];
+        let is_active = call.phase == Phase::Active && call.end.is_none();
+        is_active && call.publishing().is_some_and(|it| it.is_offered())
+    };
+    calls.is_current(call) && is_offered()
+}
+
+impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+    fn place_of(&mut self, index: u16) -> Place {
+        let call = &mut self.calls[index];
+        Place { path: call.path, region: call.publishing_mut().region }
+    }
+
+    /// No receive was posted: another attempt later, if there is time. No window hears of it.
+    pub(super) fn back_off(&mut self, now: Instant, index: u16) {
+        let (place, id) = (self.place_of(index), self.calls.id(index));
+        let call = &mut self.calls[index];
+        let is_given_up = call.end.is_some();
+        let publishing = call.publishing_mut();
+        publishing.wait();
+        let until = now.after_nanos(publishing.not_ready);
+        let is_first = publishing.refused.is_none();
+        let first = Refused { since: now, until, is_expected: false };
+        let &mut Refused { since, until, .. } = publishing.refused.get_or_insert(first);
+        if is_given_up || now >= until {
+            call.end.get_or_insert(End::Failed(OpStatus::RemoteNotReady));
+            self.settle(index);
+            self.follow_refused(now, (place, id), 1);
+            return;
+        }
+        let asked = self.not_ready.of(place, now);
+        asked.last = now;
+        if asked.by.is_some_and(|by| by != id && asks(&self.calls, by)) {
+            self.not_ready.line_up(&self.calls, (place, id), !is_first);
+            self.expect_end(index, until);
+            return;
+        }
+        asked.by = Some(id);
+        let has_waited_long = now.since(since) >= LONG;
+        let wait = asked.wait.min(if has_waited_long { MAX_OF_LONG } else { MAX });
+        asked.wait = (2 * wait).min(MAX);
+        self.rest(now.after_nanos(wait).min(until), index);
+    }
+
+    /// One that stands in line is woken when its time is over, if not before.
+    fn expect_end(&mut self, index: u16, until: Instant) {
+        let publishing = self.calls[index].publishing_mut();
+        let refused = publishing.refused.as_mut().expect("it was refused");
+        if core::mem::replace(&mut refused.is_expected, true) {
+            publishing.rests = true;
+        } else {
+            self.rest(until, index);
+        }
+    }
+
+    /// An attempt of a call has ended, and was not refused: those that stand in line behind it are
+    /// next.
+    #[inline]
+    pub(super) fn let_others_in(&mut self, now: Instant, index: u16, got_in: bool) {
+        if !self.not_ready.asked.is_empty() {
+            self.let_all_in(now, index, got_in);
+        }
+    }
+
+    #[cold]
+    fn let_all_in(&mut self, now: Instant, index: u16, got_in: bool) {
+        let (place, id) = (self.place_of(index), self.calls.id(index));
+        let Some(asked) = self.not_ready.asked.iter_mut().find(|it| it.place == place) else {
+            return;
+        };
+        if got_in {
+            (asked.wait, asked.last) = ((asked.wait / 2).max(MIN), now);
+        }
+        self.follow_refused(now, (place, id), if got_in { FOLLOWERS } else { 1 });
+    }
+
+    /// Unless another one asks at a place than `id`, which has ended: issues the next ones of its
+    /// line.
+    fn follow_refused(&mut self, now: Instant, (place, id): (Place, CallId), most: usize) {
+        let Some(asked) = self.not_ready.asked.iter_mut().find(|it| it.place == place) else {
+            return;
+        };
+        if asked.by.is_some_and(|by| by != id && asks(&self.calls, by)) {
+            return;
+        }
+        asked.by = None;
+        for _ in 0..most {
+            let Some(next) = self.not_ready.next(&self.calls, place) else { return };
+            self.calls[next.index].publishing_mut().rests = false;
+            self.enqueue_publishing(now, next.index);
+        }
+    }
+
+    /// Has an op wait for its time.
+    pub(super) fn rest(&mut self, at: Instant, index: u16) {
+        self.calls[index].publishing_mut().rests = true;
+        let id = self.calls.id(index);
+        let Self { resting, calls, .. } = self;
+        if resting.len() == resting.capacity() {
+            resting.retain(|Reverse((_, call))| calls.is_current(*call));
+        }
+        resting.push(Reverse((at, id)));
+    }
+
+    /// Those whose time has come have their turns. Returns how many.
+    #[inline]
+    pub(super) fn wake_resting(&mut self, now: Instant) -> usize {
+        if self.resting.is_empty() { 0 } else { self.wake_all_resting(now) }
+    }
+
+    #[cold]
+    fn wake_all_resting(&mut self, now: Instant) -> usize {
+        if core::mem::take(&mut self.not_ready.is_left) {
+            for at in 0..self.not_ready.asked.len() {
+                let Asked { place, by, .. } = self.not_ready.asked[at];
+                if let Some(by) = by.filter(|by| !asks(&self.calls, *by)) {
+                    self.follow_refused(now, (place, by), 1);
+                }
+            }
+        }
+        let mut woken = 0;
+        while let Some(&Reverse((at, id))) = self.resting.peek()
+            && at <= now
+        {
+            self.resting.pop();
+            if waits(&self.calls, id) {
+                self.calls[id.index].publishing_mut().rests = false;
+                self.enqueue_publishing(now, id.index);
+                woken += 1;
+            }
+        }
+        woken
+    }
+}
