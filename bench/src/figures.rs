@@ -33,6 +33,7 @@ mod star;
 mod star_engines;
 mod stations;
 mod table;
+mod tenants;
 mod turn;
 mod useless;
 mod writes;

@@ -10,6 +10,7 @@ pub mod allocator;
 pub mod alone;
 pub mod amount;
 pub mod atomic_lat;
+pub mod bad_tenant;
 mod bare;
 pub mod channels;
 pub mod client;

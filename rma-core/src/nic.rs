@@ -27,8 +27,10 @@ mod region_table;
 mod responder;
 mod rung_queues;
 mod security;
+mod shares;
 mod solicitation_window;
 mod tables;
+mod tenant;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +46,7 @@ pub use gauges::NicGauges;
 pub use memory::TableMemory;
 pub use other_version::OtherVersion;
 pub use region_table::{RegionEntry, RegionTable};
+pub use tenant::TenantIndex;
 
 use crate::{
     addr::Pid,
@@ -169,9 +172,23 @@ impl Nic {
     /// # Panics
     /// If a slot does not exist, or has not completed its last command. The driver sees to that.
     pub fn configure_slots(&mut self, slots: core::ops::Range<u16>, pid: Option<Pid>) {
+        self.configure_slots_of(slots, pid, TenantIndex::HOST);
+    }
+
+    /// As [`Nic::configure_slots`], of a process of this tenant.
+    ///
+    /// # Panics
+    /// As [`Nic::configure_slots`].
+    pub fn configure_slots_of(
+        &mut self,
+        slots: core::ops::Range<u16>,
+        pid: Option<Pid>,
+        tenant: TenantIndex,
+    ) {
+        let Self { initiator, regions, .. } = self;
         for slot in slots.map(CommandSlotId) {
-            assert!(self.initiator.is_free(slot), "slot {slot} is reconfigured while in use");
-            self.initiator.configure_slot(slot, pid);
+            assert!(initiator.is_free(slot), "slot {slot} is reconfigured while in use");
+            initiator.configure_slot(slot, pid, tenant, regions.presence_mut());
         }
     }
 
@@ -375,7 +392,7 @@ impl Nic {
 
     #[inline(never)]
     fn park(&mut self, now: Instant) {
-        let reads_wait = self.initiator.reads_wait();
+        let reads_wait = self.initiator.reads_wait(self.regions.is_shared());
         let (responder, mut tables) = self.responding();
         responder.park(now, reads_wait, &mut tables);
     }
@@ -442,7 +459,8 @@ impl Nic {
             return false;
         }
         // Only whether both wait matters, and mutations seldom do.
-        let both_wait = self.responder.mutations_wait() && self.initiator.reads_wait();
+        let both_wait =
+            self.responder.mutations_wait() && self.initiator.reads_wait(self.regions.is_shared());
         self.window.note_contended(both_wait);
         // Each of them is asked in this one place, so that what it gives back stays in registers:
         // 8 ns of a 64 B READ by `turn64_initiator_ops_per_s`, and 6 by
@@ -500,7 +518,8 @@ impl Nic {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let Self { initiator, responder, window, .. } = self;
-        let responder = responder.poll_timeout(window, initiator.reads_wait());
+        let reads_wait = initiator.reads_wait(self.regions.is_shared());
+        let responder = responder.poll_timeout(window, reads_wait);
         let previous_keys = self.regions.previous().poll_timeout();
         initiator.poll_timeout().into_iter().chain(responder).chain(previous_keys).min()
     }

@@ -29,6 +29,12 @@ use crate::{
 /// nor the next turn for long.
 pub(crate) const COMMANDS_PER_PORTAL: usize = 32;
 
+/// Commands taken from all portals in one turn, so that it is no longer however many of them are
+/// busy: a command that makes no sense has cost its whole way, a completion and all, where it was
+/// taken. More: frames wait longer beside busy portals. Fewer: many portals that issue a burst
+/// together wait for more turns.
+pub(crate) const COMMANDS_PER_TURN: usize = 128;
+
 /// A NIC and the engine's ends of its portals.
 #[derive(Debug)]
 pub struct OneRma {
@@ -100,11 +106,13 @@ impl OneRma {
     }
 
     /// Stops serving the portal that has `slots`, and gives it back, once its last op has
-    /// completed. Until then returns `None`: call again after some turns. No command of it is taken
-    /// meanwhile, if the caller sees to it that none is issued.
+    /// completed. Until then returns `None`: call again after some turns. From the first call on no
+    /// command of it is taken, whatever its application issues, so that is within P1's bound.
     pub fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
         let index = self.portals.iter().position(|port| port.slots() == slots)?;
         if !self.portals[index].is_settled() {
+            // Nobody looks at it any more, but who completes its ops.
+            self.watch.forget(index as u16, self.portals[index].flag());
             return None;
         }
         let port = self.portals.swap_remove(index);
@@ -173,12 +181,18 @@ impl Service for OneRma {
         // rhythms of its own, which must not decide who is first.
         *first_portal = first + 1;
         let (mut taken, mut round) = (0, 0);
-        while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
+        'turn: while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
             // A portal that is alone needs to take no turns.
             let rounds = if busy.len() == 1 { COMMANDS_PER_PORTAL - round } else { 1 };
+            let rounds = rounds.min(COMMANDS_PER_TURN - taken);
             let mut left = 0;
             for at in 0..busy.len() {
                 let index = busy[at];
+                if taken >= COMMANDS_PER_TURN {
+                    // Who was cut off is first in the next turn.
+                    *first_portal = index;
+                    break 'turn;
+                }
                 let port = &mut portals[usize::from(index)];
                 let mut count = 0;
                 while count < rounds && take_command(nic, port, now) {

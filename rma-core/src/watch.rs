@@ -119,9 +119,9 @@ impl Watch {
         Some(FlagIndex { look: look as u16, bit: bit as u16 })
     }
 
-    /// Serves portal number `portal` no more, which had this flag. What had number `moved` has its
-    /// number now: `portal`, if none has.
-    pub fn remove(&mut self, portal: u16, flag: Option<&Flag>, moved: u16) {
+    /// Looks at portal number `portal` no more, which has this flag. It keeps its number. Again, for
+    /// the same portal, this does nothing.
+    pub fn forget(&mut self, portal: u16, flag: Option<&Flag>) {
         if let Some(at) = self.watched.iter().position(|it| it.portal == portal) {
             self.flagless -= usize::from(self.watched.swap_remove(at).flag.is_none());
         }
@@ -133,6 +133,12 @@ impl Watch {
                 self.drop_word(usize::from(index.look));
             }
         }
+    }
+
+    /// Serves portal number `portal` no more, which had this flag. What had number `moved` has its
+    /// number now: `portal`, if none has.
+    pub fn remove(&mut self, portal: u16, flag: Option<&Flag>, moved: u16) {
+        self.forget(portal, flag);
         for watched in &mut self.watched {
             if watched.portal == moved {
                 watched.portal = portal;

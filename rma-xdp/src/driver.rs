@@ -203,8 +203,9 @@ impl<P: ControlPath> Driver<P> {
         mut row: impl FnMut(Arc<Region>, Pid, usize) -> RegionEntry,
     ) -> Result<RegisteredRegion, HostError> {
         let charge = self.ledger.accounts().admit_region(account, charged as u64)?;
-        let owner = self.ledger.accounts().pid(account);
-        let question = |engine| Register(Box::new(row(memory.clone(), owner, engine)));
+        let (owner, index) = self.ledger.accounts().identity(account);
+        let mut row = |engine| row(memory.clone(), owner, engine).of_tenant(index);
+        let question = |engine| Register(Box::new(row(engine)));
         let result = self.shards.ask_each(question, &mut self.ledger)?;
         let id = result.map_err(|(error, _entry)| error)?;
         self.ledger.accounts().registered(id, charge);
@@ -292,7 +293,7 @@ impl<P: ControlPath> Driver<P> {
             })?),
             Life::Inline => None,
         };
-        let pid = self.ledger.accounts().pid(account);
+        let (pid, tenant) = self.ledger.accounts().identity(account);
         tracing::debug!(slots = ?range, %pid, "portal allocated");
         let (rings, mut port) = portal(PortalConfig {
             slots: range,
@@ -305,7 +306,7 @@ impl<P: ControlPath> Driver<P> {
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }
-        self.shards.ask_one(Attach(port, pid), &mut self.ledger)?;
+        self.shards.ask_one(Attach { port, pid, tenant }, &mut self.ledger)?;
         let home = self.ledger.home.clone();
         Ok(Some(Portal::new(PortalParts { rings, home, life, sleep })))
     }

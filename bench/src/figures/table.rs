@@ -7,7 +7,7 @@ use super::{
     beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
     issue, key_rotation, keys, kv, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
     spec::{Benchmark, Spec},
-    star, star_engines, stations, turn, useless, writes,
+    star, star_engines, stations, tenants, turn, useless, writes,
 };
 
 /// What counting instructions needs.
@@ -393,6 +393,18 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("writes_under_useless_writes", "ratio").at_least(0.8),
             Spec::new("writes_under_64000_useless_writes", "ratio").at_least(0.5),
         ],
+    },
+    Benchmark {
+        run: tenants::bad_tenant,
+        figures: &[
+            Spec::new("bad_tenant_p99_over_idle", "ratio").at_most(1.5),
+            Spec::new("bad_tenant_failed", "ops").at_most(0.0),
+            Spec::new("bad_tenant_records_over_idle", "ratio").at_least(0.5),
+        ],
+    },
+    Benchmark {
+        run: tenants::records_shared,
+        figures: &[Spec::new("records_shared", "ops").at_least(99.0).always()],
     },
     Benchmark {
         run: crypto::aead,

@@ -7,7 +7,7 @@ use crate::{
     crypto::DerivedRegionKey,
     grant::Grant,
     nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry},
-    one_rma::{COMMANDS_PER_PORTAL, OneRma},
+    one_rma::{COMMANDS_PER_PORTAL, COMMANDS_PER_TURN, OneRma},
     op::{ClassOfService, OpStatus, OpType},
     port::{Port, SourcePort},
     portal::{Bell, CommandPortal, PortalConfig, PortalMemory, ReadOp, Wake, portal},
@@ -292,6 +292,28 @@ fn a_turn_takes_some_commands_of_every_portal_and_the_next_turn_the_rest() {
     engine.turn();
     assert_eq!(in_use(&engine, 0..2 * SLOTS), 2 * usize::from(SLOTS));
     assert!(engine.is_idle());
+}
+
+#[test]
+fn a_turn_takes_so_many_commands_of_all_portals_and_who_was_cut_off_is_first_in_the_next() {
+    const PORTALS: u16 = 20;
+    let (mut engine, mut portals, sink) = engine(PORTALS);
+    for portal in &mut portals {
+        (0..SLOTS).for_each(|_| read(portal, &sink));
+    }
+    for turn in 1..=5 {
+        engine.turn();
+        let taken: Vec<_> = (0..PORTALS)
+            .map(|portal| {
+                let mut slots = portal * SLOTS..(portal + 1) * SLOTS;
+                let is_free = |slot: u16| engine.service().nic().are_free(slot..slot + 1);
+                slots.by_ref().filter(|&slot| !is_free(slot)).count()
+            })
+            .collect();
+        assert_eq!(taken.iter().sum::<usize>(), turn * COMMANDS_PER_TURN);
+        let [least, most] = [taken.iter().min().unwrap(), taken.iter().max().unwrap()];
+        assert!(most - least <= 1, "{taken:?}");
+    }
 }
 
 /// The portals whose requests have been sent since the last call, in that order.

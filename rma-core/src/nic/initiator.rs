@@ -25,8 +25,10 @@ use super::{
     NicConfig,
     counters::NicCounters,
     security::RequestSeal,
+    shares::Shares,
     solicitation_window::{SolicitationWindow, Solicitor},
     tables::Tables,
+    tenant::TenantIndex,
 };
 use crate::{
     addr::Pid,
@@ -40,15 +42,16 @@ use crate::{
     time::Instant,
 };
 use mutation::Solicited;
-use queues::{FIFOS, fifo};
+use queues::Fifos;
 use response::Loaded;
 use slots::{Slot, State};
 
 pub(super) struct Initiator {
     slots: Box<[Slot]>,
     links: Links,
-    /// The FIFOs, by class of service and by whether their ops need window: see [`fifo`].
-    waiting: [IndexList; FIFOS],
+    waiting: Fifos,
+    /// How the reads of this host's tenants share the window.
+    shares: Shares,
     /// Which class is asked first the next time: not the one that was served last.
     first: ClassOfService,
     /// In the order in which ops entered service, which is the order of their deadlines.
@@ -94,6 +97,7 @@ impl Initiator {
             state: State::Free,
             generation: 0,
             pid: None,
+            tenant: TenantIndex::HOST,
             arrived_at: Instant::ZERO,
             command: Command::NONE,
             entered_at: Instant::ZERO,
@@ -107,7 +111,11 @@ impl Initiator {
         Self {
             slots: (0..slots).map(|_| free()).collect(),
             links: Links::new(slots),
-            waiting: [const { IndexList::new() }; FIFOS],
+            waiting: Fifos::new(),
+            shares: Shares::new(
+                SolicitationWindow::shared_reads_max(settings.solicitation_window),
+                config.timeout_nanos,
+            ),
             first: ClassOfService::Latency,
             in_service: IndexList::new(),
             solicited: IndexList::new(),
@@ -180,29 +188,24 @@ impl Initiator {
             self.complete(now, id, OpStatus::InvalidCommand, tables.window);
             return None;
         }
-        let class = command.class;
-        let fifo = fifo(class, command.op.moves());
+        let (class, lane) = (command.class, slot.lane());
         slot.state = State::Queued;
-        self.waiting[fifo].push_back(&mut self.links, id.0);
+        self.waiting.push_back(&mut self.links, lane, id.0);
         Some(class)
     }
 
     /// Expires what is due: ops that waited too long to enter service, and ops without an end.
     pub(super) fn handle_timeout(&mut self, now: Instant, tables: &mut Tables<'_>) {
-        let Tables { window, counters, .. } = tables;
+        self.shares.note_time(now);
+        let Tables { window, counters, regions, .. } = tables;
         //= 1rma#4.3-eager-shedding
-        for fifo in 0..FIFOS {
-            while let Some(id) = self.waiting[fifo].front() {
-                let waited = now.nanos_since(self.slots[usize::from(id)].arrived_at);
-                if waited < self.dispatch_timeout_nanos {
-                    break;
-                }
-                let moves = self.slots[usize::from(id)].command.op.moves();
-                if moves == Moves::Out || window.admits_op() {
-                    counters.count_shed_with_room();
-                }
-                self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
+        while let Some(id) = self.next_due(now) {
+            let slot = &self.slots[usize::from(id)];
+            let has_share = !regions.is_shared() || self.has_share(slot.tenant);
+            if slot.command.op.moves() == Moves::Out || (window.admits_op() && has_share) {
+                counters.count_shed_with_room();
             }
+            self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
         }
         //= 1rma#4.1-timeout
         while let Some(id) = self.in_service.front() {
@@ -220,16 +223,31 @@ impl Initiator {
         }
     }
 
+    /// An op that has waited too long to enter service.
+    #[inline]
+    fn next_due(&self, now: Instant) -> Option<u16> {
+        // In most turns nothing waits, and that should be known soon.
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
+        let is_due = |&id: &u16| now.nanos_since(arrived_at(id)) >= self.dispatch_timeout_nanos;
+        self.waiting.heads().find(is_due)
+    }
+
     /// When `handle_timeout` has work next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let slot = |id: u16| &self.slots[usize::from(id)];
-        let dispatch = self.waiting.iter().filter_map(IndexList::front);
-        let dispatch =
-            dispatch.map(|id| slot(id).arrived_at.after_nanos(self.dispatch_timeout_nanos));
+        let first = if self.waiting.is_empty() {
+            None
+        } else {
+            self.waiting.heads().map(|id| slot(id).arrived_at).min()
+        };
+        let dispatch = first.map(|at| at.after_nanos(self.dispatch_timeout_nanos));
         let in_service = self.in_service.front().map(|id| slot(id).entered_at);
         let solicited = self.solicited.front().map(|id| slot(id).solicited.at);
         let ends = in_service.into_iter().chain(solicited);
-        dispatch.chain(ends.map(|from| from.after_nanos(self.timeout_nanos))).min()
+        dispatch.into_iter().chain(ends.map(|from| from.after_nanos(self.timeout_nanos))).min()
     }
 
     /// Writes the next frame, if there is one: solicited data and requests take turns. Returns
@@ -241,7 +259,7 @@ impl Initiator {
         out: &mut TxFrame<'_>,
     ) -> bool {
         // In most turns there is nothing, and that should be known soon.
-        if self.sending.is_empty() && self.waiting.iter().all(IndexList::is_empty) {
+        if self.sending.is_empty() && self.waiting.is_empty() {
             return false;
         }
         // Unless an op says otherwise below.
@@ -278,14 +296,14 @@ impl Initiator {
         let issue = match slot.state {
             State::Free => total,
             State::Queued => {
-                let fifo = fifo(slot.command.class, moves);
-                self.waiting[fifo].remove(&mut self.links, id.0);
+                self.waiting.remove(&mut self.links, slot.lane(), id.0);
                 total
             }
             State::InService => {
                 self.in_service.remove(&mut self.links, id.0);
                 if moves == Moves::In {
                     window.refund(Solicitor::Read, slot.command.op.op_size());
+                    self.shares.give_back(slot.tenant, slot.command.op.op_size());
                 }
                 slot.entered_at.nanos_since(slot.arrived_at)
             }
@@ -334,8 +352,7 @@ impl Initiator {
     /// How many slots have no op: each op waits, is in service, or has a completion that was not
     /// polled.
     pub(super) fn free_slots(&self) -> usize {
-        let waiting = self.waiting.iter().map(IndexList::len).sum::<usize>();
-        self.slots.len() - waiting - self.ops_in_service() - self.completions.len()
+        self.slots.len() - self.waiting.len() - self.ops_in_service() - self.completions.len()
     }
 }
 

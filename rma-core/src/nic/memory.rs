@@ -8,6 +8,8 @@ use super::{
     responder::{InboundReads, Notices, OutcomeRecords, PendingWrites, Staging, ToldRequests},
     rung_queues::RungQueues,
     security::Security,
+    shares::Shares,
+    tenant::TenantIndex,
 };
 use crate::backend::BATCH;
 
@@ -37,7 +39,7 @@ impl Nic {
     /// many hosts there are, nor on what they do. A region that is registered brings the memory of
     /// its entry with it; a receive queue, its posts and events as well.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 13] {
+    pub fn memory(&self) -> [TableMemory; 14] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -66,6 +68,11 @@ impl Nic {
             table("failure notices", Notices::ENTRIES, Notices::ENTRY_LEN),
             table("requests told of an old key", ToldRequests::PLACES, ToldRequests::PLACE_LEN),
             table("previous keys", PreviousKeys::KEYS, PreviousKeys::ENTRY_LEN),
+            table(
+                "shares of window and records",
+                TenantIndex::COUNT as u32,
+                2 * Shares::TENANT_LEN,
+            ),
             table("what stands for no region", 1, self.regions.decoy().memory.len()),
         ]
     }

@@ -3,11 +3,13 @@
 //!
 //! A key is kept for two timeouts, which covers a request that was sent the moment before the Rekey
 //! by a peer with the same timeout, and then erased. All regions share one table of a fixed size,
-//! and a region has four places of it at most.
+//! and a region has four places of it at most. Where it is full, the oldest key goes; of a host of
+//! several tenants, one of who has more than a floor, as in [`shares`](super::shares) (P13).
 //!
 //! Keys stay expanded, as their regions had them: after a rotation, all who used the region are
 //! refused within a round trip, and wait for it.
 
+use super::tenant::TenantIndex;
 use crate::{crypto::RegionKeySchedule, region::RegionId, time::Instant};
 use arrayvec::ArrayVec;
 
@@ -33,6 +35,8 @@ pub(super) struct PreviousKeys {
 
 struct PreviousKey {
     region: RegionId,
+    /// Whose the region is.
+    tenant: TenantIndex,
     /// Which key of all that the table of regions has held it was.
     revision: u64,
     /// Zeroized when it is dropped.
@@ -63,20 +67,41 @@ impl PreviousKeys {
         Self { places, used: 0, depth: 0, decoy, lost: 0 }
     }
 
-    /// `region` had `key` until now. Where there is no room, the oldest goes: of the region, or of
-    /// all.
-    pub(super) fn push(&mut self, region: RegionId, revision: u64, key: RegionKeySchedule) {
+    /// `region`, which is `tenant`'s, had `key` until now. Where there is no room, the oldest goes:
+    /// of the region, or of who makes room.
+    pub(super) fn push(
+        &mut self,
+        region: RegionId,
+        tenant: TenantIndex,
+        revision: u64,
+        key: RegionKeySchedule,
+    ) {
         let of_region = |it: &PreviousKey| it.region == region;
         let count = self.keys().filter(|it| of_region(it)).count();
         if count == KEYS_PER_REGION {
             self.forget_oldest(of_region);
         } else if self.keys().count() == KEYS_MAX {
-            self.forget_oldest(|_| true);
+            let who = self.who_makes_room(tenant);
+            self.forget_oldest(|it| it.tenant == who);
         }
         let Some(index) = self.places.iter().position(Option::is_none) else { return };
-        self.places[index] = Some(PreviousKey { region, revision, key, until: None });
+        self.places[index] = Some(PreviousKey { region, tenant, revision, key, until: None });
         self.used = self.used.max(index + 1);
         self.depth = self.depth.max((count + 1).min(KEYS_PER_REGION));
+    }
+
+    /// Who loses a key for one of `tenant`: that tenant itself, if it has its floor; otherwise who
+    /// has most.
+    fn who_makes_room(&self, tenant: TenantIndex) -> TenantIndex {
+        let mut counts = [0_usize; TenantIndex::COUNT];
+        self.keys().for_each(|key| counts[key.tenant.index()] += 1);
+        let others = (0..).zip(&counts).filter(|&(who, &count)| count > 0 && who != tenant.index());
+        let floor = KEYS_MAX / 2 / (others.clone().count() + 1);
+        let most = others.max_by_key(|&(_, &count)| count);
+        match most {
+            Some((who, _)) if counts[tenant.index()] < floor => TenantIndex::of(who),
+            _ => tenant,
+        }
     }
 
     /// The keys to compare a request for `region` with that did not come under its present one. As
@@ -186,7 +211,12 @@ mod tests {
     }
 
     fn push(keys: &mut PreviousKeys, region: u32, revision: u64) {
-        keys.push(RegionId::from_bits(region), revision, schedule(revision as u8));
+        push_of(keys, 0, region, revision);
+    }
+
+    fn push_of(keys: &mut PreviousKeys, tenant: usize, region: u32, revision: u64) {
+        let (region, tenant) = (RegionId::from_bits(region), TenantIndex::of(tenant));
+        keys.push(region, tenant, revision, schedule(revision as u8));
     }
 
     fn empty() -> PreviousKeys {
@@ -221,6 +251,20 @@ mod tests {
         assert_eq!(compared(&keys, 1), [0]);
         assert_eq!((compared(&keys, 2), compared(&keys, count)), (vec![2], vec![count as u8]));
         assert_eq!(keys.handle_timeout(at(0), T), 1);
+    }
+
+    #[test]
+    fn a_tenant_that_rekeys_without_end_pushes_out_its_own_keys_alone() {
+        let mut keys = empty();
+        push_of(&mut keys, 1, 9_000, 1);
+        (0..1_000).for_each(|turn| push_of(&mut keys, 2, turn, 2));
+        assert_eq!(compared(&keys, 9_000), [1]);
+        // Who comes next finds as much as its floor, which who has most gives up.
+        for round in 0..42 {
+            push_of(&mut keys, 3, 10_000 + round, 3);
+        }
+        assert!((0..42).all(|round| compared(&keys, 10_000 + round) == [3]));
+        assert_eq!(compared(&keys, 9_000), [1]);
     }
 
     #[test]

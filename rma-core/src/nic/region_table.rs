@@ -9,7 +9,10 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rma_shm::{prefetch_value, region::Region};
 
-use super::previous_keys::PreviousKeys;
+use super::{
+    previous_keys::PreviousKeys,
+    tenant::{Presence, TenantIndex},
+};
 use crate::{
     addr::Pid,
     backend::BATCH,
@@ -39,6 +42,8 @@ pub struct RegionEntry {
     pub owner: Pid,
     /// What remote hosts may do.
     pub permissions: Permissions,
+    /// Whose share of the tables ops on it come from.
+    pub tenant: TenantIndex,
     /// K_r as it is, to be expanded for whom the table that the region is registered in has its
     /// keys expanded.
     given: Key,
@@ -73,7 +78,15 @@ impl RegionEntry {
         let given = Key::from_bytes(*key.expose());
         let key = RegionKeySchedule::new(key);
         let kind = RegionKind::Memory { events: None };
-        Self { memory, revision: 0, owner, permissions, given, key, kind }
+        let tenant = TenantIndex::HOST;
+        Self { memory, revision: 0, owner, permissions, tenant, given, key, kind }
+    }
+
+    /// The same, of this tenant. Of others it is the host's own.
+    #[must_use]
+    pub const fn of_tenant(mut self, tenant: TenantIndex) -> Self {
+        self.tenant = tenant;
+        self
     }
 
     /// The same, with events in `queue`, a receive queue of the same owner: what WRITE_WITH_IMM
@@ -133,6 +146,8 @@ pub struct RegionTable {
     /// What stands for a region where there is none, so that a request for it takes as long to
     /// refuse.
     decoy: Decoy,
+    /// Who has regions, or command slots.
+    presence: Presence,
 }
 
 /// A region that nobody can name.
@@ -189,7 +204,24 @@ impl RegionTable {
             aead,
             previous: PreviousKeys::new(decoy.key.clone()),
             decoy,
+            presence: Presence::NOBODY,
         }
+    }
+
+    /// Who has regions, or command slots.
+    pub(super) const fn presence_mut(&mut self) -> &mut Presence {
+        &mut self.presence
+    }
+
+    /// Whether more than one tenant has regions or command slots of this NIC.
+    #[inline]
+    pub(super) const fn is_shared(&self) -> bool {
+        self.presence.is_shared()
+    }
+
+    /// Whose `region` is; the host's where there is none.
+    pub(super) fn tenant_of(&self, region: RegionId) -> TenantIndex {
+        self.get(region).map_or(TenantIndex::HOST, |entry| entry.tenant)
     }
 
     pub(super) const fn decoy(&self) -> &Decoy {
@@ -229,6 +261,7 @@ impl RegionTable {
         }
         self.revision += 1;
         entry.revision = self.revision;
+        self.presence.enter(entry.tenant);
         let row = &mut self.rows[usize::from(index)];
         row.entry = Some(entry);
         Ok(RegionId::new(index, row.generation))
@@ -321,7 +354,9 @@ impl RegionTable {
         let row = &mut self.rows[region.index()];
         row.generation = row.generation.wrapping_add(1);
         self.free.push_back(region.index() as u16);
-        row.entry.take().ok_or(error)
+        let entry = row.entry.take().ok_or(error)?;
+        self.presence.leave(entry.tenant);
+        Ok(entry)
     }
 
     /// Installs a new K_r: in one step for the region, and without a trace for all others (§5.2).
@@ -335,7 +370,8 @@ impl RegionTable {
         let Self { rows, previous, .. } = self;
         let entry = named_mut(rows, region).ok_or(RegionError::NotRegistered { region })?;
         let new = RegionKeySchedule::with(self.aead, key);
-        previous.push(region, entry.revision, core::mem::replace(&mut entry.key, new));
+        let old = core::mem::replace(&mut entry.key, new);
+        previous.push(region, entry.tenant, entry.revision, old);
         entry.given = Key::from_bytes(*key.expose());
         self.revision += 1;
         entry.revision = self.revision;

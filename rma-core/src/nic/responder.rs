@@ -35,6 +35,10 @@ pub(super) use notices::{Notices, ToldRequests};
 pub(super) use reads::InboundReads;
 pub(super) use records::OutcomeRecords;
 
+/// For how many owners of regions the queues have lists. More: more memory. Fewer: more tenants
+/// share one's turns.
+const OWNERS: usize = 16;
+
 pub(super) struct Responder {
     admission: Admission,
     reads: InboundReads,
@@ -65,12 +69,20 @@ impl Responder {
         }
     }
 
-    /// Which list the requests of `initiator` wait in.
-    fn bucket_of(&mut self, initiator: HostAddr, config: &NicConfig) -> Bucket {
+    /// Which list the requests of `asked` wait in.
+    #[inline]
+    fn bucket_of(&mut self, asked: &Asked, tables: &Tables<'_>) -> Bucket {
+        let initiator = asked.initiator;
         if self.last.0 != initiator {
-            self.last = (initiator, config.place.bucket_secret.bucket_of(initiator));
+            self.last = (initiator, tables.config.place.bucket_secret.bucket_of(initiator));
         }
-        self.last.1
+        // Where there is one owner, its lists are all that there are.
+        if tables.regions.is_shared() {
+            let owner = tables.regions.tenant_of(asked.header.region);
+            self.last.1.of_owner(owner.index() % OWNERS)
+        } else {
+            self.last.1
+        }
     }
 
     /// Hop 1 of a read.
@@ -84,7 +96,7 @@ impl Responder {
     ) -> Result<(), DropReason> {
         let asked = asked(now, claims.header, frame);
         let span = Some((claims.region_offset, claims.op_size.into()));
-        let bucket = self.bucket_of(asked.initiator, tables.config);
+        let bucket = self.bucket_of(&asked, tables);
         let full = self.reads.why_full(claims.header.class, bucket, claims.op_size);
         let wanted = Wanted { claims, op_type: OpType::Read, span, full };
         let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
@@ -107,7 +119,7 @@ impl Responder {
             return Err(DropReason::Duplicate);
         }
         let span = claims.mutation.span();
-        let bucket = self.bucket_of(asked.initiator, tables.config);
+        let bucket = self.bucket_of(&asked, tables);
         let full = self.writes.why_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, full };

@@ -12,6 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rma_core::{
     addr::Pid,
+    nic::TenantIndex,
     receive_queue::{QueueWatch, ReceiveQueueMemory},
     region::RegionId,
 };
@@ -49,6 +50,8 @@ pub(crate) struct Accounts {
 struct Account {
     name: Box<str>,
     pid: Pid,
+    /// Which one the engines take it for.
+    index: TenantIndex,
     priority: Priority,
     shares: PerResource<Share>,
     /// The slots that are reserved, and those of them that are free.
@@ -159,6 +162,7 @@ impl Accounts {
         let account = Account {
             name: name.into(),
             pid,
+            index: self.next_index(),
             priority,
             shares,
             free_slots: FreeSlots::new([reserved_slots.clone()]),
@@ -169,6 +173,15 @@ impl Accounts {
         self.next += 1;
         self.tenants.insert(id, account);
         Ok(id)
+    }
+
+    /// Which tenant of those that engines tell apart a new one is: where there are more tenants,
+    /// several are one.
+    fn next_index(&self) -> TenantIndex {
+        let mut counts = [0; TenantIndex::COUNT];
+        self.tenants.values().for_each(|account| counts[account.index.index()] += 1);
+        let fewest = counts.iter().enumerate().min_by_key(|&(_, count)| *count);
+        TenantIndex::of(fewest.map_or(0, |(index, _)| index))
     }
 
     /// Closes the accounts of tenants that are gone and have given everything back.
@@ -185,9 +198,10 @@ impl Accounts {
         });
     }
 
-    /// The PID of a tenant's portals and regions.
-    pub(super) fn pid(&self, tenant: TenantId) -> Pid {
-        self.tenants[&tenant].pid
+    /// The PID of a tenant's portals and regions, and which tenant engines take it for.
+    pub(super) fn identity(&self, tenant: TenantId) -> (Pid, TenantIndex) {
+        let Account { pid, index, .. } = self.tenants[&tenant];
+        (pid, index)
     }
 
     /// Which share of the rest this tenant leaves free.

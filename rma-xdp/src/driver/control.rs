@@ -16,7 +16,7 @@ use rma_app::life::Life;
 use rma_core::{
     addr::Pid,
     error::RegionError,
-    nic::{RegionEntry, RegionTable},
+    nic::{RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     region::RegionId,
     time::Instant,
@@ -50,8 +50,8 @@ pub(crate) trait EngineSide {
     /// Takes a region out of its NIC's table.
     fn deregister(&mut self, region: RegionId) -> Result<Box<RegionEntry>, RegionError>;
 
-    /// Has a portal of process `pid` served.
-    fn attach(&mut self, port: PortalPort, pid: Pid);
+    /// Has a portal of process `pid` of a tenant served.
+    fn attach(&mut self, port: PortalPort, pid: Pid, tenant: TenantIndex);
 
     /// Gives a portal back whose ops are over. `None` while some are in flight.
     fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort>;

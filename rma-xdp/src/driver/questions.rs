@@ -10,7 +10,7 @@ use rma_core::{
     addr::Pid,
     crypto::{DerivedRegionKey, KeyBinding, RegionKey},
     error::RegionError,
-    nic::RegionEntry,
+    nic::{RegionEntry, TenantIndex},
     portal::PortalPort,
     region::RegionId,
 };
@@ -135,11 +135,15 @@ impl Question for Derive {
 
 /// Has a portal served.
 #[derive(Debug)]
-pub(super) struct Attach(pub(super) PortalPort, pub(super) Pid);
+pub(super) struct Attach {
+    pub(super) port: PortalPort,
+    pub(super) pid: Pid,
+    pub(super) tenant: TenantIndex,
+}
 
 impl ToOne for Attach {
     fn slots(&self) -> &Range<u16> {
-        self.0.slots()
+        self.port.slots()
     }
 }
 
@@ -148,14 +152,14 @@ impl Question for Attach {
     type Answer = Range<u16>;
 
     fn answer(self, engine: &mut dyn EngineSide) -> Range<u16> {
-        let Self(port, pid) = self;
+        let Self { port, pid, tenant } = self;
         let slots = port.slots().clone();
-        engine.attach(port, pid);
+        engine.attach(port, pid, tenant);
         slots
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.accounts().give_slots_back(self.0.slots().clone());
+        ledger.accounts().give_slots_back(self.port.slots().clone());
     }
 
     fn settle(slots: Range<u16>, _: bool, ledger: &mut Ledger) {

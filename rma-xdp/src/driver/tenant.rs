@@ -22,6 +22,9 @@
 //!   is exempt: it may take all that is free of the rest, whatever the tenant's priority.
 //!
 //! The host itself is a tenant, too: what is allocated without naming one is the host's own.
+//!
+//! What engines share out among tenants besides, op by op, is not configured: see
+//! `docs/decisions/fairness.md`. They tell 64 tenants apart; of more, some have a share together.
 
 use core::fmt;
 use std::sync::Arc;

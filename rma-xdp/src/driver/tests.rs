@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rma_core::{
     command::CommandSlotId,
-    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable},
+    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::RegionId,
@@ -48,7 +48,7 @@ impl EngineSide for TestSide {
         self.nic.deregister(region)
     }
 
-    fn attach(&mut self, port: PortalPort, _: Pid) {
+    fn attach(&mut self, port: PortalPort, _: Pid, _: TenantIndex) {
         self.ports.push(port);
     }
 

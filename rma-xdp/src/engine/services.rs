@@ -13,7 +13,7 @@ use rma_core::{
     backend::{RxFrame, TxFrame},
     engine::Engine,
     error::{DropReason, RegionError},
-    nic::{ReceiveLenMax, RegionEntry, RegionTable},
+    nic::{ReceiveLenMax, RegionEntry, RegionTable, TenantIndex},
     one_rma::OneRma,
     packet::Tail,
     port::Port,
@@ -285,9 +285,9 @@ impl EngineSide for Side<'_> {
         self.stacks.one_rma_mut().nic_mut().deregister(region)
     }
 
-    fn attach(&mut self, port: PortalPort, pid: Pid) {
+    fn attach(&mut self, port: PortalPort, pid: Pid, tenant: TenantIndex) {
         let one_rma = self.stacks.one_rma_mut();
-        one_rma.nic_mut().configure_slots(port.slots().clone(), Some(pid));
+        one_rma.nic_mut().configure_slots_of(port.slots().clone(), Some(pid), tenant);
         one_rma.attach(port);
     }
 

@@ -351,7 +351,13 @@ mod tests {
             Err(rma_core::error::RegionError::NotRegistered { region })
         }
 
-        fn attach(&mut self, _: rma_core::portal::PortalPort, _: rma_core::addr::Pid) {}
+        fn attach(
+            &mut self,
+            _: rma_core::portal::PortalPort,
+            _: rma_core::addr::Pid,
+            _: rma_core::nic::TenantIndex,
+        ) {
+        }
 
         fn detach(&mut self, _: &core::ops::Range<u16>) -> Option<rma_core::portal::PortalPort> {
             None

@@ -52,6 +52,31 @@ fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
 }
 
 #[test]
+fn a_tenant_that_reads_into_nowhere_leaves_its_neighbour_a_share_of_the_window() {
+    let hosts = hosts();
+    let [bad, neighbour] =
+        ["bad", "neighbour"].map(|name| hosts.client.tenant(TenantConfig::named(name)).unwrap());
+    let grant = grant(&hosts, CLIENT_PID);
+    let nowhere = Grant { responder: [127, 255, 255, 1].into(), ..grant };
+    let mut useless = hosts.client.portal_for(&bad, 128).unwrap();
+    let sink = hosts.client.register_for(&bad, 4096, Permissions::NONE).unwrap();
+    for _ in 0..128 {
+        useless.read(&nowhere, 0, &sink, 0, 4096).unwrap();
+    }
+    // Its floor of what is for reads, and what is nobody's: 24 of them.
+    while hosts.client.counters().frames_sent() < 24 {
+        std::thread::yield_now();
+    }
+    let mut portal = hosts.client.portal_for(&neighbour, 1).unwrap();
+    let sink = hosts.client.register_for(&neighbour, 64, Permissions::NONE).unwrap();
+    for _ in 0..20 {
+        portal.read(&grant, 0, &sink, 0, 64).unwrap();
+        assert_eq!(portal.wait().unwrap().status, OpStatus::Ok);
+    }
+    assert_eq!(useless.outstanding(), 128, "none of its own has ended");
+}
+
+#[test]
 fn a_tenant_has_its_own_pid_and_no_use_of_the_regions_of_others() {
     let hosts = hosts();
     let pid = Pid(77);

@@ -61,6 +61,30 @@ fn flag_of(flags: &Flags, index: u32) -> Option<Flag> {
     Some(Flag::new(flags.clone(), index))
 }
 
+/// An application in another process, which does not stop.
+#[test]
+fn a_portal_that_is_closed_takes_no_further_command_and_its_slots_come_back_within_the_bound() {
+    for has_flag in [false, true] {
+        let (mut engine, _, sink) = engine(0);
+        let flag = has_flag.then(|| FlagLender::new().lend());
+        let (mut portal, slots) = (serve(&mut engine, 0, flag), 0..FEW);
+        read(&mut portal, &sink);
+        engine.turn();
+        let mut turns = 0;
+        while engine.service_mut().detach(&slots).is_none() {
+            assert!(turns < 20, "two timeouts");
+            while portal.poll().is_some() {}
+            if portal.next_slot().is_some() {
+                read(&mut portal, &sink);
+            }
+            pass(&engine, Duration::from_millis(10));
+            engine.turn();
+            turns += 1;
+        }
+        assert!(turns > 0 && engine.service().nic().are_free(slots) && engine.is_idle());
+    }
+}
+
 #[test]
 fn a_portal_that_was_quiet_is_served_in_the_turn_after_its_command_and_keeps_the_engine_awake() {
     let (mut engine, mut portals, sink) = quiet(100);

@@ -12,7 +12,10 @@ use crate::{
     error::{CommandError, DropReason},
     granules::Granules,
     limits::TAG_LEN,
-    nic::security::RequestSeal,
+    nic::{
+        security::RequestSeal,
+        tenant::{Presence, TenantIndex},
+    },
     port::SourcePort,
     time::Instant,
     wire::Header,
@@ -27,6 +30,8 @@ pub(super) struct Slot {
     /// PID_initiator, fixed when the slot was allocated; `None` while nobody has it.
     //= 1rma#4.2-pid-immutable
     pub(super) pid: Option<Pid>,
+    /// Whose share of the window its reads come from.
+    pub(super) tenant: TenantIndex,
     /// When the present command arrived here.
     pub(super) arrived_at: Instant,
     /// The command of an op that is queued or in service.
@@ -63,9 +68,21 @@ impl Initiator {
     }
 
     /// Fixes the PID of a free slot, or takes it away.
-    pub(in crate::nic) fn configure_slot(&mut self, slot: CommandSlotId, pid: Option<Pid>) {
+    pub(in crate::nic) fn configure_slot(
+        &mut self,
+        slot: CommandSlotId,
+        pid: Option<Pid>,
+        tenant: TenantIndex,
+        presence: &mut Presence,
+    ) {
         let slot = &mut self.slots[slot.index()];
-        slot.pid = pid;
+        if slot.pid.is_some() {
+            presence.leave(slot.tenant);
+        }
+        if pid.is_some() {
+            presence.enter(tenant);
+        }
+        (slot.pid, slot.tenant) = (pid, tenant);
         slot.command = Command::NONE;
     }
 

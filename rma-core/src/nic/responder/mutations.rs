@@ -46,8 +46,9 @@ mod recorded;
 mod staging;
 
 use super::{
+    OWNERS,
     admission::{Admission, Admitted, Asked},
-    records::OutcomeRecords,
+    records::{Holder, OutcomeRecords, Reservation},
 };
 use crate::{
     addr::HostAddr,
@@ -84,7 +85,7 @@ pub(in crate::nic) struct PendingWrites {
     /// two.
     traces: Box<[u16]>,
     /// One for each class of service.
-    waiting: [FairQueue; 2],
+    waiting: [FairQueue<OWNERS>; 2],
     waiting_links: FairLinks,
     /// In the order of solicitation, which is the order in which they are parked and forgotten.
     solicited: IndexList,
@@ -175,11 +176,8 @@ impl PendingWrites {
         } else {
             (&self.waiting[..], DropReason::PendingWritesFull)
         };
-        let longest = who_waits.iter().filter_map(FairQueue::oldest_of_longest);
-        match longest.max_by_key(|&(_, len)| len) {
-            Some((index, len)) if own.bucket_len(bucket) < len => Ok(Place::Waiting(index)),
-            _ => Err(full),
-        }
+        let makes_room = FairQueue::who_makes_room(who_waits, own, bucket);
+        makes_room.map(Place::Waiting).ok_or(full)
     }
 
     /// How many entries `class` has in use, parked ones aside.
@@ -557,7 +555,9 @@ impl PendingWrites {
         };
         // Whoever drives this NIC may have had no reason to say what time it is.
         self.shared.records.expire(now);
-        let number = match self.number_for(index, tables) {
+        let is_recorded = self.entries[usize::from(index)].mutation.is_recorded();
+        let holder = is_recorded.then(|| self.holder_of(index, tables));
+        let number = match self.number_for(index, holder, tables) {
             Ok(number) => number,
             Err(reason) => {
                 let entry = &self.entries[usize::from(index)];
@@ -574,27 +574,38 @@ impl PendingWrites {
         entry.solicited_at = now;
         self.solicited.push_back(&mut self.links, index);
         let is_written = entry.write_solicitation(number, tables, out).is_some();
-        if entry.mutation.is_recorded() {
+        if let Some(holder) = holder {
             //= channels#P4-fresh-ivs
             let counter = entry.solicitation_iv.counter();
             let (asker, op_type) = (entry.asked.asker(), entry.mutation.op_type());
-            entry.recorded.record = self.shared.records.reserve(index, counter, asker, op_type);
+            let reservation = Reservation { entry: index, counter, asker, holder, op_type };
+            entry.recorded.record = self.shared.records.reserve(reservation);
         }
         is_written
     }
 
     /// What the solicitation of an entry calls its op; or why it cannot be solicited.
-    fn number_for(&self, index: u16, tables: &Tables<'_>) -> Result<u16, DropReason> {
-        let Pending { asked, revision, mutation, .. } = &self.entries[usize::from(index)];
+    fn number_for(
+        &self,
+        index: u16,
+        holder: Option<Holder>,
+        tables: &Tables<'_>,
+    ) -> Result<u16, DropReason> {
+        let Pending { asked, revision, .. } = &self.entries[usize::from(index)];
         let region = asked.header.region;
         if tables.regions.get_at(region, *revision).is_none() {
             return Err(DropReason::OldKey);
         }
-        if !mutation.is_recorded() {
-            return Ok(index);
-        }
-        let records = &self.shared.records;
-        records.next(region).map(|record| records.number(record))
+        let Some(holder) = holder else { return Ok(index) };
+        let (records, is_shared) = (&self.shared.records, tables.regions.is_shared());
+        records.next(region, holder, is_shared).map(|record| records.number(record))
+    }
+
+    /// Who has the record of an entry's op.
+    fn holder_of(&self, index: u16, tables: &Tables<'_>) -> Holder {
+        let region = self.entries[usize::from(index)].asked.header.region;
+        let tenant = tables.regions.tenant_of(region);
+        Holder::new(tenant, self.waiting_links.bucket_of(index))
     }
 
     /// Takes the next entry whose initiator still waits for the solicitation; the others it

@@ -9,7 +9,10 @@
 //! carries its K_d; what it was admitted under must still be the region's key when its data is
 //! read, so that nothing is read under a key that was rotated away.
 
-use super::admission::{Admission, Admitted, Asked};
+use super::{
+    OWNERS,
+    admission::{Admission, Admitted, Asked},
+};
 use crate::{
     backend::{Transmit, TxFrame},
     crypto::DerivedRegionKey,
@@ -63,7 +66,7 @@ struct Jobs {
     entries: Box<[Job]>,
     /// Those that are not in the queue, the one last that was used last.
     free: Vec<u16>,
-    queue: FairQueue,
+    queue: FairQueue<OWNERS>,
     links: FairLinks,
     /// Bytes that the jobs in the queue still have to send.
     bytes: u64,
@@ -117,9 +120,9 @@ impl InboundReads {
     #[cold]
     fn who_makes_room(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> Option<u16> {
         let Jobs { entries, queue, .. } = &self.queues[class as usize];
-        let (index, len) = queue.oldest_of_longest()?;
+        let index = FairQueue::who_makes_room(core::slice::from_ref(queue), queue, bucket)?;
         let is_enough = !self.is_deep(class) || entries[usize::from(index)].op_size >= op_size;
-        (is_enough && queue.bucket_len(bucket) < len).then_some(index)
+        is_enough.then_some(index)
     }
 
     /// Whether one more read of `class` would be answered too late if it were the last.

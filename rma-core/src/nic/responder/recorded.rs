@@ -31,7 +31,7 @@ impl Responder {
             return Err(DropReason::Duplicate);
         }
         let mutation = claims.mutation;
-        let bucket = self.bucket_of(asked.initiator, tables.config);
+        let bucket = self.bucket_of(&asked, tables);
         let full = self.writes.why_full(claims.header.class, bucket);
         let (op_type, span) = (mutation.op_type(), mutation.span());
         let wanted = Wanted { claims, op_type, span, full };
@@ -71,7 +71,7 @@ impl Responder {
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         let asked = asked(now, claims.header, frame);
-        let bucket = self.bucket_of(asked.initiator, tables.config);
+        let bucket = self.bucket_of(&asked, tables);
         let full = self.reads.why_full(claims.header.class, bucket, 0);
         let wanted = Wanted { claims, op_type: claims.op_type, span: None, full };
         let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;

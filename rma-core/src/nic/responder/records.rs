@@ -14,17 +14,22 @@
 //! it knows the end, or its region is deregistered: nobody can ask about it then.
 //!
 //! The table has a fixed size (P5). Where none is free, the op is refused, and nothing is evicted.
-//! A row of the region table gets no record where it has as many as are free, so one has half of
-//! them at most, and holders of grants who never say that ops are done do not refuse them to the
-//! others (P13): k rows that always want more have one part of k + 1 each, and the last part is
-//! free. With half for each, two rows would have all. Entries of replayed requests hold no more
-//! records than there are entries: each has one while it is solicited.
+//! Holders of grants who never say that ops are done do not refuse records to the others (P13). The
+//! tenants of a host have [`Shares`] of them. A row of the region table whose ops are one
+//! initiator's gets none where it has as many as are free: k such rows that always want more have
+//! one part of k + 1 each, and the last part is free. With half for each, two rows would have all.
+//! Where a row has several initiators, by the lists of [`fair_queue`](crate::fair_queue), it may
+//! have three times what is free, and each of them twice what is left of that for the row: so one
+//! has half of all records at most, as if it were alone, and who has few finds one. Entries of
+//! replayed requests hold no more records than there are entries: each has one while it is
+//! solicited.
 
 use crate::{
     addr::{HostAddr, Pid},
     error::DropReason,
+    fair_queue::{BUCKETS, Bucket},
     index_list::{IndexList, Links},
-    nic::NicConfig,
+    nic::{NicConfig, shares::Shares, tenant::TenantIndex},
     op::OpType,
     outcome::{Done, OpName, Verdict},
     region::RegionId,
@@ -44,12 +49,33 @@ pub(super) struct Asker {
     pub(super) region: RegionId,
 }
 
+/// Who has a record besides its asker, and so counts as having one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    /// Whose the region is.
+    tenant: TenantIndex,
+    /// The list of the initiator: below [`BUCKETS`].
+    list: u8,
+}
+
+impl Holder {
+    /// An initiator of `bucket`, and the owner of the region.
+    pub(super) const fn new(tenant: TenantIndex, bucket: Bucket) -> Self {
+        Self { tenant, list: bucket.index() as u8 }
+    }
+
+    const fn list(self) -> usize {
+        self.list as usize % BUCKETS
+    }
+}
+
 /// What is known of one op.
 struct Record {
     /// The counter of its solicitation. 0 of a record that was never taken: no counter is 0 that
     /// anybody is told of, or nobody asks for it.
     counter: u64,
     asker: Asker,
+    holder: Holder,
     op_type: OpType,
     state: State,
     result: u64,
@@ -70,6 +96,18 @@ enum State {
     NotApplied,
 }
 
+/// For what a record is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    /// The entry of the op.
+    pub(super) entry: u16,
+    /// The counter of its solicitation.
+    pub(super) counter: u64,
+    pub(super) asker: Asker,
+    pub(super) holder: Holder,
+    pub(super) op_type: OpType,
+}
+
 /// Which record an entry has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordIndex(u16);
@@ -83,6 +121,25 @@ pub(super) enum Known {
     Ended(Verdict, u64),
 }
 
+/// How many records are reserved or kept for one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    all: u16,
+    /// By the list of the initiator.
+    by_list: [u16; BUCKETS],
+}
+
+impl Row {
+    const NONE: Self = Self { all: 0, by_list: [0; BUCKETS] };
+
+    //= channels#2.5-half-for-an-initiator
+    /// Whether `holder` may have one more, where so many are `free`.
+    fn admits(&self, holder: Holder, free: usize) -> bool {
+        let own = self.by_list[holder.list()];
+        2 * usize::from(own) + usize::from(self.all) < 3 * free
+    }
+}
+
 pub(in crate::nic) struct OutcomeRecords {
     records: Box<[Record]>,
     links: Links,
@@ -90,8 +147,10 @@ pub(in crate::nic) struct OutcomeRecords {
     free: IndexList,
     /// Those that are kept, in the order in which their ops ended.
     kept: IndexList,
-    /// By row of the region table: how many records are reserved or kept for it.
-    by_row: Box<[u16]>,
+    /// How many records are reserved or kept for each tenant.
+    by_tenant: Shares,
+    /// The same by row of the region table.
+    by_row: Box<[Row]>,
     /// What record 0 is called: the numbers below are entries of the pending-write table.
     first_number: u16,
     retention_nanos: u64,
@@ -102,7 +161,7 @@ impl OutcomeRecords {
     pub(in crate::nic) const ENTRY_LEN: usize = size_of::<Record>() + Links::ENTRY_LEN;
 
     /// Bytes that each row of the region table takes here.
-    pub(in crate::nic) const ROW_LEN: usize = size_of::<u16>();
+    pub(in crate::nic) const ROW_LEN: usize = size_of::<Row>();
 
     pub(super) fn new(config: &NicConfig) -> Self {
         let count = config.settings.outcome_records as u16;
@@ -113,7 +172,8 @@ impl OutcomeRecords {
             links,
             free,
             kept: IndexList::new(),
-            by_row: vec![0; config.settings.regions as usize].into(),
+            by_tenant: Shares::new(count.into(), config.timeout_nanos),
+            by_row: vec![Row::NONE; config.settings.regions as usize].into(),
             first_number: config.settings.pending_writes as u16,
             retention_nanos: config.timeout_nanos.saturating_mul(RETENTION),
         }
@@ -125,12 +185,19 @@ impl OutcomeRecords {
     }
 
     //= channels#2.5-full-is-nack
-    //= channels#2.5-half-for-a-row
-    /// The record that is taken next, for an op on `region`; or why there is none.
-    pub(super) fn next(&self, region: RegionId) -> Result<RecordIndex, DropReason> {
+    /// The record that is taken next, for an op of `holder` on `region`; or why there is none.
+    /// `is_shared` if several tenants use this host.
+    pub(super) fn next(
+        &self,
+        region: RegionId,
+        holder: Holder,
+        is_shared: bool,
+    ) -> Result<RecordIndex, DropReason> {
         let record = self.free.front().ok_or(DropReason::OutcomeRecordsFull)?;
-        let used = self.by_row.get(region.index());
-        if used.is_none_or(|&used| usize::from(used) >= self.free.len()) {
+        let row = self.by_row.get(region.index());
+        if row.is_none_or(|row| !row.admits(holder, self.free.len()))
+            || (is_shared && !self.by_tenant.admits(holder.tenant, 1))
+        {
             return Err(DropReason::OutcomeRecordShareFull);
         }
         Ok(RecordIndex(record))
@@ -141,21 +208,20 @@ impl OutcomeRecords {
         self.first_number + index
     }
 
-    /// Takes the record that is free longest, which [`OutcomeRecords::next`] has named, for the op
-    /// of `entry` that was solicited with `counter`.
+    /// Takes the record that is free longest, which [`OutcomeRecords::next`] has named.
     pub(super) fn reserve(
         &mut self,
-        entry: u16,
-        counter: u64,
-        asker: Asker,
-        op_type: OpType,
+        Reservation { entry, counter, asker, holder, op_type }: Reservation,
     ) -> Option<RecordIndex> {
         let index = self.free.pop_front(&mut self.links)?;
-        self.by_row[asker.region.index()] += 1;
+        let row = &mut self.by_row[asker.region.index()];
+        row.all += 1;
+        row.by_list[holder.list()] += 1;
+        self.by_tenant.take(holder.tenant, 1);
         let state = State::Reserved(entry);
         let ended_at = Instant::ZERO;
         self.records[usize::from(index)] =
-            Record { counter, asker, op_type, state, result: 0, ended_at };
+            Record { counter, asker, holder, op_type, state, result: 0, ended_at };
         Some(RecordIndex(index))
     }
 
@@ -192,7 +258,7 @@ impl OutcomeRecords {
     /// `region` is registered no more, so nobody can ask about its ops: frees what is kept for it.
     /// Looks at all records, if there are any for its row.
     pub(super) fn forget(&mut self, region: RegionId) {
-        if self.by_row[region.index()] == 0 {
+        if self.by_row[region.index()].all == 0 {
             return;
         }
         for index in 0..self.records.len() as u16 {
@@ -207,6 +273,7 @@ impl OutcomeRecords {
     /// Frees records that were kept for long enough. Their initiators may ask as long as they are
     /// not taken, so nothing waits for this, but who needs one.
     pub(super) fn expire(&mut self, now: Instant) {
+        self.by_tenant.note_time(now);
         while let Some(index) = self.kept.front()
             && now.nanos_since(self.records[usize::from(index)].ended_at) >= self.retention_nanos
         {
@@ -218,7 +285,10 @@ impl OutcomeRecords {
     fn free(&mut self, index: u16, state: State) {
         let record = &mut self.records[usize::from(index)];
         record.state = state;
-        self.by_row[record.asker.region.index()] -= 1;
+        let row = &mut self.by_row[record.asker.region.index()];
+        row.all -= 1;
+        row.by_list[record.holder.list()] -= 1;
+        self.by_tenant.give_back(record.holder.tenant, 1);
         self.free.push_back(&mut self.links, index);
     }
 
@@ -262,6 +332,7 @@ impl Record {
             pid: Pid(0),
             region: RegionId::from_bits(0),
         },
+        holder: Holder::new(TenantIndex::HOST, Bucket::FIRST),
         op_type: OpType::Write,
         state: State::Empty,
         result: 0,
@@ -271,10 +342,11 @@ impl Record {
 
 #[cfg(test)]
 impl OutcomeRecords {
-    /// Checks that each record is in one place, and counted for its row. Returns those that are
+    /// Checks that each record is in one place, and counted for whom it is. Returns those that are
     /// reserved, by their entries.
     pub(super) fn assert_consistent(&self) -> std::collections::BTreeMap<u16, RecordIndex> {
-        let mut by_row = vec![0; self.by_row.len()];
+        let mut by_row = vec![Row::NONE; self.by_row.len()];
+        let mut by_tenant = [0; TenantIndex::COUNT];
         let (mut reserved, mut kept) = (std::collections::BTreeMap::new(), 0);
         for (index, record) in self.records.iter().enumerate() {
             match record.state {
@@ -285,10 +357,16 @@ impl OutcomeRecords {
                 State::Applied => kept += 1,
                 State::Empty | State::Released | State::NotApplied => continue,
             }
-            by_row[record.asker.region.index()] += 1;
+            let row = &mut by_row[record.asker.region.index()];
+            row.all += 1;
+            row.by_list[record.holder.list()] += 1;
+            by_tenant[record.holder.tenant.index()] += 1;
         }
         assert_eq!(*by_row, *self.by_row);
-        assert!(by_row.iter().all(|&used| used <= self.records.len().div_ceil(2) as u16));
+        assert_eq!(by_tenant, self.by_tenant.by_tenant());
+        let half = self.records.len().div_ceil(2) as u16;
+        let mut initiators = by_row.iter().flat_map(|row| row.by_list);
+        assert!(initiators.all(|used| used <= half));
         assert_eq!(kept, self.kept.len());
         assert_eq!(self.free.len() + kept + reserved.len(), self.records.len());
         reserved

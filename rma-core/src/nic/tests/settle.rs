@@ -211,7 +211,7 @@ fn an_op_is_settled_under_the_key_that_its_region_has_now_and_under_no_other() {
     }
 }
 
-//= channels#2.5-half-for-a-row
+//= channels#2.5-half-for-an-initiator
 //= type=test
 #[test]
 fn one_row_has_half_of_the_records_and_the_others_are_for_other_rows() {
@@ -253,7 +253,7 @@ fn where_all_records_are_in_use_an_op_is_refused_at_once_and_none_is_evicted() {
     stage.assert_settled_down();
 }
 
-//= channels#2.5-half-for-a-row
+//= channels#2.5-half-for-an-initiator
 //= type=test
 //= channels#P13-no-starvation
 //= type=test

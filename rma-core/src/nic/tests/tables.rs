@@ -15,7 +15,7 @@ fn entries_are_as_large_as_the_settings_say() {
         ("pending writes", 240),
         ("staging of ordered ops", 4100),
         ("outcome records", 60),
-        ("events and records by region", 6),
+        ("events and records by region", 134),
     ] {
         let found = memory.iter().find(|it| it.table == table).expect("a table of that name");
         assert!((most * 9 / 10..=most).contains(&found.entry_len), "{found:?}");

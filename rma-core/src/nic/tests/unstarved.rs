@@ -3,13 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{stage::saying_done, *};
+use super::{
+    stage::{ALL, saying_done},
+    *,
+};
 use crate::outcome::Done;
 
 mod net;
 mod reads;
 mod recorded;
+mod records;
 mod rules;
+mod tenants;
 
 use net::{At, Net};
 

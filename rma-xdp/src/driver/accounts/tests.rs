@@ -351,6 +351,17 @@ fn tenant(accounts: &mut Accounts, priority: Priority, slots: Quota) -> TenantId
 }
 
 #[test]
+fn engines_tell_tenants_apart_and_of_more_than_they_can_some_are_one() {
+    let mut accounts = accounts(&config(Quotas::default())).unwrap();
+    let index = |accounts: &Accounts, id| accounts.identity(id).1.index();
+    assert_eq!(index(&accounts, HOST), 0);
+    for expected in (1..TenantIndex::COUNT).chain([0, 1]) {
+        let id = tenant(&mut accounts, Priority::Normal, quota(0, 1));
+        assert_eq!(index(&accounts, id), expected);
+    }
+}
+
+#[test]
 fn what_is_reserved_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
     let mut accounts = accounts(&config(Quotas::default())).unwrap();
     let batch = tenant(&mut accounts, Priority::Low, quota(0, 12));

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{super::stage::ALL, *};
+use super::*;
 use crate::command::RecordedOp;
 
 /// How long a turn takes, and so how long each host does not look at its frames.
@@ -95,6 +95,23 @@ impl Net {
     /// Puts a frame on the wire.
     pub(super) fn send(&mut self, flight: Flight) {
         self.air.push_back((self.now + ONE_WAY, flight));
+    }
+
+    /// Moves every frame between two hosts until there is none, in no time.
+    pub(super) fn exchange(&mut self, one: At, other: At) {
+        loop {
+            let mut moved = false;
+            for (from, to) in [(one, other), (other, one)] {
+                for flight in self.hosts[from].transmit(self.now) {
+                    let nic = &mut self.hosts[to].nic;
+                    let _ = deliver(nic, self.now, &flight, wire::FRAME_LEN_MAX);
+                    moved = true;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
     }
 
     /// What has completed at a host since it was asked last.
