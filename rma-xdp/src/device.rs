@@ -204,12 +204,13 @@ fn open_xdp(
     ports: &[Port],
 ) -> Result<OpenDevice, HostError> {
     let monitor = NetMonitor::start(name)?;
+    let interface = monitor.interface();
     let addresses = if wanted.is_empty() {
-        first_of_each_family(monitor.interface())
-            .ok_or_else(|| HostError::NoAddress { interface: name.into() })?
+        first_of_each_family(interface).ok_or_else(|| no_address(interface))?
     } else {
         at_most_one_of_each_family(wanted)?
     };
+    wanted.iter().try_for_each(|&address| reaches(interface, address))?;
     let local: Vec<HostAddr> = addresses.iter().collect();
     let config = XdpConfig { mode, ..XdpConfig::new(name, ports, &local) };
     let backend = XdpBackend::open(&config, monitor.table())?;
@@ -256,6 +257,32 @@ fn first_of_each_family(interface: &Interface) -> Option<LocalAddresses> {
         }
     }
     (!addresses.is_empty()).then_some(addresses)
+}
+
+#[cfg(feature = "xdp")]
+fn no_address(interface: &Interface) -> HostError {
+    // A kernel that does not answer leaves it at that.
+    let (name, master) = (interface.name.clone(), net::master_of(interface.index));
+    match master.unwrap_or_default() {
+        Some(net::Master { name: master, address }) => {
+            HostError::PortWithoutAddress { interface: name, master, address }
+        }
+        None => HostError::NoAddress { interface: name },
+    }
+}
+
+/// Whether frames to `address` may come in on the interface.
+#[cfg(feature = "xdp")]
+fn reaches(interface: &Interface, address: HostAddr) -> Result<(), HostError> {
+    let name = || interface.name.clone();
+    if address.ip().is_loopback() {
+        return Err(HostError::LoopbackAddress { address, interface: name() });
+    }
+    // A kernel that does not answer is one that forbids nothing.
+    match net::elsewhere(address, interface.index).unwrap_or_default() {
+        Some(other) => Err(HostError::AddressElsewhere { address, interface: name(), other }),
+        None => Ok(()),
+    }
 }
 
 #[cfg(feature = "xdp")]

@@ -89,6 +89,40 @@ pub enum HostError {
         /// The interface.
         interface: Box<str>,
     },
+    /// The interface is a port of another, which has the addresses.
+    #[error(
+        "interface {interface} has no address of its own, as a port of {master}, which has {address}: open {master}"
+    )]
+    PortWithoutAddress {
+        /// The interface.
+        interface: Box<str>,
+        /// The bridge or bond.
+        master: Box<str>,
+        /// Its address.
+        address: rma_core::addr::HostAddr,
+    },
+    /// No other host reaches a loopback address.
+    #[error(
+        "{address} is a loopback address, and frames to it never leave this machine: give one of those that `ip addr show dev {interface}` lists, or open a host over UDP (HostConfig::udp; of rma-bench: --udp {address})"
+    )]
+    LoopbackAddress {
+        /// The address.
+        address: rma_core::addr::HostAddr,
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// The address is another interface's, which frames to it come in on.
+    #[error(
+        "{address} is an address of interface {other}, and frames to it come in there, not on {interface}: open {other}, or give one of those that `ip addr show dev {interface}` lists"
+    )]
+    AddressElsewhere {
+        /// The address.
+        address: rma_core::addr::HostAddr,
+        /// The interface.
+        interface: Box<str>,
+        /// The one that has it.
+        other: Box<str>,
+    },
     /// A grant was asked for an initiator of a family that this host has no address of.
     #[error(
         "this host has no IPv{version} address; use the initiator's other address, or add one here"

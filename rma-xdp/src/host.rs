@@ -522,6 +522,7 @@ impl<P: ControlPath> HostOf<P> {
     /// A host outlives its interface: where that is removed, or moved to another network namespace,
     /// ops end within their bounds, and when there is an interface of its name again, with the
     /// host's addresses, the host attaches to that, whatever its hardware address, MTU and queues.
+    /// One that is renamed is the same interface, and receive queues that are added to it are used.
     /// For an inline host that takes effect in one of its next turns. The same is in
     /// [`Host::metrics`] and in events of `tracing`. A process that gives up its capabilities after
     /// opening the host cannot attach again.

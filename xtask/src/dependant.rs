@@ -60,8 +60,7 @@ pub(crate) enum Error {
 
 /// What a program over UDP alone must not bring: AF_XDP, and what its build needs; and netlink,
 /// which finds paths for AF_XDP. Beginnings of names.
-const NOT_LINKED: [&str; 7] =
-    ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "neli", "netlink-"];
+const NOT_LINKED: [&str; 6] = ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "netlink-"];
 
 /// How many packages the application's end is with all that it links: the protocol and its
 /// cryptography are most of them. More: every service that issues ops has to trust and build them.

@@ -16,13 +16,17 @@
 
 mod error;
 mod interface;
+mod layers;
 mod monitor;
 mod netlink;
 mod paths;
 mod resolver;
+mod xsk_diag;
 
 pub use error::{NetError, PathError};
-pub(crate) use interface::rx_queues_max;
 pub use interface::{Interface, InterfaceAddress};
+pub(crate) use interface::{channels, index_of, rx_queues_max};
+pub(crate) use layers::{Layer, Master, elsewhere, layers, master_of};
 pub use monitor::NetMonitor;
 pub use paths::{DESTINATIONS_MAX, LinkState, Path, PathTable, PathWriter, TableFull};
+pub(crate) use xsk_diag::socket_on;

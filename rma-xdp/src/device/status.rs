@@ -16,9 +16,9 @@ pub enum InterfaceState {
     /// when it is up again.
     Down,
     /// It is gone: removed, or moved to another network namespace. When there is an interface of
-    /// that name again, the host attaches to it.
+    /// its name again, the host attaches to it.
     Gone,
-    /// An interface of that name is there, and the host is not attached to it yet, or cannot be:
+    /// An interface of its name is there, and the host is not attached to it yet, or cannot be:
     /// see [`InterfaceStatus::trouble`]. It is tried again whenever something changes, and every
     /// second.
     Detached,
@@ -50,25 +50,33 @@ impl fmt::Display for InterfaceState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterfaceStatus {
-    /// The name that the host was opened with, and by which the interface is looked for when it is
-    /// gone.
+    /// The name that it has, or had last. When it is gone it is looked for by this name, and by the
+    /// one that the host was opened with.
     pub interface: Box<str>,
     /// How it is doing.
     pub state: InterfaceState,
-    /// How often the host has attached to it: 1, and once more each time that it came back, or that
-    /// the steering program's mode was changed.
+    /// How often the host has attached to it: 1, and once more each time that it came back, that it
+    /// got more receive queues, or that the steering program's mode was changed.
     pub attachments: u64,
     /// Why the host is not attached to an interface that is there; `None` if it is, or has not
     /// tried yet.
     pub trouble: Option<Box<str>>,
+    /// How many receive queues it has, or had last.
+    pub queues: u32,
+    /// How many of these are polled when the host is attached. Frames on the others go to the
+    /// kernel, which drops them.
+    pub queues_polled: u32,
     /// What is attached, or was last, in words.
     pub device: Arc<str>,
 }
 
 impl fmt::Display for InterfaceStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { interface, state, trouble, .. } = self;
+        let Self { interface, state, trouble, queues, queues_polled, .. } = self;
         write!(f, "interface {interface} is {state}")?;
+        if queues_polled < queues {
+            write!(f, " with {queues_polled} of its {queues} receive queues polled")?;
+        }
         trouble.as_ref().map_or(Ok(()), |trouble| write!(f, ": {trouble}"))
     }
 }

@@ -34,6 +34,7 @@ mod flush;
 mod follower;
 mod linear;
 mod link_return;
+mod occupant;
 pub mod packet;
 mod port;
 pub mod socket;
@@ -54,7 +55,8 @@ pub use self::{
     config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
-    error::{AttachedProgram, Refusal, XdpError},
+    error::{Refusal, XdpError},
+    occupant::{AttachedProgram, Process, ProgramLink, ProgramPlace},
     sockopt::XskStatistics,
     steered::SteeredSockets,
 };

@@ -123,7 +123,12 @@ fn write_interface(
     }
     let name = "rma_interface_attachments_total";
     let help = "Times that the host has attached to the interface.";
-    text.one(COUNTER, name, help, interface.attachments)
+    text.one(COUNTER, name, help, interface.attachments)?;
+    let name = "rma_interface_receive_queues";
+    text.one(GAUGE, name, "Receive queues that the interface has.", interface.queues.into())?;
+    let name = "rma_interface_receive_queues_polled";
+    let help = "Receive queues that are polled; frames on the others are lost.";
+    text.one(GAUGE, name, help, interface.queues_polled.into())
 }
 
 fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {

@@ -15,7 +15,10 @@ pub enum NetError {
         name: Box<str>,
     },
     /// The interface does not carry Ethernet frames.
-    #[error("interface {name} is not Ethernet: `ip link show dev {name}` tells its type")]
+    #[error(
+        "interface {name} is not Ethernet, as `ip link show dev {name}` tells: hosts over UDP work \
+         on any interface (HostConfig::udp; of rma-bench: --udp ADDRESS)"
+    )]
     NotEthernet {
         /// The interface.
         name: Box<str>,

@@ -94,10 +94,22 @@ impl Interface {
     }
 }
 
+/// The index of the interface that has `name`, among the names that it has.
+///
+/// # Errors
+/// `ENODEV` if there is none, or what else the kernel says.
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+    // The kernel would take an empty name or an inner zero byte for something else.
+    if name.is_empty() || name.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    Ok(Questions::open()?.link_by_name(name)?.index)
+}
+
 /// Receive queues in use. The link message only tells how many the driver could have; drivers that
 /// do not answer the finer question have all of them in use.
 fn rx_queues(link: &Link) -> u32 {
-    channels(&link.name).ok().filter(|&queues| queues > 0).unwrap_or(link.rx_queues).max(1)
+    channels(&link.name).unwrap_or(link.rx_queues).max(1)
 }
 
 /// Receive queues that the interface of this index could have at most, which every driver tells.
@@ -105,7 +117,7 @@ fn rx_queues(link: &Link) -> u32 {
 /// # Errors
 /// What the kernel says: there is no such interface, mostly.
 pub(crate) fn rx_queues_max(index: u32) -> io::Result<u32> {
-    Ok(Questions::open()?.link_by_index(index)?.rx_queues)
+    Ok(Questions::open()?.link_by_index(index)?.rx_queues.max(1))
 }
 
 /// `struct ethtool_channels`
@@ -126,8 +138,12 @@ struct EthtoolChannels {
 
 const _: () = assert!(size_of::<EthtoolChannels>() == 36);
 
-/// Receive queues that the driver says are in use.
-fn channels(name: &str) -> io::Result<u32> {
+/// Receive queues that the driver says are in use, at least one. `name` is the interface's first
+/// name, not another that it has.
+///
+/// # Errors
+/// `EOPNOTSUPP` from a driver that does not tell, or what else the kernel says.
+pub(crate) fn channels(name: &str) -> io::Result<u32> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
     let flags = SocketFlags::CLOEXEC;
@@ -148,5 +164,5 @@ fn channels(name: &str) -> io::Result<u32> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(channels.rx_count.saturating_add(channels.combined_count))
+    Ok(channels.rx_count.saturating_add(channels.combined_count).max(1))
 }

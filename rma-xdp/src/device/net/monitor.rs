@@ -91,7 +91,7 @@ impl NetMonitor {
         };
         let (commands, inbox) = mpsc::sync_channel(COMMANDS_MAX);
         let thread = Thread {
-            resolver: Resolver::new(questions, link, writer),
+            resolver: Resolver::new(questions, interface, link, writer),
             news,
             inbox,
             waker: Arc::clone(&waker),

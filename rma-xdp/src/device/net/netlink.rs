@@ -221,7 +221,7 @@ impl Questions {
 
     /// Sends one question and gathers its answer: until the end of a dump, or the acknowledgement
     /// that was asked for, or the first message.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         question: RouteNetlinkMessage,
         flags: u16,

@@ -245,6 +245,8 @@ pub struct PathTable {
     interface_mtu: AtomicU32,
     /// As a number, in network order; 0 while it is not known.
     interface_mac: AtomicU64,
+    /// 0 while it is not known.
+    interface_index: AtomicU32,
     /// A [`LinkState`].
     link: AtomicU8,
     /// The thread that is woken when that, or anything that paths follow from, has changed.
@@ -280,6 +282,7 @@ impl PathTable {
             reach: AtomicU32::new(0),
             interface_mtu: AtomicU32::new(interface_mtu),
             interface_mac: AtomicU64::new(0),
+            interface_index: AtomicU32::new(0),
             link: AtomicU8::new(LinkState::Up as u8),
             follower: OnceLock::new(),
             requests: ArrayQueue::new(REQUESTS_MAX),
@@ -351,6 +354,13 @@ impl PathTable {
     pub fn interface_mac(&self) -> Option<[u8; 6]> {
         let [_, _, mac @ ..] = self.interface_mac.load(Ordering::Relaxed).to_be_bytes();
         (mac != [0; 6]).then_some(mac)
+    }
+
+    /// The interface's index, if it is known. Follows changes: names change hands, and an interface
+    /// that comes back has another index.
+    #[must_use]
+    pub fn interface_index(&self) -> Option<u32> {
+        Some(self.interface_index.load(Ordering::Relaxed)).filter(|&index| index != 0)
     }
 
     /// Whether the interface is up and has carrier. Follows changes; without it the table is empty.
@@ -475,6 +485,11 @@ impl PathWriter {
         if let Some(thread) = self.table.follower.get() {
             thread.unpark();
         }
+    }
+
+    /// Sets what [`PathTable::interface_index`] says.
+    pub fn set_interface_index(&mut self, index: u32) {
+        self.table.interface_index.store(index, Ordering::Relaxed);
     }
 
     /// Sets what [`PathTable::interface_mac`] says.

@@ -132,10 +132,11 @@ struct Waiter {
 #[derive(Debug)]
 pub(super) struct Resolver<K> {
     kernel: K,
-    /// What it was opened as. It is looked for under this name when it is gone.
+    /// The name that it was opened by, one of those that it had then.
     name: Box<str>,
+    /// As it is, or was last.
     link: Link,
-    /// No interface has that name, nor is ours there under another.
+    /// It is not there, nor is another that has its last name or the one that it was opened by.
     gone: bool,
     writer: PathWriter,
     destinations: BTreeMap<HostAddr, Destination>,
@@ -147,13 +148,15 @@ pub(super) struct Resolver<K> {
 }
 
 impl<K: Kernel> Resolver<K> {
-    pub(super) fn new(kernel: K, link: Link, mut writer: PathWriter) -> Self {
+    /// `name`: what the interface was opened by.
+    pub(super) fn new(kernel: K, name: &str, link: Link, mut writer: PathWriter) -> Self {
+        writer.set_interface_index(link.index);
         writer.set_interface_mtu(link.mtu);
         writer.set_link(if link.running { LinkState::Up } else { LinkState::Down });
         writer.set_interface_mac(link.mac);
         Self {
             kernel,
-            name: link.name.clone(),
+            name: name.into(),
             link,
             gone: false,
             writer,
@@ -245,7 +248,7 @@ impl<K: Kernel> Resolver<K> {
                 self.lose_link();
                 self.refresh_link();
             }
-            // While ours is gone any other may be the one that has its name now.
+            // While ours is gone any other may be the one that has one of its names now.
             News::Link(index) if index == self.link.index || self.gone => self.refresh_link(),
             News::Neighbour(index, address) if index == self.link.index => {
                 self.refresh_neighbour(address, now);
@@ -409,8 +412,8 @@ impl<K: Kernel> Resolver<K> {
     /// What was known of the interface is of no use any more.
     fn lose_link(&mut self) {
         if !self.gone {
-            let (interface, index) = (&*self.name, self.link.index);
-            tracing::warn!(interface, index, "interface gone");
+            let Link { name, index, .. } = &self.link;
+            tracing::warn!(interface = &**name, index, "interface gone");
         }
         (self.gone, self.link.running) = (true, false);
         // Another interface has other neighbours, under the same addresses.
@@ -420,9 +423,15 @@ impl<K: Kernel> Resolver<K> {
 
     fn refresh_link(&mut self) {
         let (ran, mtu, index) = (self.link.running, self.link.mtu, self.link.index);
-        let by_index = if self.gone { None } else { Some(self.kernel.link(index)) };
-        match by_index.unwrap_or_else(|| self.kernel.link_by_name(&self.name)) {
-            Ok(link) => self.link = link,
+        let found = if self.gone { self.link_by_name() } else { self.kernel.link(index) };
+        match found {
+            Ok(link) => {
+                let (was, is) = (&*self.link.name, &*link.name);
+                if !self.gone && was != is {
+                    tracing::info!(was, is, index, "interface renamed");
+                }
+                self.link = link;
+            }
             Err(error) if is_no_link(&error) && !self.gone => {
                 // Another one may have its name already.
                 self.lose_link();
@@ -443,6 +452,17 @@ impl<K: Kernel> Resolver<K> {
         }
     }
 
+    /// An interface that has come back: under the last name of the one that is gone, or under the
+    /// one that was asked for.
+    fn link_by_name(&mut self) -> io::Result<Link> {
+        match self.kernel.link_by_name(&self.link.name) {
+            Err(error) if is_no_link(&error) && self.name != self.link.name => {
+                self.kernel.link_by_name(&self.name)
+            }
+            found => found,
+        }
+    }
+
     /// Tells readers of the table, and those who wait, how the interface is doing.
     fn publish_link(&mut self) {
         let (state, failure) = match (self.gone, self.link.running) {
@@ -450,6 +470,7 @@ impl<K: Kernel> Resolver<K> {
             (false, false) => (LinkState::Down, Some(Failure::LinkDown)),
             (false, true) => (LinkState::Up, None),
         };
+        self.writer.set_interface_index(self.link.index);
         self.writer.set_interface_mtu(self.link.mtu);
         self.writer.set_interface_mac(self.link.mac.filter(|_| !self.gone));
         self.writer.set_link(state);

@@ -18,10 +18,11 @@ use super::{
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
-    device::Device,
+    device::{Device, RxQueues},
     doubts::Doubts,
     error::{Refusal, XdpError},
     linear::Linearizer,
+    occupant,
     packet::{self, ETHERNET_LEN},
     port::ReservedPorts,
     socket::{Options, Socket},
@@ -29,7 +30,10 @@ use super::{
     umem::CHUNK_DATA,
     watch::Watched,
 };
-use crate::device::{monotonic::monotonic, net::PathTable};
+use crate::device::{
+    monotonic::monotonic,
+    net::{self, PathTable},
+};
 use rma_core::backend::BATCH;
 
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
@@ -64,6 +68,22 @@ pub(super) struct Attachment {
     pub(super) description: Description,
 }
 
+/// What earlier attachments to the same interface have shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Learnt {
+    /// One in generic mode lost frames.
+    pub(super) generic_lost_frames: bool,
+    /// One to all receive queues was refused.
+    pub(super) fewer_queues: Option<FewerQueues>,
+}
+
+/// To how many receive queues to attach, though there are more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FewerQueues {
+    pub(super) most: u32,
+    pub(super) reason: Refusal,
+}
+
 /// A receive queue.
 pub(super) struct Queue {
     pub(super) socket: Socket,
@@ -72,50 +92,81 @@ pub(super) struct Queue {
 
 impl Attachment {
     /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
-    /// Must be called in the network namespace of the interface. `generic_lost_frames`: what was
-    /// attached before in generic mode did.
+    /// Must be called in the network namespace of the interface.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,
         counters: &Arc<Counters>,
-        generic_lost_frames: bool,
+        learnt: Learnt,
     ) -> Result<Self, XdpError> {
-        let interface = &*config.interface;
-        let device = Device::open(interface)?;
+        let index = paths.interface_index().map_or_else(|| index_of(&config.interface), Ok)?;
+        let device = Device::open(index, &config.interface)?;
+        let interface = &*device.name;
+        if !device.is_up()? {
+            return Err(XdpError::InterfaceDown { interface: interface.into() });
+        }
         let mtu = paths.interface_mtu();
         check_mtu(config, mtu)?;
         let multi_buffer = mtu > SINGLE_BUFFER_MTU;
 
         let mut fallbacks = Vec::new();
-        let queue_count = device.rx_queues().unwrap_or_else(|reason| {
-            let (wanted, got) = (Feature::AllQueues, Feature::OneQueue);
-            fallbacks.push(Fallback { wanted, got, reason });
-            1
-        });
         let addresses = &config.local_addresses;
         let ports = config.ports()?;
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
         let driver = device.driver();
-        let candidates = choice::candidates(config.mode, driver.as_deref(), generic_lost_frames);
+        let candidates =
+            choice::candidates(config.mode, driver.as_deref(), learnt.generic_lost_frames);
         let mut steering =
-            Steering::attach(interface, device.index, &ports, queue_count, candidates)?;
+            Steering::attach(interface, index, &ports, device.rx_queues_max()?, candidates)?;
         fallbacks.extend(steering.fallback());
+        // Not before: attaching gives some interfaces more of them.
+        let rx_queues = device.rx_queues()?;
 
         let mtu_max = if multi_buffer { mtu } else { SINGLE_BUFFER_MTU };
         let packet_max = LINK_HEADERS + mtu_max as usize;
-        let mut queues = Vec::with_capacity(queue_count as usize);
-        for queue in 0..queue_count {
+        let most = match rx_queues {
+            RxQueues::Exactly(queues) | RxQueues::AtMost(queues) => queues,
+        };
+        let mut queues = Vec::new();
+        for queue in 0..learnt.fewer_queues.map_or(most, |fewer| fewer.most.min(most)) {
             let generic = steering.mode() == AttachMode::Generic;
-            let socket = open_socket(config, queue, generic, multi_buffer, mtu, counters)?;
+            let socket =
+                match open_socket(config, &device, queue, generic, multi_buffer, mtu, counters) {
+                    Ok(socket) => socket,
+                    // So the kernel says that there are no more, to who has one already.
+                    Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
+                        if queue > 0
+                            && matches!(rx_queues, RxQueues::AtMost(_))
+                            && source.raw_os_error() == Some(libc::EINVAL) =>
+                    {
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
             let linearizer = Linearizer::new(if multi_buffer { packet_max } else { 0 });
             queues.push(Queue { socket, linearizer });
         }
         for Queue { socket, .. } in &queues {
             steering.redirect(interface, socket.queue(), socket.fd())?;
         }
+        let queue_count = queues.len() as u32;
+        let queues_there = match rx_queues {
+            RxQueues::Exactly(queues) => queues,
+            RxQueues::AtMost(_) => queue_count,
+        };
+        if let Some(FewerQueues { reason, .. }) = learnt.fewer_queues
+            && queues_there > queue_count
+        {
+            let (wanted, got) = (Feature::AllQueues, Feature::SomeQueues);
+            fallbacks.push(Fallback { wanted, got, reason });
+        }
         // Frames until now went past the program, as they must.
         let _before = reserved.drain();
 
+        if !device.has_its_name() {
+            // What was done by its name may have been done to another that has it now.
+            return Err(XdpError::UnknownInterface { interface: interface.into() });
+        }
         let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
         let watched = Watched::new(sockets).map_err(|source| {
             XdpError::from_call(interface, "duplicating a socket's descriptor", source)
@@ -131,11 +182,12 @@ impl Attachment {
             fallbacks.push(Fallback { wanted, got, reason });
         }
         let description = Description {
-            interface: config.interface.clone(),
+            interface: interface.into(),
             mode: steering.mode(),
             mode_reason: steering.reason(),
             zero_copy,
             queues: queue_count,
+            queues_there,
             multi_buffer,
             mtu,
             fallbacks,
@@ -182,8 +234,18 @@ fn check_mtu(config: &XdpConfig, mtu: u32) -> Result<(), XdpError> {
     Ok(())
 }
 
+/// The index of an interface that nobody follows.
+fn index_of(interface: &str) -> Result<u32, XdpError> {
+    net::index_of(interface).map_err(|error| match error.raw_os_error() {
+        // Longer than any name can be.
+        Some(libc::ERANGE) => XdpError::UnknownInterface { interface: interface.into() },
+        _ => XdpError::from_call(interface, "looking up the interface", error),
+    })
+}
+
 fn open_socket(
     config: &XdpConfig,
+    device: &Device,
     queue: u32,
     generic: bool,
     multi_buffer: bool,
@@ -193,7 +255,7 @@ fn open_socket(
     let ring = |size| QueueSize::new(size).expect("the configuration was checked");
     let transmits = queue as usize == TX_QUEUE;
     let options = Options {
-        interface: &config.interface,
+        interface: &device.name,
         queue,
         rx_ring: ring(config.rx_ring),
         tx_ring: ring(config.tx_ring),
@@ -211,6 +273,10 @@ fn open_socket(
         }
     };
     opened.map_err(|error| match error {
+        XdpError::QueueInUse { interface, queue, .. } => {
+            let holder = occupant::queue_holder(device.index, queue);
+            XdpError::QueueInUse { interface, queue, holder }
+        }
         // How kernels and drivers without multi-buffer support refuse the flag for it.
         XdpError::System { interface, source, .. }
             if multi_buffer

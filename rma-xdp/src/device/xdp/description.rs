@@ -20,8 +20,8 @@ pub enum Feature {
     Copy,
     /// All receive queues of the interface.
     AllQueues,
-    /// One receive queue, whatever the interface has.
-    OneQueue,
+    /// Some receive queues, and not all that the interface has.
+    SomeQueues,
 }
 
 impl fmt::Display for Feature {
@@ -32,7 +32,7 @@ impl fmt::Display for Feature {
             Self::ZeroCopy => "zero-copy",
             Self::Copy => "copy mode",
             Self::AllQueues => "all receive queues",
-            Self::OneQueue => "one receive queue",
+            Self::SomeQueues => "some receive queues",
         })
     }
 }
@@ -79,6 +79,8 @@ pub struct Description {
     pub zero_copy: bool,
     /// How many receive queues are polled.
     pub queues: u32,
+    /// How many receive queues there are. Frames on those that are not polled go to the kernel.
+    pub queues_there: u32,
     /// Whether packets may span several chunks.
     pub multi_buffer: bool,
     /// The interface's MTU when it was opened, in bytes of IP packet.
@@ -91,10 +93,11 @@ impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let copy = if self.zero_copy { "zero-copy" } else { "copy" };
         let buffers = if self.multi_buffer { ", multi-buffer" } else { "" };
-        let Self { interface, mode, mode_reason, queues, mtu, .. } = self;
-        write!(
-            f,
-            "AF_XDP on {interface}: {mode} ({mode_reason}), {copy}, {queues} queue(s), MTU {mtu}{buffers}"
-        )
+        let Self { interface, mode, mode_reason, queues, queues_there, mtu, .. } = self;
+        write!(f, "AF_XDP on {interface}: {mode} ({mode_reason}), {copy}, {queues} ")?;
+        if queues_there > queues {
+            write!(f, "of {queues_there} ")?;
+        }
+        write!(f, "queue(s), MTU {mtu}{buffers}")
     }
 }

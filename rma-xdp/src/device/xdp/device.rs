@@ -1,40 +1,23 @@
-//! What start-up must know about the interface itself: index, up or down, driver, receive queues.
+//! What an attachment must know about the interface itself: its name, up or down, driver, receive
+//! queues.
 //!
-//! Asked by `ioctl` of the calling thread's network namespace. `/sys/class/net` would not do: it
-//! shows the namespace that it was mounted in, which is another one for a thread that changed its
-//! own.
+//! It is the interface of an index: names change hands. Asked by `ioctl` of the calling thread's
+//! network namespace. `/sys/class/net` would not do: it shows the namespace that it was mounted in,
+//! which is another one for a thread that changed its own.
 
 use std::{
     ffi::c_ulong,
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
 };
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::index_to_name};
 
-use super::error::{Refusal, XdpError};
-use crate::device::net::rx_queues_max;
+use super::error::XdpError;
+use crate::device::net::{channels, rx_queues_max};
 
-/// `ETHTOOL_GCHANNELS`: how many queues of each kind there are
+/// `ETHTOOL_GDRVINFO`: which driver it is
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/ethtool.h>).
-const ETHTOOL_GCHANNELS: u32 = 0x3c;
-
-/// `struct ethtool_channels`.
-#[repr(C)]
-#[derive(Default)]
-struct Channels {
-    command: u32,
-    max_rx: u32,
-    max_tx: u32,
-    max_other: u32,
-    max_combined: u32,
-    rx: u32,
-    tx: u32,
-    other: u32,
-    combined: u32,
-}
-
-/// `ETHTOOL_GDRVINFO`: which driver it is. In the same header.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 
 /// `struct ethtool_drvinfo`.
@@ -51,18 +34,29 @@ const _: () = assert!(size_of::<DriverInfo>() == 196);
 
 /// An interface of the calling thread's network namespace.
 #[derive(Debug)]
-pub(super) struct Device<'a> {
-    name: &'a str,
-    /// Its index.
+pub(super) struct Device {
+    /// Its name just now.
+    pub(super) name: Box<str>,
     pub(super) index: u32,
     socket: OwnedFd,
 }
 
-impl<'a> Device<'a> {
-    /// Looks `name` up and checks that the interface is up.
-    pub(super) fn open(name: &'a str) -> Result<Self, XdpError> {
-        let system =
-            |call| move |errno: rustix::io::Errno| XdpError::from_call(name, call, errno.into());
+/// How many receive queues there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RxQueues {
+    /// As the driver tells.
+    Exactly(u32),
+    /// The driver does not tell; no more than these.
+    AtMost(u32),
+}
+
+impl Device {
+    /// The interface of this index, whether up or down. `last_name` is what errors call it if it
+    /// has none.
+    pub(super) fn open(index: u32, last_name: &str) -> Result<Self, XdpError> {
+        let system = |call| {
+            move |errno: rustix::io::Errno| XdpError::from_call(last_name, call, errno.into())
+        };
         let socket = rustix::net::socket_with(
             AddressFamily::INET,
             SocketType::DGRAM,
@@ -70,39 +64,40 @@ impl<'a> Device<'a> {
             None,
         )
         .map_err(system("making a socket"))?;
-        let unknown = || XdpError::UnknownInterface { interface: name.into() };
-        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
-            return Err(unknown());
-        }
-        let index = rustix::net::netdevice::name_to_index(socket.as_fd(), name)
-            .map_err(system("looking up the interface"))?;
-        let device = Self { name, index, socket };
-        // SIOCGIFFLAGS writes the flags, a short integer, into the union.
-        let request =
-            device.ioctl(libc::SIOCGIFFLAGS, libc::__c_anonymous_ifr_ifru { ifru_flags: 0 });
-        let request =
-            request.map_err(|error| XdpError::from_call(name, "asking for its flags", error))?;
-        // SAFETY: every bit pattern is a short integer, and the union was written as one above.
-        let flags = unsafe { request.ifr_ifru.ifru_flags };
-        if i32::from(flags) & libc::IFF_UP == 0 {
-            return Err(XdpError::InterfaceDown { interface: name.into() });
-        }
-        Ok(device)
+        let name = index_to_name(&socket, index).map_err(system("asking for its name"))?;
+        Ok(Self { name: name.into(), index, socket })
     }
 
-    /// The number of receive queues, or why the driver does not tell. Many that have just one do
-    /// not; of these the kernel knows it.
-    pub(super) fn rx_queues(&self) -> Result<u32, Refusal> {
-        let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
-        let data = (&raw mut channels).cast();
-        match self.ioctl(libc::SIOCETHTOOL, libc::__c_anonymous_ifr_ifru { ifru_data: data }) {
-            Ok(_) => Ok((channels.rx + channels.combined).max(1)),
-            Err(_) if rx_queues_max(self.index).is_ok_and(|max| max == 1) => Ok(1),
-            Err(error) => Err(Refusal::Errno {
-                call: "ETHTOOL_GCHANNELS",
-                errno: error.raw_os_error().unwrap_or_default(),
-            }),
+    /// Whether its administrator has set it up.
+    pub(super) fn is_up(&self) -> Result<bool, XdpError> {
+        // SIOCGIFFLAGS writes the flags, a short integer, into the union.
+        let request =
+            self.ioctl(libc::SIOCGIFFLAGS, libc::__c_anonymous_ifr_ifru { ifru_flags: 0 });
+        let request = request
+            .map_err(|error| XdpError::from_call(&self.name, "asking for its flags", error))?;
+        // SAFETY: every bit pattern is a short integer, and the union was written as one above.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        Ok(i32::from(flags) & libc::IFF_UP != 0)
+    }
+
+    /// Whether it is still the interface that has this name: what is asked for by name is asked of
+    /// it.
+    pub(super) fn has_its_name(&self) -> bool {
+        index_to_name(&self.socket, self.index).is_ok_and(|name| *name == *self.name)
+    }
+
+    /// The number of receive queues, as it is just now.
+    pub(super) fn rx_queues(&self) -> Result<RxQueues, XdpError> {
+        if let Ok(queues) = channels(&self.name) {
+            return Ok(RxQueues::Exactly(queues));
         }
+        self.rx_queues_max().map(RxQueues::AtMost)
+    }
+
+    /// How many receive queues it could have.
+    pub(super) fn rx_queues_max(&self) -> Result<u32, XdpError> {
+        rx_queues_max(self.index)
+            .map_err(|error| XdpError::from_call(&self.name, "asking for its queues", error))
     }
 
     /// The driver's name, as `ethtool -i` shows it. `None` if it has none, as bridges and loopback
@@ -117,13 +112,13 @@ impl<'a> Device<'a> {
 
     fn ioctl(&self, code: c_ulong, union: libc::__c_anonymous_ifr_ifru) -> io::Result<libc::ifreq> {
         let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: union };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
+        for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(self.name.bytes()) {
             *to = from as _;
         }
         // SAFETY: `request` has the layout that both codes expect, its name is ended by a zero (the
-        // length was checked in `open`), and it lives across the call; so does what its pointer
-        // names for SIOCETHTOOL, a `Channels` or a `DriverInfo` of the caller, which is as large as
-        // the command in it writes.
+        // kernel's names are shorter than the field), and it lives across the call; so does what
+        // its pointer names for SIOCETHTOOL, the caller's `DriverInfo`, which is as large as the
+        // command in it writes.
         let rc = unsafe { libc::ioctl(self.socket.as_raw_fd(), code as _, &raw mut request) };
         if rc == 0 { Ok(request) } else { Err(io::Error::last_os_error()) }
     }

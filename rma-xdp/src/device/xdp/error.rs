@@ -8,7 +8,10 @@ use std::{error::Error, io, net::IpAddr};
 
 use rma_core::port::PortsError;
 
-use super::capabilities::Capabilities;
+use super::{
+    capabilities::Capabilities,
+    occupant::{AttachedProgram, Process},
+};
 
 /// Why [`super::XdpBackend::open`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -105,13 +108,33 @@ pub enum XdpError {
     },
     /// An XDP program is on the interface already: another instance, or somebody else's.
     #[error(
-        "interface {interface} already has an XDP program attached{}: stop the instance that owns it, or detach it with `ip link set {interface} xdp off`",
-        program.as_ref().map(|program| format!(" (id {}, name {:?})", program.id, program.name)).unwrap_or_default()
+        "interface {interface} already has an XDP program attached{}",
+        program.as_ref().map_or_else(
+            || format!(": `ip -d link show dev {interface}` names it; stop what attached it"),
+            |program| format!(" {program}"),
+        )
     )]
     ProgramAttached {
         /// The interface.
         interface: Box<str>,
         /// The program, where the kernel tells.
+        program: Option<AttachedProgram>,
+    },
+    /// An XDP program is on an interface that lies on top of this one: a VLAN of it, the bridge
+    /// that it is a port of. Then the kernel takes none here.
+    #[error(
+        "interface {interface} takes no XDP program while an interface on top of it has one: {}",
+        program.as_ref().map_or_else(
+            || format!(
+                "none is in this network namespace, so look into those to which interfaces on top of {interface} were moved: `ip -all netns exec ip -d link show` shows programs as prog/xdp"
+            ),
+            |program| format!("{} {program}", program.interface),
+        )
+    )]
+    ProgramOnTop {
+        /// The interface.
+        interface: Box<str>,
+        /// The program, if its interface is in this network namespace.
         program: Option<AttachedProgram>,
     },
     /// Neither native nor generic XDP is possible.
@@ -160,13 +183,19 @@ pub enum XdpError {
     },
     /// Another AF_XDP socket is bound to the queue.
     #[error(
-        "receive queue {queue} of interface {interface} is in use by another AF_XDP socket: stop the program that owns it"
+        "receive queue {queue} of interface {interface} is in use by another AF_XDP socket{}",
+        holder.as_ref().map_or_else(
+            || ": stop the program that owns it; `ss --xdp -ap` lists such sockets with their processes".into(),
+            Process::as_owner,
+        )
     )]
     QueueInUse {
         /// The interface.
         interface: Box<str>,
         /// The queue.
         queue: u32,
+        /// Who has the socket, where that can be seen.
+        holder: Option<Process>,
     },
     /// UMEM could not be mapped or registered.
     #[error(
@@ -201,15 +230,6 @@ pub enum XdpError {
         /// What the kernel said.
         source: io::Error,
     },
-}
-
-/// The XDP program that is on an interface already.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttachedProgram {
-    /// Its id, as `bpftool prog` shows it.
-    pub id: u32,
-    /// Its name, empty if the kernel does not tell.
-    pub name: Box<str>,
 }
 
 /// Why a mode or feature is not in use.
@@ -262,6 +282,18 @@ impl XdpError {
         }
     }
 
+    /// The error number, if it was one receive queue that could not be had.
+    pub(super) fn queue_errno(&self) -> Option<i32> {
+        match self {
+            Self::QueueInUse { .. } => Some(libc::EBUSY),
+            Self::UmemLockedMemory { .. } => Some(libc::ENOBUFS),
+            Self::UmemAllocation { source, .. } | Self::System { source, .. } => {
+                source.raw_os_error()
+            }
+            _ => None,
+        }
+    }
+
     /// A failed creation of a UMEM of so many bytes.
     pub(crate) fn from_umem(
         interface: &str,
@@ -289,7 +321,9 @@ impl XdpError {
     ) -> Self {
         let source = cause(error);
         match source.raw_os_error() {
-            Some(libc::EBUSY) => Self::QueueInUse { interface: interface.into(), queue },
+            Some(libc::EBUSY) => {
+                Self::QueueInUse { interface: interface.into(), queue, holder: None }
+            }
             _ => Self::from_call(interface, "binding an AF_XDP socket", source),
         }
     }
@@ -337,11 +371,21 @@ mod tests {
     }
 
     #[test]
-    fn an_attached_program_is_named_where_it_is_known() {
-        let unknown = XdpError::ProgramAttached { interface: "eth9".into(), program: None };
-        assert!(unknown.to_string().contains("already has an XDP program attached: stop"));
-        let program = Some(AttachedProgram { id: 7, name: "rma_steer".into() });
-        let known = XdpError::ProgramAttached { interface: "eth9".into(), program };
-        assert!(known.to_string().contains("(id 7, name \"rma_steer\")"));
+    fn an_attached_program_that_is_unknown_is_said_how_to_find() {
+        let interface = "eth9".into();
+        let attached = XdpError::ProgramAttached { interface, program: None }.to_string();
+        assert!(attached.contains("attached: `ip -d link show dev eth9` names it"), "{attached}");
+        let interface = "eth9".into();
+        let on_top = XdpError::ProgramOnTop { interface, program: None }.to_string();
+        assert!(on_top.contains("on top of eth9 were moved"), "{on_top}");
+    }
+
+    #[test]
+    fn the_owner_of_a_queue_is_named_where_it_is_known() {
+        let text = |holder| {
+            XdpError::QueueInUse { interface: "eth9".into(), queue: 3, holder }.to_string()
+        };
+        assert!(text(None).contains("receive queue 3 of interface eth9 is in use"));
+        assert!(text(None).contains("`ss --xdp -ap`"));
     }
 }

@@ -3,10 +3,12 @@
 //! A virtual interface is deleted and made again, a driver is reloaded, an interface moves to
 //! another network namespace: the kernel takes it from our sockets for ever, and one of the same
 //! name that comes back is another. This thread notices, takes what is dead from the backend, and
-//! gives it a new [`Attachment`] when there is an interface of that name again. News of the
+//! gives it a new [`Attachment`] when there is such an interface again. News of the
 //! interface come from the path table's writer; whether the sockets live is asked of the kernel
 //! itself, so that news that are lost or overtaken do no harm. It also changes the steering
 //! program's mode where the one that was chosen turns out to lose frames: see [`super::doubts`].
+//! And it attaches anew where the interface has got more receive queues: frames on a queue without
+//! a socket of ours go to the kernel. Of queues there are no news, so it looks.
 //!
 //! It is a control thread: it allocates, makes system calls and may wait. It lives in the network
 //! namespace, and with the privileges, that the host was opened in.
@@ -23,19 +25,28 @@ use std::{
 };
 
 use super::{
-    attachment::Attachment, backend::XdpBackend, config::XdpConfig, counters::Counters,
-    description::Description, doubts::Doubts, error::XdpError, exchange::Exchange,
-    sockopt::XskStatistics, watch::XskWatch,
+    attachment::{Attachment, FewerQueues, Learnt},
+    backend::XdpBackend,
+    config::XdpConfig,
+    counters::Counters,
+    description::Description,
+    device::Device,
+    doubts::Doubts,
+    error::{Refusal, XdpError},
+    exchange::Exchange,
+    sockopt::XskStatistics,
+    watch::XskWatch,
 };
 use crate::device::{
     monotonic::monotonic,
-    net::{LinkState, PathTable},
+    net::{LinkState, PathTable, channels},
     status::{InterfaceState, InterfaceStatus},
 };
 
-/// How often the sockets are looked at without any news. Only for news that were lost: longer is
-/// longer without frames then, shorter is a system call for each queue as often.
-const LOOK: Duration = Duration::from_secs(5);
+/// How often the interface's name and queues are looked at, and the sockets without any news.
+/// Longer is longer without the frames on new queues, or if news were lost; shorter is some system
+/// calls as often, one of which takes the kernel's lock on all interfaces.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How often an interface that is there, and cannot be attached to, is tried again without news of
 /// it: what is in the way may be another program, whose end nobody tells.
@@ -101,6 +112,8 @@ impl InterfaceWatch {
                 .as_deref()
                 .filter(|_| state == InterfaceState::Detached)
                 .map(Into::into),
+            queues: told.description.queues_there,
+            queues_polled: told.description.queues.min(told.description.queues_there),
             device: told.description.to_string().into(),
         }
     }
@@ -158,7 +171,9 @@ impl Follower {
             exchange,
             shared: shared.clone(),
             doubts: attachment.doubts(),
-            generic_lost_frames: false,
+            learnt: Learnt::default(),
+            refused_queues: None,
+            look_at: monotonic(),
         };
         let spawned = thread::Builder::new().name("rma-attach".into()).spawn(move || body.run());
         let thread = spawned.map_err(failed)?;
@@ -192,39 +207,47 @@ struct Thread {
     shared: Arc<Shared>,
     /// Of what is attached, as long as another mode might be better.
     doubts: Option<Doubts>,
-    /// Whether the interface, as long as it is the same, was attached to in generic mode, and that
-    /// lost frames.
-    generic_lost_frames: bool,
+    /// As long as the interface is the same.
+    learnt: Learnt,
+    /// How many receive queues there were when a socket for each could not be had.
+    refused_queues: Option<u32>,
+    /// When to look at the interface.
+    look_at: Duration,
 }
 
 impl Thread {
     fn run(mut self) {
         self.exchange.followed_by_this_thread();
         while !self.stopped() {
-            let (attached, dead) = {
-                let told = self.shared.told();
-                (told.attached, told.attached && told.watch.is_dead())
+            let (attached, dead, interface) = {
+                let Told { attached, watch, description, .. } = &*self.shared.told();
+                (*attached, *attached && watch.is_dead(), description.interface.clone())
             };
             if dead {
                 tracing::warn!(
-                    interface = &*self.config.interface,
+                    interface = &*interface,
                     "interface detached: it was removed, or moved to another network namespace"
                 );
                 // One that comes back is another, in another network perhaps.
-                self.generic_lost_frames = false;
+                (self.learnt, self.refused_queues) = (Learnt::default(), None);
                 self.detach();
             } else if attached && self.doubts.as_mut().is_some_and(Doubts::came_true) {
                 tracing::warn!(
-                    interface = &*self.config.interface,
+                    interface = &*interface,
                     "in generic mode frames do not get to the sockets: native mode from now on"
                 );
-                self.generic_lost_frames = true;
+                self.learnt.generic_lost_frames = true;
+                self.detach();
+            } else if attached && self.has_more_queues() {
                 self.detach();
             } else if attached {
                 thread::park_timeout(if self.doubts.is_some() { DOUBT } else { LOOK });
             } else if self.shared.paths.link_state() == LinkState::Gone {
                 thread::park_timeout(RETRY);
             } else if let Err(error) = self.attach() {
+                if self.gives_up_queues(&error) {
+                    continue;
+                }
                 self.tell_trouble(&error);
                 self.pause();
                 thread::park_timeout(RETRY);
@@ -245,9 +268,8 @@ impl Thread {
     }
 
     fn attach(&mut self) -> Result<(), XdpError> {
-        let Self { config, shared, generic_lost_frames, .. } = &*self;
-        let attachment =
-            Attachment::open(config, &shared.paths, &shared.counters, *generic_lost_frames)?;
+        let Self { config, shared, learnt, .. } = &*self;
+        let attachment = Attachment::open(config, &shared.paths, &shared.counters, *learnt)?;
         self.doubts = attachment.doubts();
         let (description, watch) = (attachment.description.clone(), attachment.watched.watch());
         tracing::info!(device = %description, "interface attached again");
@@ -259,6 +281,53 @@ impl Thread {
         let attachments = told.attachments + 1;
         *told = Told { description, watch, attached: true, attachments, trouble: None };
         Ok(())
+    }
+
+    /// Looks at the interface, now and then: under which name people know it by now, and whether it
+    /// has got receive queues that are not polled, and might be.
+    fn has_more_queues(&mut self) -> bool {
+        if monotonic() < self.look_at {
+            return false;
+        }
+        self.look_at = monotonic() + LOOK;
+        let Description { interface, queues, .. } = self.shared.told().description.clone();
+        let index = self.shared.paths.interface_index();
+        // Without an answer: what has become of it the sockets tell.
+        let Some(Ok(device)) = index.map(|index| Device::open(index, &interface)) else {
+            return false;
+        };
+        // A driver that does not tell: as many as were found when it was attached to.
+        let there = channels(&device.name).unwrap_or(queues);
+        let mut told = self.shared.told();
+        let Told { description, .. } = &mut *told;
+        (description.interface, description.queues_there) = (device.name, there);
+        let more = there > queues && self.refused_queues != Some(there);
+        if more {
+            let interface = &*description.interface;
+            tracing::warn!(
+                interface,
+                there,
+                polled = queues,
+                "receive queues were added: attaching anew"
+            );
+            self.learnt.fewer_queues = None;
+        }
+        more
+    }
+
+    /// Whether to attach to as many receive queues as before, as more of them cannot be had.
+    fn gives_up_queues(&mut self, error: &XdpError) -> bool {
+        let Description { queues, queues_there, .. } = self.shared.told().description.clone();
+        let Some(errno) = error.queue_errno() else { return false };
+        if queues >= queues_there || self.learnt.fewer_queues.is_some() {
+            return false;
+        }
+        let there = queues_there;
+        tracing::warn!(%error, there, polled = queues, "the added receive queues are not polled");
+        let reason = Refusal::Errno { call: "an AF_XDP socket for each", errno };
+        self.learnt.fewer_queues = Some(FewerQueues { most: queues, reason });
+        self.refused_queues = Some(queues_there);
+        true
     }
 
     fn tell_trouble(&self, error: &XdpError) {
@@ -282,3 +351,6 @@ impl Thread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,7 @@ use arrayvec::ArrayVec;
 use rma_core::{backend, time::Instant};
 use rma_shm::prefetch;
 use rustix::{
-    io::Errno,
+    io::{Errno, FdFlags, fcntl_setfd},
     net::{RecvFlags, SendFlags},
 };
 use xsk_rs::{
@@ -134,6 +134,15 @@ pub struct Chunk<'f> {
     pub continued: bool,
 }
 
+/// libxdp makes its sockets without it. A program that another thread starts between that and this,
+/// some milliseconds, has the socket, and with it the queue, for as long as it runs.
+fn close_on_exec(socket: &RxQueue) -> Result<(), Errno> {
+    // SAFETY: the queue keeps its socket open for as long as it is borrowed, which is until the end
+    // of this function.
+    let socket = unsafe { BorrowedFd::borrow_raw(socket.fd().as_raw_fd()) };
+    fcntl_setfd(socket, FdFlags::CLOEXEC)
+}
+
 impl Socket {
     /// Maps a UMEM, binds a socket to the queue and fills the fill ring. The caller puts the socket
     /// into the XSKMAP.
@@ -171,6 +180,9 @@ impl Socket {
             .expect("the first socket of a UMEM gets its fill and completion rings");
 
         let fd = rx.fd().as_raw_fd();
+        close_on_exec(&rx).map_err(|errno| {
+            XdpError::from_call(interface, "having the socket closed on exec", errno.into())
+        })?;
         let tx_frames = frames.split_off(options.rx_chunks as usize);
         let mut socket = Self {
             rx,

@@ -18,18 +18,7 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{MapError, XskMap},
-    programs::{Xdp, XdpMode, loaded_programs, xdp::XdpLinkId},
-};
-use neli::{
-    consts::{
-        nl::NlmF,
-        rtnl::{Ifla, RtAddrFamily, Rtm},
-        socket::NlFamily,
-    },
-    nl::NlPayload,
-    router::synchronous::NlRouter,
-    rtnl::{Ifinfomsg, IfinfomsgBuilder},
-    utils::Groups,
+    programs::{Xdp, XdpMode, xdp::XdpLinkId},
 };
 
 use rma_core::port::Ports;
@@ -39,7 +28,8 @@ use super::{
     choice::{Candidate, ModeReason},
     config::AttachMode,
     description::Fallback,
-    error::{AttachedProgram, Refusal, XdpError},
+    error::{Refusal, XdpError},
+    occupant,
 };
 
 /// The program, as `cargo xtask ebpf` built it.
@@ -49,10 +39,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../rma-steer.bpf.o");
 const PROGRAM: &str = "rma_steer";
 const SOCKETS: &str = "XSKS";
 const PORTS: &str = "PORTS";
-
-/// Attribute of `IFLA_XDP` that holds the program's id
-/// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_link.h>).
-const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// The program, attached. Dropping it detaches the program and empties the map.
 pub(super) struct Steering {
@@ -65,7 +51,8 @@ pub(super) struct Steering {
 
 impl Steering {
     /// Loads the program for `ports` and attaches it, in the first mode of `candidates` that is not
-    /// refused. Until sockets are in its map it passes everything.
+    /// refused. Until sockets are in its map, which has room for `queues` of them, it passes
+    /// everything.
     pub(super) fn attach(
         interface: &str,
         index: u32,
@@ -94,8 +81,7 @@ impl Steering {
             };
             match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => {
-                    let program = attached_program(index);
-                    return Err(XdpError::ProgramAttached { interface: interface.into(), program });
+                    return Err(occupant::in_the_way(interface, index));
                 }
                 Some(libc::EPERM | libc::EACCES | libc::ENODEV) => {
                     return Err(XdpError::from_call(interface, "attaching an XDP program", error));
@@ -180,35 +166,4 @@ fn load_error(interface: &str, error: impl Error + Send + Sync + 'static) -> Xdp
         }
         _ => XdpError::SteeringProgram { interface: interface.into(), source: Box::new(error) },
     }
-}
-
-/// The XDP program on the interface. `None` if it is gone by now, or if the kernel does not tell.
-fn attached_program(index: u32) -> Option<AttachedProgram> {
-    let id = attached_id(index).ok()??;
-    let info = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
-    let name = info.as_ref().and_then(|info| info.name_as_str()).unwrap_or_default().into();
-    Some(AttachedProgram { id, name })
-}
-
-fn attached_id(index: u32) -> Result<Option<u32>, Box<dyn Error>> {
-    let (router, _multicast) = NlRouter::connect(NlFamily::Route, None, Groups::empty())?;
-    let request = IfinfomsgBuilder::default()
-        .ifi_family(RtAddrFamily::Unspecified)
-        .ifi_index(libc::c_int::try_from(index)?)
-        .build()?;
-    let answers = router.send::<_, _, Rtm, Ifinfomsg>(
-        Rtm::Getlink,
-        NlmF::ACK,
-        NlPayload::Payload(request),
-    )?;
-    for answer in answers {
-        let answer = answer?;
-        let Some(link) = answer.get_payload() else { continue };
-        let attributes = link.rtattrs().get_attr_handle();
-        let Ok(xdp) = attributes.get_nested_attributes::<u16>(Ifla::Xdp) else { continue };
-        if let Ok(id) = xdp.get_attr_payload_as::<u32>(IFLA_XDP_PROG_ID) {
-            return Ok(Some(id));
-        }
-    }
-    Ok(None)
 }

@@ -21,6 +21,8 @@ const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 #[derive(Debug)]
 struct Facts {
     link: Option<Link>,
+    /// Another name that it has.
+    also: Option<&'static str>,
     route: Result<Route, i32>,
     neighbours: BTreeMap<IpAddr, Neighbour>,
     /// What `use_neighbour` was called with.
@@ -44,7 +46,7 @@ impl Kernel for FakeKernel {
     fn link_by_name(&mut self, name: &str) -> io::Result<Link> {
         let facts = self.0.borrow();
         match &facts.link {
-            Some(link) if &*link.name == name => Ok(link.clone()),
+            Some(link) if &*link.name == name || facts.also == Some(name) => Ok(link.clone()),
             _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
         }
     }
@@ -76,6 +78,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::opened_as("rma0")
+    }
+
+    /// The interface `rma0`, opened by this name, which may be another that it has.
+    fn opened_as(name: &str) -> Self {
         let link = Link {
             index: OURS,
             name: "rma0".into(),
@@ -87,6 +94,7 @@ impl Bench {
         };
         let facts = Rc::new(RefCell::new(Facts {
             link: Some(link.clone()),
+            also: None,
             route: Ok(on_link()),
             neighbours: BTreeMap::new(),
             used: Vec::new(),
@@ -94,7 +102,7 @@ impl Bench {
             routes_asked: 0,
         }));
         let (table, writer) = PathTable::new(link.mtu);
-        let resolver = Resolver::new(FakeKernel(Rc::clone(&facts)), link, writer);
+        let resolver = Resolver::new(FakeKernel(Rc::clone(&facts)), name, link, writer);
         Self { facts, resolver, table, now: Duration::from_secs(1000) }
     }
 
@@ -534,4 +542,39 @@ fn an_interface_that_left_and_is_back_under_its_index_was_gone() {
     bench.resolver.handle_news(News::LinkGone(OURS), bench.now);
     assert_eq!(bench.table.link_state(), LinkState::Up);
     assert_eq!(bench.table.lookup(host(2)), None, "its neighbours are unknown again");
+}
+
+#[test]
+fn a_renamed_interface_stays_the_one_and_is_found_again_by_either_name() {
+    for (again, found) in [("rail0", true), ("rma0", true), ("third", false)] {
+        let mut bench = Bench::new();
+        bench.facts.borrow_mut().link.as_mut().unwrap().name = "rail0".into();
+        bench.resolver.handle_news(News::Link(OURS), bench.now);
+        assert_eq!(bench.table.link_state(), LinkState::Up);
+        assert_eq!(bench.table.interface_index(), Some(OURS));
+        let error = bench.resolver.error(host(2), Failure::LinkDown);
+        assert!(error.to_string().contains("`ip link set dev rail0 up`"), "{error}");
+
+        let link = bench.facts.borrow_mut().link.take().unwrap();
+        bench.resolver.handle_news(News::LinkGone(OURS), bench.now);
+        assert_eq!(bench.table.link_state(), LinkState::Gone);
+        bench.facts.borrow_mut().link = Some(Link { index: 9, name: again.into(), ..link });
+        bench.resolver.handle_news(News::Link(9), bench.now);
+        let is_up = bench.table.link_state() == LinkState::Up;
+        assert_eq!(is_up, found, "{again}");
+        assert_eq!(bench.table.interface_index(), Some(if found { 9 } else { OURS }), "{again}");
+    }
+}
+
+#[test]
+fn an_interface_that_was_opened_by_another_name_of_its_is_found_again_by_that() {
+    let mut bench = Bench::opened_as("the-name-of-its-cable");
+    let link = bench.facts.borrow_mut().link.take().unwrap();
+    bench.resolver.handle_news(News::LinkGone(OURS), bench.now);
+    // The kernel knows it by that name; its own is another than the one before.
+    bench.facts.borrow_mut().also = Some("the-name-of-its-cable");
+    bench.facts.borrow_mut().link = Some(Link { index: 9, name: "eth7".into(), ..link });
+    bench.resolver.handle_news(News::Link(9), bench.now);
+    assert_eq!(bench.table.link_state(), LinkState::Up);
+    assert_eq!(bench.table.interface_index(), Some(9));
 }
