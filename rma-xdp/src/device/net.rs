@@ -22,7 +22,7 @@ mod paths;
 mod resolver;
 
 pub use error::{NetError, PathError};
-pub(crate) use interface::rx_queues_max;
+pub(crate) use interface::{delivered, rx_queues_max};
 pub use interface::{Interface, InterfaceAddress};
 pub use monitor::NetMonitor;
 pub use paths::{DESTINATIONS_MAX, LinkState, Path, PathTable, PathWriter, TableFull};

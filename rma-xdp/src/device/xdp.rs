@@ -30,12 +30,14 @@ mod device;
 mod doubts;
 mod error;
 mod exchange;
+mod features;
 mod flush;
 mod follower;
 mod linear;
 mod link_return;
 pub mod packet;
 mod port;
+mod silence;
 pub mod socket;
 mod sockopt;
 mod steered;
@@ -50,7 +52,7 @@ pub(crate) use self::{
 pub use self::{
     backend::XdpBackend,
     capabilities::Capabilities,
-    choice::ModeReason,
+    choice::{Broken, ModeReason, Release},
     config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},

@@ -14,13 +14,14 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use xsk_rs::config::QueueSize;
 
 use super::{
-    choice::{self, ModeReason},
+    choice::{self, Copying, Findings, ModeReason, Release},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
     device::Device,
     doubts::Doubts,
     error::{Refusal, XdpError},
+    features::Features,
     linear::Linearizer,
     packet::{self, ETHERNET_LEN},
     port::ReservedPorts,
@@ -54,6 +55,8 @@ pub(super) struct Attachment {
     pub(super) watched: Watched,
     pub(super) queues: Box<[Queue]>,
     ports: Arc<ReservedPorts>,
+    /// The interface's.
+    index: u32,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
     /// Where frames are written whose packets may need several chunks: a buffer for each frame of a
@@ -72,13 +75,13 @@ pub(super) struct Queue {
 
 impl Attachment {
     /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
-    /// Must be called in the network namespace of the interface. `generic_lost_frames`: what was
-    /// attached before in generic mode did.
+    /// Must be called in the network namespace of the interface. `found`: what was found out when
+    /// it was attached to before.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,
         counters: &Arc<Counters>,
-        generic_lost_frames: bool,
+        found: Findings,
     ) -> Result<Self, XdpError> {
         let interface = &*config.interface;
         let device = Device::open(interface)?;
@@ -96,7 +99,8 @@ impl Attachment {
         let ports = config.ports()?;
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
         let driver = device.driver();
-        let candidates = choice::candidates(config.mode, driver.as_deref(), generic_lost_frames);
+        let driver = driver.as_deref();
+        let candidates = choice::candidates(config.mode, driver, found.generic_lost_frames);
         let mut steering =
             Steering::attach(interface, device.index, &ports, queue_count, candidates)?;
         fallbacks.extend(steering.fallback());
@@ -104,9 +108,17 @@ impl Attachment {
         let mtu_max = if multi_buffer { mtu } else { SINGLE_BUFFER_MTU };
         let packet_max = LINK_HEADERS + mtu_max as usize;
         let mut queues = Vec::with_capacity(queue_count as usize);
+        let (wanted, mode, release) = (config.mode, steering.mode(), Release::running());
+        let copying = choice::copying(wanted, mode, driver, release, found.zero_copy);
+        let why_copy = || why_copy(&copying, &device, multi_buffer);
         for queue in 0..queue_count {
-            let generic = steering.mode() == AttachMode::Generic;
-            let socket = open_socket(config, queue, generic, multi_buffer, mtu, counters)?;
+            let opened = open_socket(config, queue, &copying, multi_buffer, mtu, counters);
+            let socket = opened.map_err(|error| match error {
+                XdpError::System { interface, source, .. } if copying == Copying::ZeroCopy => {
+                    XdpError::ZeroCopy { interface, reason: why_copy(), source }
+                }
+                other => other,
+            })?;
             let linearizer = Linearizer::new(if multi_buffer { packet_max } else { 0 });
             queues.push(Queue { socket, linearizer });
         }
@@ -123,12 +135,8 @@ impl Attachment {
 
         let zero_copy = queues.iter().all(|queue| queue.socket.is_zero_copy());
         if !zero_copy {
-            let reason = match steering.mode() {
-                AttachMode::Native => Refusal::Driver,
-                AttachMode::Generic => Refusal::GenericMode,
-            };
             let (wanted, got) = (Feature::ZeroCopy, Feature::Copy);
-            fallbacks.push(Fallback { wanted, got, reason });
+            fallbacks.push(Fallback { wanted, got, reason: why_copy() });
         }
         let description = Description {
             interface: config.interface.clone(),
@@ -145,6 +153,7 @@ impl Attachment {
             watched,
             queues: queues.into_boxed_slice(),
             ports: Arc::new(reserved),
+            index: device.index,
             mtu_max,
             tx_frames: multi_buffer.then(|| tx_frames(packet_max)),
             chunks_max: packet_max.div_ceil(CHUNK_DATA),
@@ -158,10 +167,12 @@ impl Attachment {
     }
 
     /// What looks whether the mode was a good choice, if there would be another.
-    pub(super) fn doubts(&self) -> Option<Doubts> {
-        let watch = self.watched.watch();
-        (self.steering.reason() == ModeReason::FasterOnVeth)
-            .then(|| Doubts::new(&self.ports, watch, self.description.multi_buffer))
+    pub(super) fn doubts(&self, found: Findings, counters: &Arc<Counters>) -> Option<Doubts> {
+        let Description { zero_copy, multi_buffer, .. } = self.description;
+        if self.steering.reason() == ModeReason::FasterOnVeth {
+            return Some(Doubts::of_generic(&self.ports, self.watched.watch(), multi_buffer));
+        }
+        Doubts::of_zero_copy(self.index, zero_copy, found.zero_copy, counters)
     }
 }
 
@@ -185,7 +196,7 @@ fn check_mtu(config: &XdpConfig, mtu: u32) -> Result<(), XdpError> {
 fn open_socket(
     config: &XdpConfig,
     queue: u32,
-    generic: bool,
+    copying: &Copying,
     multi_buffer: bool,
     mtu: u32,
     counters: &Arc<Counters>,
@@ -199,7 +210,7 @@ fn open_socket(
         tx_ring: ring(config.tx_ring),
         rx_chunks: config.rx_chunks(),
         tx_chunks: if transmits { config.tx_chunks() } else { 0 },
-        force_copy: generic,
+        copying,
         multi_buffer,
         busy_poll_us: config.busy_poll_us,
     };
@@ -214,12 +225,30 @@ fn open_socket(
         // How kernels and drivers without multi-buffer support refuse the flag for it.
         XdpError::System { interface, source, .. }
             if multi_buffer
+                && *copying != Copying::ZeroCopy
                 && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
         {
             XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }
         }
         other => other,
     })
+}
+
+/// Why sockets that were bound so work without zero-copy.
+fn why_copy(copying: &Copying, device: &Device<'_>, multi_buffer: bool) -> Refusal {
+    let features = match copying {
+        Copying::Copy(Refusal::GenericMode) => None,
+        _ => Features::of(device.index),
+    };
+    match (copying, features) {
+        (_, Some(Features { zero_copy: false, .. })) => Refusal::Driver,
+        (Copying::Copy(reason), _) => reason.clone(),
+        (_, Some(Features { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
+            Refusal::OneBuffer { interface: device.name.into() }
+        }
+        (_, Some(_)) => Refusal::DriverHere,
+        (_, None) => Refusal::DriverUntold,
+    }
 }
 
 /// See [`Attachment::tx_frames`].

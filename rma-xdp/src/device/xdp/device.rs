@@ -52,7 +52,7 @@ const _: () = assert!(size_of::<DriverInfo>() == 196);
 /// An interface of the calling thread's network namespace.
 #[derive(Debug)]
 pub(super) struct Device<'a> {
-    name: &'a str,
+    pub(super) name: &'a str,
     /// Its index.
     pub(super) index: u32,
     socket: OwnedFd,

@@ -5,8 +5,8 @@
 //! name that comes back is another. This thread notices, takes what is dead from the backend, and
 //! gives it a new [`Attachment`] when there is an interface of that name again. News of the
 //! interface come from the path table's writer; whether the sockets live is asked of the kernel
-//! itself, so that news that are lost or overtaken do no harm. It also changes the steering
-//! program's mode where the one that was chosen turns out to lose frames: see [`super::doubts`].
+//! itself, so that news that are lost or overtaken do no harm. It also changes the mode where the
+//! one that was chosen turns out to lose frames: see [`super::doubts`].
 //!
 //! It is a control thread: it allocates, makes system calls and may wait. It lives in the network
 //! namespace, and with the privileges, that the host was opened in.
@@ -23,9 +23,18 @@ use std::{
 };
 
 use super::{
-    attachment::Attachment, backend::XdpBackend, config::XdpConfig, counters::Counters,
-    description::Description, doubts::Doubts, error::XdpError, exchange::Exchange,
-    sockopt::XskStatistics, watch::XskWatch,
+    attachment::Attachment,
+    backend::XdpBackend,
+    choice::{Findings, ZeroCopy},
+    config::{Mode, XdpConfig},
+    counters::Counters,
+    description::Description,
+    doubts::{Doubts, Finding},
+    error::XdpError,
+    exchange::Exchange,
+    silence::Mute,
+    sockopt::XskStatistics,
+    watch::XskWatch,
 };
 use crate::device::{
     monotonic::monotonic,
@@ -40,10 +49,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How often an interface that is there, and cannot be attached to, is tried again without news of
 /// it: what is in the way may be another program, whose end nobody tells.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether generic mode, chosen for its speed, loses frames: a few system
-/// calls. Longer is longer without those frames.
-const DOUBT: Duration = Duration::from_millis(250);
 
 /// The pause after an attempt that failed, whatever the news. Shorter: a route that flaps keeps
 /// this thread busy.
@@ -157,8 +162,8 @@ impl Follower {
             config: config.clone(),
             exchange,
             shared: shared.clone(),
-            doubts: attachment.doubts(),
-            generic_lost_frames: false,
+            doubts: attachment.doubts(Findings::default(), backend.counters()),
+            found: Findings::default(),
         };
         let spawned = thread::Builder::new().name("rma-attach".into()).spawn(move || body.run());
         let thread = spawned.map_err(failed)?;
@@ -192,9 +197,7 @@ struct Thread {
     shared: Arc<Shared>,
     /// Of what is attached, as long as another mode might be better.
     doubts: Option<Doubts>,
-    /// Whether the interface, as long as it is the same, was attached to in generic mode, and that
-    /// lost frames.
-    generic_lost_frames: bool,
+    found: Findings,
 }
 
 impl Thread {
@@ -211,17 +214,14 @@ impl Thread {
                     "interface detached: it was removed, or moved to another network namespace"
                 );
                 // One that comes back is another, in another network perhaps.
-                self.generic_lost_frames = false;
+                self.found = Findings::default();
                 self.detach();
-            } else if attached && self.doubts.as_mut().is_some_and(Doubts::came_true) {
-                tracing::warn!(
-                    interface = &*self.config.interface,
-                    "in generic mode frames do not get to the sockets: native mode from now on"
-                );
-                self.generic_lost_frames = true;
-                self.detach();
+            } else if attached && let Some(finding) = self.doubts.as_mut().and_then(Doubts::look) {
+                if self.take_in(finding) {
+                    self.detach();
+                }
             } else if attached {
-                thread::park_timeout(if self.doubts.is_some() { DOUBT } else { LOOK });
+                thread::park_timeout(self.doubts.as_ref().map_or(LOOK, Doubts::pause));
             } else if self.shared.paths.link_state() == LinkState::Gone {
                 thread::park_timeout(RETRY);
             } else if let Err(error) = self.attach() {
@@ -236,6 +236,58 @@ impl Thread {
         self.shared.stop.load(SeqCst)
     }
 
+    /// Notes what was found out, and says whether to attach anew for it.
+    fn take_in(&mut self, finding: Finding) -> bool {
+        let Self { config, found, .. } = self;
+        let interface = &*config.interface;
+        match finding {
+            Finding::GenericLosesFrames => {
+                tracing::warn!(
+                    interface,
+                    "in generic mode frames do not get to the sockets: native mode from now on"
+                );
+                found.generic_lost_frames = true;
+            }
+            Finding::ZeroCopyMute(direction) => {
+                self.shared.counters.zero_copy_mute.add(1);
+                let seen = match direction {
+                    Mute::Receiving => "the device has no buffers and delivers nothing",
+                    Mute::Sending => "nobody answers, while others on this machine are heard",
+                };
+                if config.mode == Mode::NativeZeroCopy {
+                    tracing::warn!(
+                        interface,
+                        seen,
+                        "the device seems to be mute with zero-copy, which was asked for: try \
+                         without"
+                    );
+                    self.doubts = None;
+                    return false;
+                }
+                tracing::warn!(
+                    interface,
+                    seen,
+                    "the device seems to be mute with zero-copy: copy mode from now on"
+                );
+                found.zero_copy = match direction {
+                    Mute::Receiving => ZeroCopy::Mute,
+                    Mute::Sending => ZeroCopy::OnTrial,
+                };
+            }
+            Finding::CopyHears => {
+                tracing::warn!(interface, "copy mode hears what zero-copy did not: it stays");
+                found.zero_copy = ZeroCopy::Mute;
+                self.doubts = None;
+                return false;
+            }
+            Finding::CopyHearsNothing => {
+                tracing::info!(interface, "copy mode hears nothing either: zero-copy again");
+                found.zero_copy = ZeroCopy::Acquitted;
+            }
+        }
+        true
+    }
+
     /// Takes from the backend what is dead, or in the wrong mode, and drops it. An inline host
     /// gives it back in one of its next turns; there is nothing to do before that.
     fn detach(&mut self) {
@@ -245,10 +297,9 @@ impl Thread {
     }
 
     fn attach(&mut self) -> Result<(), XdpError> {
-        let Self { config, shared, generic_lost_frames, .. } = &*self;
-        let attachment =
-            Attachment::open(config, &shared.paths, &shared.counters, *generic_lost_frames)?;
-        self.doubts = attachment.doubts();
+        let Self { config, shared, found, .. } = &*self;
+        let attachment = Attachment::open(config, &shared.paths, &shared.counters, *found)?;
+        self.doubts = attachment.doubts(*found, &shared.counters);
         let (description, watch) = (attachment.description.clone(), attachment.watched.watch());
         tracing::info!(device = %description, "interface attached again");
         for fallback in &description.fallbacks {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    attachment::Attachment, config::XdpConfig, counters::Counters, description::Description,
-    error::XdpError, socket::Socket,
+    attachment::Attachment, choice::Findings, config::XdpConfig, counters::Counters,
+    description::Description, error::XdpError, socket::Socket,
 };
 use crate::device::net::PathTable;
 
@@ -29,7 +29,7 @@ impl SteeredSockets {
         config.check()?;
         let counters = Arc::new(Counters::default());
         let (paths, _) = PathTable::new(mtu);
-        let attachment = Attachment::open(config, &paths, &counters, false)?;
+        let attachment = Attachment::open(config, &paths, &counters, Findings::default())?;
         Ok(Self { attachment, counters })
     }
 
