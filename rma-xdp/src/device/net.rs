@@ -20,9 +20,11 @@ mod monitor;
 mod netlink;
 mod paths;
 mod resolver;
+mod xdp_features;
 
 pub use error::{NetError, PathError};
-pub(crate) use interface::{delivered, rx_queues_max};
 pub use interface::{Interface, InterfaceAddress};
+pub(crate) use interface::{delivered, rx_queues_max};
 pub use monitor::NetMonitor;
 pub use paths::{DESTINATIONS_MAX, LinkState, Path, PathTable, PathWriter, TableFull};
+pub(crate) use xdp_features::XdpFeatures;

@@ -30,7 +30,6 @@ mod device;
 mod doubts;
 mod error;
 mod exchange;
-mod features;
 mod flush;
 mod follower;
 mod linear;
@@ -56,7 +55,7 @@ pub use self::{
     config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
-    error::{AttachedProgram, Refusal, XdpError},
+    error::{AttachedProgram, InterfaceName, Refusal, XdpError},
     sockopt::XskStatistics,
     steered::SteeredSockets,
 };

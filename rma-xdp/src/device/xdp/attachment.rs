@@ -14,14 +14,13 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use xsk_rs::config::QueueSize;
 
 use super::{
-    choice::{self, Copying, Findings, ModeReason, Release},
+    choice::{self, Copying, ModeReason, Release, ZeroCopy},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
     device::Device,
     doubts::Doubts,
-    error::{Refusal, XdpError},
-    features::Features,
+    error::{InterfaceName, Refusal, XdpError},
     linear::Linearizer,
     packet::{self, ETHERNET_LEN},
     port::ReservedPorts,
@@ -30,7 +29,10 @@ use super::{
     umem::CHUNK_DATA,
     watch::Watched,
 };
-use crate::device::{monotonic::monotonic, net::PathTable};
+use crate::device::{
+    monotonic::monotonic,
+    net::{PathTable, XdpFeatures},
+};
 use rma_core::backend::BATCH;
 
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
@@ -67,6 +69,14 @@ pub(super) struct Attachment {
     pub(super) description: Description,
 }
 
+/// What earlier attachments to the same interface have shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Learnt {
+    /// One in generic mode lost frames.
+    pub(super) generic_lost_frames: bool,
+    pub(super) zero_copy: ZeroCopy,
+}
+
 /// A receive queue.
 pub(super) struct Queue {
     pub(super) socket: Socket,
@@ -75,13 +85,13 @@ pub(super) struct Queue {
 
 impl Attachment {
     /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
-    /// Must be called in the network namespace of the interface. `found`: what was found out when
-    /// it was attached to before.
+    /// Must be called in the network namespace of the interface. `learnt`: by attaching to
+    /// it before.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,
         counters: &Arc<Counters>,
-        found: Findings,
+        learnt: Learnt,
     ) -> Result<Self, XdpError> {
         let interface = &*config.interface;
         let device = Device::open(interface)?;
@@ -100,7 +110,7 @@ impl Attachment {
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
         let driver = device.driver();
         let driver = driver.as_deref();
-        let candidates = choice::candidates(config.mode, driver, found.generic_lost_frames);
+        let candidates = choice::candidates(config.mode, driver, learnt.generic_lost_frames);
         let mut steering =
             Steering::attach(interface, device.index, &ports, queue_count, candidates)?;
         fallbacks.extend(steering.fallback());
@@ -109,10 +119,10 @@ impl Attachment {
         let packet_max = LINK_HEADERS + mtu_max as usize;
         let mut queues = Vec::with_capacity(queue_count as usize);
         let (wanted, mode, release) = (config.mode, steering.mode(), Release::running());
-        let copying = choice::copying(wanted, mode, driver, release, found.zero_copy);
-        let why_copy = || why_copy(&copying, &device, multi_buffer);
+        let copying = choice::copying(wanted, mode, driver, release, learnt.zero_copy);
+        let why_copy = || why_copy(copying, &device, multi_buffer);
         for queue in 0..queue_count {
-            let opened = open_socket(config, queue, &copying, multi_buffer, mtu, counters);
+            let opened = open_socket(config, queue, copying, multi_buffer, mtu, counters);
             let socket = opened.map_err(|error| match error {
                 XdpError::System { interface, source, .. } if copying == Copying::ZeroCopy => {
                     XdpError::ZeroCopy { interface, reason: why_copy(), source }
@@ -167,12 +177,12 @@ impl Attachment {
     }
 
     /// What looks whether the mode was a good choice, if there would be another.
-    pub(super) fn doubts(&self, found: Findings, counters: &Arc<Counters>) -> Option<Doubts> {
+    pub(super) fn doubts(&self, learnt: Learnt, counters: &Arc<Counters>) -> Option<Doubts> {
         let Description { zero_copy, multi_buffer, .. } = self.description;
         if self.steering.reason() == ModeReason::FasterOnVeth {
             return Some(Doubts::of_generic(&self.ports, self.watched.watch(), multi_buffer));
         }
-        Doubts::of_zero_copy(self.index, zero_copy, found.zero_copy, counters)
+        Doubts::of_zero_copy(self.index, zero_copy, learnt.zero_copy, counters)
     }
 }
 
@@ -196,7 +206,7 @@ fn check_mtu(config: &XdpConfig, mtu: u32) -> Result<(), XdpError> {
 fn open_socket(
     config: &XdpConfig,
     queue: u32,
-    copying: &Copying,
+    copying: Copying,
     multi_buffer: bool,
     mtu: u32,
     counters: &Arc<Counters>,
@@ -225,7 +235,7 @@ fn open_socket(
         // How kernels and drivers without multi-buffer support refuse the flag for it.
         XdpError::System { interface, source, .. }
             if multi_buffer
-                && *copying != Copying::ZeroCopy
+                && copying != Copying::ZeroCopy
                 && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
         {
             XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }
@@ -235,16 +245,16 @@ fn open_socket(
 }
 
 /// Why sockets that were bound so work without zero-copy.
-fn why_copy(copying: &Copying, device: &Device<'_>, multi_buffer: bool) -> Refusal {
+fn why_copy(copying: Copying, device: &Device<'_>, multi_buffer: bool) -> Refusal {
     let features = match copying {
         Copying::Copy(Refusal::GenericMode) => None,
-        _ => Features::of(device.index),
+        _ => XdpFeatures::of(device.index),
     };
     match (copying, features) {
-        (_, Some(Features { zero_copy: false, .. })) => Refusal::Driver,
-        (Copying::Copy(reason), _) => reason.clone(),
-        (_, Some(Features { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
-            Refusal::OneBuffer { interface: device.name.into() }
+        (_, Some(XdpFeatures { zero_copy: false, .. })) => Refusal::Driver,
+        (Copying::Copy(reason), _) => reason,
+        (_, Some(XdpFeatures { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
+            Refusal::OneBuffer { interface: InterfaceName::new(device.name) }
         }
         (_, Some(_)) => Refusal::DriverHere,
         (_, None) => Refusal::DriverUntold,

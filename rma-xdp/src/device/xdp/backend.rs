@@ -32,8 +32,7 @@ use rma_core::{
 };
 
 use super::{
-    attachment::{Attachment, Queue, TX_QUEUE},
-    choice::Findings,
+    attachment::{Attachment, Learnt, Queue, TX_QUEUE},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::Description,
@@ -89,7 +88,7 @@ impl XdpBackend {
     pub fn open(config: &XdpConfig, paths: Arc<PathTable>) -> Result<Self, XdpError> {
         let ports = config.check()?;
         let counters = Arc::new(Counters::default());
-        let attachment = Attachment::open(config, &paths, &counters, Findings::default())?;
+        let attachment = Attachment::open(config, &paths, &counters, Learnt::default())?;
         let addresses = &config.local_addresses;
         let any_v4 = addresses.iter().any(|address| address.is_ipv4());
         let state = State {

@@ -57,14 +57,6 @@ pub(super) type Candidate = (AttachMode, ModeReason);
 const VETH: &str = "veth";
 const BOND: &str = "bonding";
 
-/// What was found out about the modes of an interface, as long as it is the same.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Findings {
-    /// In generic mode frames were lost.
-    pub(super) generic_lost_frames: bool,
-    pub(super) zero_copy: ZeroCopy,
-}
-
 /// What is thought of an interface's zero-copy mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ZeroCopy {
@@ -88,9 +80,7 @@ pub(super) fn candidates(
 ) -> &'static [Candidate] {
     use AttachMode::{Generic, Native};
     match wanted {
-        Mode::Native | Mode::NativeCopy | Mode::NativeZeroCopy => {
-            &[(Native, ModeReason::AskedFor)]
-        }
+        Mode::Native | Mode::NativeCopy | Mode::NativeZeroCopy => &[(Native, ModeReason::AskedFor)],
         Mode::Generic => &[(Generic, ModeReason::AskedFor)],
         Mode::Auto if driver == Some(BOND) => &[(Generic, ModeReason::OverPorts)],
         Mode::Auto if driver != Some(VETH) => {
@@ -156,7 +146,7 @@ const BROKEN: [Broken; 3] = [
 ];
 
 /// Whether sockets are bound for zero-copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copying {
     /// Zero-copy if the driver has it, else copy.
     Either,

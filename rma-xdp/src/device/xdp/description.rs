@@ -38,7 +38,7 @@ impl fmt::Display for Feature {
 }
 
 /// One thing that works less well than it could, and why. Nothing is slower in silence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// What would have been better.
     pub wanted: Feature,
@@ -50,7 +50,7 @@ pub struct Fallback {
 
 impl Fallback {
     /// The other mode than `wanted`, which was refused for this reason.
-    pub(super) fn of_mode(wanted: AttachMode, reason: Refusal) -> Self {
+    pub(super) const fn of_mode(wanted: AttachMode, reason: Refusal) -> Self {
         let (wanted, got) = match wanted {
             AttachMode::Native => (Feature::NativeMode, Feature::GenericMode),
             AttachMode::Generic => (Feature::GenericMode, Feature::NativeMode),

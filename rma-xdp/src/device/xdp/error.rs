@@ -6,6 +6,7 @@
 
 use std::{error::Error, io, net::IpAddr};
 
+use arrayvec::ArrayString;
 use rma_core::port::PortsError;
 
 use super::{attachment::SINGLE_BUFFER_MTU, capabilities::Capabilities, choice::Broken};
@@ -224,8 +225,25 @@ pub struct AttachedProgram {
     pub name: Box<str>,
 }
 
+/// The name of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceName(ArrayString<{ libc::IFNAMSIZ }>);
+
+impl InterfaceName {
+    /// As the kernel has it: none is longer.
+    pub(super) fn new(name: &str) -> Self {
+        Self(ArrayString::from(name).unwrap_or_default())
+    }
+}
+
+impl core::fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Why a mode or feature is not in use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The kernel refused a call, with this error number.
@@ -244,7 +262,7 @@ pub enum Refusal {
     /// The driver's zero-copy takes packets of one buffer, and the MTU needs several.
     OneBuffer {
         /// The interface.
-        interface: Box<str>,
+        interface: InterfaceName,
     },
     /// The driver's is known to lose all frames.
     KnownBroken(Broken),

@@ -23,9 +23,9 @@ use std::{
 };
 
 use super::{
-    attachment::Attachment,
+    attachment::{Attachment, Learnt},
     backend::XdpBackend,
-    choice::{Findings, ZeroCopy},
+    choice::ZeroCopy,
     config::{Mode, XdpConfig},
     counters::Counters,
     description::Description,
@@ -162,8 +162,8 @@ impl Follower {
             config: config.clone(),
             exchange,
             shared: shared.clone(),
-            doubts: attachment.doubts(Findings::default(), backend.counters()),
-            found: Findings::default(),
+            doubts: attachment.doubts(Learnt::default(), backend.counters()),
+            learnt: Learnt::default(),
         };
         let spawned = thread::Builder::new().name("rma-attach".into()).spawn(move || body.run());
         let thread = spawned.map_err(failed)?;
@@ -197,7 +197,8 @@ struct Thread {
     shared: Arc<Shared>,
     /// Of what is attached, as long as another mode might be better.
     doubts: Option<Doubts>,
-    found: Findings,
+    /// As long as the interface is the same.
+    learnt: Learnt,
 }
 
 impl Thread {
@@ -214,7 +215,7 @@ impl Thread {
                     "interface detached: it was removed, or moved to another network namespace"
                 );
                 // One that comes back is another, in another network perhaps.
-                self.found = Findings::default();
+                self.learnt = Learnt::default();
                 self.detach();
             } else if attached && let Some(finding) = self.doubts.as_mut().and_then(Doubts::look) {
                 if self.take_in(finding) {
@@ -238,7 +239,7 @@ impl Thread {
 
     /// Notes what was found out, and says whether to attach anew for it.
     fn take_in(&mut self, finding: Finding) -> bool {
-        let Self { config, found, .. } = self;
+        let Self { config, learnt, .. } = self;
         let interface = &*config.interface;
         match finding {
             Finding::GenericLosesFrames => {
@@ -246,7 +247,7 @@ impl Thread {
                     interface,
                     "in generic mode frames do not get to the sockets: native mode from now on"
                 );
-                found.generic_lost_frames = true;
+                learnt.generic_lost_frames = true;
             }
             Finding::ZeroCopyMute(direction) => {
                 self.shared.counters.zero_copy_mute.add(1);
@@ -269,20 +270,20 @@ impl Thread {
                     seen,
                     "the device seems to be mute with zero-copy: copy mode from now on"
                 );
-                found.zero_copy = match direction {
+                learnt.zero_copy = match direction {
                     Mute::Receiving => ZeroCopy::Mute,
                     Mute::Sending => ZeroCopy::OnTrial,
                 };
             }
             Finding::CopyHears => {
                 tracing::warn!(interface, "copy mode hears what zero-copy did not: it stays");
-                found.zero_copy = ZeroCopy::Mute;
+                learnt.zero_copy = ZeroCopy::Mute;
                 self.doubts = None;
                 return false;
             }
             Finding::CopyHearsNothing => {
                 tracing::info!(interface, "copy mode hears nothing either: zero-copy again");
-                found.zero_copy = ZeroCopy::Acquitted;
+                learnt.zero_copy = ZeroCopy::Acquitted;
             }
         }
         true
@@ -297,9 +298,9 @@ impl Thread {
     }
 
     fn attach(&mut self) -> Result<(), XdpError> {
-        let Self { config, shared, found, .. } = &*self;
-        let attachment = Attachment::open(config, &shared.paths, &shared.counters, *found)?;
-        self.doubts = attachment.doubts(*found, &shared.counters);
+        let Self { config, shared, learnt, .. } = &*self;
+        let attachment = Attachment::open(config, &shared.paths, &shared.counters, *learnt)?;
+        self.doubts = attachment.doubts(*learnt, &shared.counters);
         let (description, watch) = (attachment.description.clone(), attachment.watched.watch());
         tracing::info!(device = %description, "interface attached again");
         for fallback in &description.fallbacks {

@@ -74,7 +74,7 @@ pub(crate) struct Options<'a> {
     /// Chunks for transmitting, at most `tx_ring`.
     pub(crate) tx_chunks: u32,
     /// Whether for zero-copy.
-    pub(crate) copying: &'a Copying,
+    pub(crate) copying: Copying,
     /// Packets may span several chunks.
     pub(crate) multi_buffer: bool,
     /// Microseconds that the kernel may busy-poll the device in a system call of ours.

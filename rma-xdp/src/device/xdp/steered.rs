@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    attachment::Attachment, choice::Findings, config::XdpConfig, counters::Counters,
-    description::Description, error::XdpError, socket::Socket,
+    attachment::{Attachment, Learnt},
+    config::XdpConfig,
+    counters::Counters,
+    description::Description,
+    error::XdpError,
+    socket::Socket,
 };
 use crate::device::net::PathTable;
 
@@ -29,7 +33,7 @@ impl SteeredSockets {
         config.check()?;
         let counters = Arc::new(Counters::default());
         let (paths, _) = PathTable::new(mtu);
-        let attachment = Attachment::open(config, &paths, &counters, Findings::default())?;
+        let attachment = Attachment::open(config, &paths, &counters, Learnt::default())?;
         Ok(Self { attachment, counters })
     }
 

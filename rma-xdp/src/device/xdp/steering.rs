@@ -81,7 +81,7 @@ impl Steering {
         let program = program(&mut ebpf);
         program.load().map_err(|error| load_error(interface, error))?;
 
-        let [mut native, mut generic] = [Refusal::NotWanted, Refusal::NotWanted];
+        let [mut native, mut generic] = [Refusal::NotWanted; 2];
         let mut fallback = None;
         for &(mode, reason) in candidates {
             let (xdp_mode, refusal) = match mode {
@@ -103,7 +103,7 @@ impl Steering {
                 errno => {
                     let errno = errno.unwrap_or_default();
                     let reason = Refusal::Errno { call: "BPF_LINK_CREATE", errno };
-                    *refusal = reason.clone();
+                    *refusal = reason;
                     fallback = Some(Fallback::of_mode(mode, reason));
                 }
             }
@@ -123,7 +123,7 @@ impl Steering {
 
     /// The mode that would have been better, if that was refused.
     pub(super) fn fallback(&self) -> Option<Fallback> {
-        self.fallback.clone()
+        self.fallback
     }
 
     /// From now on frames that come in on `queue` go to the socket.
