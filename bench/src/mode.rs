@@ -20,6 +20,10 @@ pub enum XdpMode {
     Auto,
     /// In the driver, or not at all.
     Native,
+    /// The same, without zero-copy.
+    NativeCopy,
+    /// The same, with zero-copy or not at all: also where it is known to lose frames.
+    NativeZc,
     /// In the network stack.
     Generic,
 }
@@ -42,6 +46,8 @@ impl XdpMode {
         match self {
             Self::Auto => "auto",
             Self::Native => "native",
+            Self::NativeCopy => "native-copy",
+            Self::NativeZc => "native-zc",
             Self::Generic => "generic",
         }
     }
@@ -52,6 +58,8 @@ impl From<XdpMode> for xdp::Mode {
         match mode {
             XdpMode::Auto => Self::Auto,
             XdpMode::Native => Self::Native,
+            XdpMode::NativeCopy => Self::NativeCopy,
+            XdpMode::NativeZc => Self::NativeZeroCopy,
             XdpMode::Generic => Self::Generic,
         }
     }

@@ -252,6 +252,25 @@ fn frames_are_carried_in_generic_mode_at_mtu_9000() {
     frames_are_carried(9000, Mode::Generic);
 }
 
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn zero_copy_that_is_asked_for_is_had_or_refused_with_the_reason() {
+    let lab = lab(1500);
+    let asked = |mode| config(End::A).with(|it| it.mode = mode);
+    let error = try_open(&lab, End::A, 1500, &asked(Mode::NativeZeroCopy)).unwrap_err();
+    assert!(matches!(error, XdpError::ZeroCopy { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("interface rma0: zero-copy was asked for, and the driver "), "{text}");
+    for mode in [Mode::Native, Mode::NativeCopy] {
+        let open = || try_open(&lab, End::A, 1500, &asked(mode)).ok();
+        let backend = wait_for("the port to be free", open);
+        let description = backend.describe().unwrap();
+        assert!(!description.zero_copy && description.mode == AttachMode::Native);
+        let told = description.fallbacks.iter().map(ToString::to_string).collect::<String>();
+        assert!(told.starts_with("copy mode instead of zero-copy: the driver "), "{told}");
+    }
+}
+
 /// Opens an interface of the first namespace with an address of loopback.
 fn open_other(lab: &Lab, interface: &str, mode: Mode) -> Result<XdpBackend, XdpError> {
     let _inside = lab.a().enter().unwrap();

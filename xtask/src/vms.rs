@@ -22,6 +22,7 @@ use crate::{
     requirements,
 };
 
+mod emulator;
 mod error;
 mod hosts;
 mod image;
@@ -30,8 +31,10 @@ mod lines;
 mod machine;
 mod matrix;
 mod network;
+mod packages;
 mod scenario;
 
+use emulator::{Emulator, QEMU};
 pub(crate) use error::Error;
 use error::{Setup, Trouble};
 use hosts::Here;
@@ -150,39 +153,45 @@ impl Workshop {
     /// Runs one row; the releases of its kernels come with what became of it.
     fn run(&self, row: &Row) -> Result<([String; 2], Outcome), Error> {
         let [a, b] = row.kernels.map(|series: Series| series.get(&self.cache));
-        let kernels = match (a?, b?) {
-            (Ok(a), Ok(b)) => [a, b],
-            (Err(why), _) | (_, Err(why)) => {
+        let emulator = Emulator::with(row.model.device(), &self.cache)?;
+        let (kernels, emulator) = match (a?, b?, emulator) {
+            (Ok(a), Ok(b), Ok(emulator)) => ([a, b], emulator),
+            (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => {
                 let versions = row.kernels.map(|series| series.version.to_owned());
                 return Ok((versions, Outcome::NotRun(why)));
             }
         };
         let releases = [0, 1].map(|at| kernels[at].release.clone());
-        let outcome =
-            self.run_with(row, kernels).unwrap_or_else(|why| Outcome::Failed(why.to_string()));
+        let outcome = self.run_with(row, kernels, &emulator);
+        let outcome = outcome.unwrap_or_else(|why| Outcome::Failed(why.to_string()));
         Ok((releases, outcome))
     }
 
-    fn run_with(&self, row: &Row, [a, b]: [Kernel; 2]) -> Result<Outcome, Trouble> {
+    fn run_with(
+        &self,
+        row: &Row,
+        [a, b]: [Kernel; 2],
+        emulator: &Emulator,
+    ) -> Result<Outcome, Trouble> {
         let folder = self.cache.join("run");
         // Of the last row.
         let _ = fs::remove_dir_all(&folder);
         make(&folder)?;
         let plan = |name, kernel, host| {
-            let &Row { model, queues, mtu, .. } = row;
-            let addresses = scenario::addresses(host);
-            Plan { name, kernel, model, queues, mtu, addresses }
+            let &Row { model, queues, mtu, dma, .. } = row;
+            let (addresses, emulator) = (scenario::addresses(host), emulator.clone());
+            Plan { name, emulator, kernel, model, queues, mtu, dma, addresses }
         };
         let [a, b] = [plan("a", a, scenario::A), plan("b", b, scenario::B)];
         let addresses = scenario::addresses(scenario::HERE);
-        let taps = [&a, &b].map(|plan| (plan.tap(), plan.queues));
+        let taps = [&a, &b].map(|plan| (plan.tap(), plan.tap_queues()));
         let network = Network::new(&[&addresses[0], &addresses[1]], &taps, row.mtu)?;
         let mut here = Here::new(&network, &self.rma_bench, &folder);
         let mut machines = [
             Machine::start(&a, &network, &self.programs, &folder)?,
             Machine::start(&b, &network, &self.programs, &folder)?,
         ];
-        let outcome = Self::go_through(row, [&a, &b], &mut machines, &mut here);
+        let outcome = Self::go_through(row, [&a, &b], &mut machines, &mut here, &network);
         if outcome.is_err() {
             print!("{}", here.consoles());
             for machine in &machines {
@@ -197,18 +206,20 @@ impl Workshop {
         plans: [&Plan; 2],
         machines: &mut [Machine; 2],
         here: &mut Here,
+        network: &Network,
     ) -> Result<Outcome, Trouble> {
         for (machine, plan) in machines.iter_mut().zip(plans) {
             machine.set_up(plan)?;
         }
         let [a, b] = machines;
         match row.expected {
-            Expected::Native | Expected::Generic => {
-                scenario::run(a, b, here, row).map(|shown| Outcome::Right(Box::new(shown)))
+            Expected::Native | Expected::ZeroCopy | Expected::Generic => {
+                let shown = scenario::run(a, b, here, network, row)?;
+                Ok(Outcome::Right(Box::new(shown)))
             }
             Expected::Refused(part) => {
-                scenario::refused(b, part)?;
-                scenario::refused(a, part).map(Outcome::Refused)
+                scenario::refused(b, row, part)?;
+                scenario::refused(a, row, part).map(Outcome::Refused)
             }
         }
     }
@@ -233,7 +244,7 @@ fn write_page(table: &str) -> Result<(), Error> {
     let release = Path::new("/proc/sys/kernel/osrelease");
     let release = fs::read_to_string(release).map_err(kernels::file("reading", release))?;
     let linux = release.split(['-', '\n']).next().unwrap_or_default();
-    let qemu = kernels::run(Command::new(machine::QEMU).arg("--version"))?;
+    let qemu = kernels::run(Command::new(QEMU).arg("--version"))?;
     let qemu = String::from_utf8_lossy(&qemu);
     let qemu = qemu.lines().next().unwrap_or_default();
     let page = format!("{kept}{MARK}\n{qemu}, and the UDP host on Linux {linux}:\n\n{table}");

@@ -135,6 +135,7 @@ fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
             tx_wakeups_busy: "Doorbells that the kernel wants rung again.",
             tx_wakeups_down: "Doorbells refused as the interface was down.",
             tx_wakeups_failed: "Doorbells that failed for good.",
+            zero_copy_mute: "Times that the device was found to be mute with zero-copy.",
             ; tx_packet_sizes
         } = counters
     );

@@ -21,12 +21,14 @@ mod monitor;
 mod netlink;
 mod paths;
 mod resolver;
+mod xdp_features;
 mod xsk_diag;
 
 pub use error::{NetError, PathError};
 pub use interface::{Interface, InterfaceAddress};
-pub(crate) use interface::{channels, index_of, rx_queues_max};
+pub(crate) use interface::{channels, delivered, index_of, rx_queues_max};
 pub(crate) use layers::{Layer, Master, elsewhere, layers, master_of};
 pub use monitor::NetMonitor;
 pub use paths::{DESTINATIONS_MAX, LinkState, Path, PathTable, PathWriter, TableFull};
+pub(crate) use xdp_features::XdpFeatures;
 pub(crate) use xsk_diag::socket_on;

@@ -37,6 +37,7 @@ mod link_return;
 mod occupant;
 pub mod packet;
 mod port;
+mod silence;
 pub mod socket;
 mod sockopt;
 mod steered;
@@ -51,11 +52,11 @@ pub(crate) use self::{
 pub use self::{
     backend::XdpBackend,
     capabilities::Capabilities,
-    choice::ModeReason,
+    choice::{Broken, ModeReason, Release},
     config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
-    error::{Refusal, XdpError},
+    error::{InterfaceName, Refusal, XdpError},
     occupant::{AttachedProgram, Process, ProgramLink, ProgramPlace},
     sockopt::XskStatistics,
     steered::SteeredSockets,

@@ -9,8 +9,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::error::Setup;
-use crate::{host, requirements};
+use super::{
+    error::Setup,
+    packages::{self, Lists},
+};
+use crate::host;
 
 /// A kernel that a machine can be started with.
 #[derive(Clone, Debug)]
@@ -30,14 +33,22 @@ pub(super) struct Series {
     pub(super) version: &'static str,
     /// Debian's flavour: `cloud` has few drivers and is small, `` has all.
     pub(super) flavour: &'static str,
+    /// The suite whose packages it is in, if not in those that this machine's lists name.
+    pub(super) suite: Option<&'static str>,
 }
 
+/// How the names of packages with kernels begin.
+const IMAGE: &str = "linux-image-";
+/// The end of those whose kernel is not signed. There are signed ones as well, or instead.
+const UNSIGNED: &str = "-unsigned";
+/// What newer kernels come in, where a package of the image's name holds nothing.
+const PARTS: [&str; 3] = ["linux-binary-", "linux-modules-", "linux-base-"];
+
 impl Series {
-    /// Whether `package` is such a kernel's. Those that are not signed hold the kernel itself; the
-    /// signed ones need nothing else, but are not built for every version.
+    /// Whether `package` is such a kernel's.
     fn is_of(self, package: &str) -> bool {
-        let Some(rest) = package.strip_prefix("linux-image-") else { return false };
-        let Some(release) = rest.strip_suffix("-unsigned") else { return false };
+        let Some(rest) = package.strip_prefix(IMAGE) else { return false };
+        let release = rest.strip_suffix(UNSIGNED).unwrap_or(rest);
         let flavoured = |arch: &str| match self.flavour {
             "" => format!("-{arch}"),
             flavour => format!("-{flavour}-{arch}"),
@@ -50,8 +61,8 @@ impl Series {
 
     /// Gets the kernel, or says why it cannot be had.
     pub(super) fn get(self, cache: &Path) -> Result<Result<Kernel, String>, Setup> {
-        let (kernels, downloads) = (cache.join("kernels"), cache.join("downloads"));
-        if let Some(package) = self.newest(unpacked(&kernels)) {
+        let kernels = cache.join("kernels");
+        if let Some(package) = self.newest(packages::unpacked(&kernels)) {
             return find(&kernels.join(package)).map(Ok);
         }
         if host::find_program("apt-get").is_none() {
@@ -59,26 +70,33 @@ impl Series {
                 "kernels come from Debian's packages, and there is no apt-get here".into()
             ));
         }
-        for folder in [&kernels, &downloads] {
-            fs::create_dir_all(folder).map_err(file("making", folder))?;
-        }
+        fs::create_dir_all(&kernels).map_err(file("making", &kernels))?;
+        let lists = match self.suite.map(|suite| Lists::of_suite(suite, cache)).transpose()? {
+            None => Lists::of_machine(),
+            Some(Ok(lists)) => lists,
+            Some(Err(why)) => return Ok(Err(why)),
+        };
         let flavour =
             if self.flavour.is_empty() { String::new() } else { format!("-{}", self.flavour) };
-        let mut why = format!(
-            "the package lists here have no linux-image-{}.*{flavour}-amd64-unsigned; those of Debian 12 have, with its \
-             security updates",
-            self.version
-        );
+        let (place, others) = match self.suite {
+            Some(suite) => (format!("{suite} has"), ""),
+            None => (
+                "the package lists here have".to_owned(),
+                "; those of Debian 12 have, with its security updates",
+            ),
+        };
+        let mut why = format!("{place} no {IMAGE}{}.*{flavour}-amd64{others}", self.version);
         for lists_are_new in [false, true] {
             // There may be no lists, as in a fresh container, and old ones name what is there no
-            // more. If they cannot be had, nothing changes.
+            // more.
             if lists_are_new {
-                let _ = requirements::apt(&["update"]);
+                lists.update();
             }
-            let Some(package) = self.newest(known_to_apt()) else { continue };
+            let Some(package) = self.newest(lists.names(IMAGE)) else { continue };
             eprintln!("downloading {package} …");
-            match download(&package, &downloads) {
-                Ok(()) => return find(&unpack(&package, &downloads, &kernels)?).map(Ok),
+            let folder = kernels.join(&package);
+            match lists.unpack(&parts(&package, &lists), &folder) {
+                Ok(()) => return find(&folder).map(Ok),
                 Err(error) => why = format!("{package} could not be downloaded: {error}"),
             }
         }
@@ -89,6 +107,13 @@ impl Series {
         let mine = packages.into_iter().filter(|package| self.is_of(package));
         mine.max_by_key(|package| numbers(package))
     }
+}
+
+/// The packages that a kernel comes in.
+fn parts(image: &str, lists: &Lists) -> Vec<String> {
+    let release = image.strip_prefix(IMAGE).unwrap_or(image);
+    let parts = PARTS.map(|part| format!("{part}{release}"));
+    if lists.names(&parts[0]).contains(&parts[0]) { parts.into() } else { vec![image.to_owned()] }
 }
 
 /// Whether the part before architecture and flavour ends with a word that is a flavour's:
@@ -103,57 +128,16 @@ fn numbers(package: &str) -> Vec<u64> {
     parts.filter_map(|part| part.parse().ok()).collect()
 }
 
-fn unpacked(kernels: &Path) -> Vec<String> {
-    let entries = fs::read_dir(kernels).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
-}
-
-fn known_to_apt() -> Vec<String> {
-    let mut command = Command::new("apt-cache");
-    command.args(["pkgnames", "linux-image-"]).stdin(Stdio::null()).stderr(Stdio::null());
-    // Where it cannot be asked, nothing is known.
-    let output = command.output().map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()
-}
-
-fn download(package: &str, folder: &Path) -> Result<(), Setup> {
-    let mut command = Command::new("apt-get");
-    command.args(["--quiet=2", "download", package]).current_dir(folder);
-    run(&mut command).map(drop)
-}
-
-/// Unpacks it under another name first, so that half of it is never taken for all.
-fn unpack(package: &str, downloads: &Path, kernels: &Path) -> Result<PathBuf, Setup> {
-    let archives = fs::read_dir(downloads).map_err(file("listing", downloads))?.flatten();
-    let prefix = format!("{package}_");
-    let mut archives = archives.map(|entry| entry.path());
-    let archive = archives
-        .find(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
-        })
-        .ok_or_else(|| Setup::NotInPackage { what: package.into(), folder: downloads.into() })?;
-    let (folder, half) = (kernels.join(package), kernels.join(format!(".{package}")));
-    // Of a run that was killed; mostly there is none.
-    let _ = fs::remove_dir_all(&half);
-    run(Command::new("dpkg").arg("-x").arg(&archive).arg(&half))?;
-    fs::rename(&half, &folder).map_err(file("renaming", &half))?;
-    fs::remove_file(&archive).map_err(file("removing", &archive))?;
-    Ok(folder)
-}
-
 fn find(folder: &Path) -> Result<Kernel, Setup> {
     let lacks = |what: &str| Setup::NotInPackage { what: what.into(), folder: folder.into() };
-    let boot = fs::read_dir(folder.join("boot")).into_iter().flatten().flatten();
-    let vmlinuz = boot
-        .map(|entry| entry.path())
-        .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz-")))
-        .ok_or_else(|| lacks("boot/vmlinuz-*"))?;
-    let name = vmlinuz.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let release = name.strip_prefix("vmlinuz-").unwrap_or_default().to_owned();
-    // Debian's newer packages have it below `usr`.
-    let places = ["lib/modules", "usr/lib/modules"].map(|at| folder.join(at).join(&release));
-    let modules =
-        places.into_iter().find(|path| path.is_dir()).ok_or_else(|| lacks("lib/modules"))?;
+    // Debian's newer packages have them below `usr`, and the kernel beside them.
+    let places = ["lib/modules", "usr/lib/modules"].map(|at| folder.join(at));
+    let modules = packages::first(places).ok_or_else(|| lacks("lib/modules"))?;
+    let mut releases = packages::unpacked(&modules);
+    let release = releases.pop().ok_or_else(|| lacks("lib/modules/*"))?;
+    let modules = modules.join(&release);
+    let places = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
+    let vmlinuz = packages::first(places).ok_or_else(|| lacks("vmlinuz"))?;
     Ok(Kernel { vmlinuz, modules, release })
 }
 
@@ -182,14 +166,15 @@ pub(super) fn run(command: &mut Command) -> Result<Vec<u8>, Setup> {
 mod tests {
     use super::*;
 
-    const CLOUD: Series = Series { version: "6.1", flavour: "cloud" };
-    const FULL: Series = Series { version: "6.12", flavour: "" };
+    const CLOUD: Series = Series { version: "6.1", flavour: "cloud", suite: None };
+    const FULL: Series = Series { version: "6.12", flavour: "", suite: None };
 
     #[test]
     fn a_series_knows_its_packages_and_no_others() {
         for package in [
             "linux-image-6.1.0-56-cloud-amd64-unsigned",
             "linux-image-6.1.9+deb12-cloud-amd64-unsigned",
+            "linux-image-6.1.9+deb13-cloud-amd64",
         ] {
             assert!(CLOUD.is_of(package), "{package}");
             assert!(!FULL.is_of(package), "{package}");
@@ -197,7 +182,6 @@ mod tests {
         assert!(FULL.is_of("linux-image-6.12.117+deb12-amd64-unsigned"));
         for other in [
             "linux-image-6.1.0-56-amd64-unsigned",
-            "linux-image-6.1.0-56-cloud-amd64",
             "linux-image-6.12.1-cloud-amd64-unsigned",
             "linux-image-6.1.0-56-cloud-amd64-dbg",
             "linux-headers-6.1.0-56-cloud-amd64-unsigned",

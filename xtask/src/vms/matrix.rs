@@ -9,10 +9,15 @@ use super::{
 };
 
 /// The kernels of the matrix. The small ones lack most drivers.
-pub(super) const CLOUD_6_1: Series = Series { version: "6.1", flavour: "cloud" };
-pub(super) const CLOUD_6_12: Series = Series { version: "6.12", flavour: "cloud" };
-const FULL_6_1: Series = Series { version: "6.1", flavour: "" };
-const FULL_6_12: Series = Series { version: "6.12", flavour: "" };
+const CLOUD_6_1: Series = Series { version: "6.1", flavour: "cloud", suite: None };
+const CLOUD_6_12: Series = Series { version: "6.12", flavour: "cloud", suite: None };
+const FULL_6_1: Series = Series { version: "6.1", flavour: "", suite: None };
+const FULL_6_12: Series = Series { version: "6.12", flavour: "", suite: None };
+/// Those in which virtio_net and igb have zero-copy.
+const NEWER: Option<&str> = Some("trixie-backports");
+const CLOUD_6_18: Series = Series { version: "6.18", flavour: "cloud", suite: NEWER };
+const FULL_6_18: Series = Series { version: "6.18", flavour: "", suite: NEWER };
+const FULL_7_3: Series = Series { version: "7.3", flavour: "", suite: NEWER };
 
 /// A pair of machines.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +26,10 @@ pub(super) struct Row {
     pub(super) model: Model,
     pub(super) queues: u32,
     pub(super) mtu: u32,
+    /// Whether a virtio NIC goes through the kernel's DMA interface, as zero-copy wants it.
+    pub(super) dma: bool,
+    /// Whether zero-copy is asked for.
+    pub(super) asked_for: bool,
     pub(super) expected: Expected,
     /// Whether it is in the short form.
     pub(super) short: bool,
@@ -31,6 +40,8 @@ pub(super) struct Row {
 pub(super) enum Expected {
     /// XDP in the driver.
     Native,
+    /// The same, and the driver works on the sockets' memory.
+    ZeroCopy,
     /// XDP in the network stack.
     Generic,
     /// An error with this in it.
@@ -39,7 +50,8 @@ pub(super) enum Expected {
 
 impl Row {
     const fn new(kernels: [Series; 2], model: Model, expected: Expected) -> Self {
-        Self { kernels, model, queues: 1, mtu: 1500, expected, short: false }
+        let (dma, asked_for) = (false, false);
+        Self { kernels, model, queues: 1, mtu: 1500, dma, asked_for, expected, short: false }
     }
 
     const fn queues(self, queues: u32) -> Self {
@@ -48,6 +60,14 @@ impl Row {
 
     const fn jumbo(self) -> Self {
         Self { mtu: 9000, ..self }
+    }
+
+    const fn with_dma(self) -> Self {
+        Self { dma: true, ..self }
+    }
+
+    const fn asked_for(self) -> Self {
+        Self { asked_for: true, ..self }
     }
 
     const fn in_short(self) -> Self {
@@ -59,22 +79,32 @@ impl Row {
         let (mode, reason) = (self.mode(), self.reason());
         // The buffers of a socket hold 4 KiB.
         let buffers = if self.mtu > 4096 { ", multi-buffer" } else { "" };
+        let copy = if matches!(self.expected, Expected::ZeroCopy) { "zero-copy" } else { "copy" };
         let Self { queues, mtu, .. } = self;
-        format!("AF_XDP on eth0: {mode} ({reason}), copy, {queues} queue(s), MTU {mtu}{buffers}")
+        format!("AF_XDP on eth0: {mode} ({reason}), {copy}, {queues} queue(s), MTU {mtu}{buffers}")
     }
 
     /// How the sentences begin about what works less well than it could: these and no others, in
-    /// this order. No driver here offers zero-copy.
+    /// this order.
     pub(super) const fn fallbacks(&self) -> &'static [&'static str] {
-        match self.expected {
-            Expected::Native => &["copy mode instead of zero-copy: "],
-            Expected::Generic if matches!(self.model, Model::Veth) => {
-                &["copy mode instead of zero-copy: "]
+        match (self.expected, self.model) {
+            (Expected::Native, Model::Igb) => &[
+                "copy mode instead of zero-copy: declined, as that of driver igb is known to lose \
+                 all frames before Linux 7.0",
+            ],
+            (Expected::Native, Model::VirtioNet) if self.dma => &[
+                "copy mode instead of zero-copy: declined, as that of driver virtio_net is known \
+                 to lose all frames",
+            ],
+            (Expected::Native, _) => &["copy mode instead of zero-copy: "],
+            (Expected::Generic, Model::Veth) => {
+                &["copy mode instead of zero-copy: generic XDP has none"]
             }
-            Expected::Generic => {
-                &["copy mode instead of zero-copy: ", "generic XDP instead of native XDP: "]
-            }
-            Expected::Refused(_) => &[],
+            (Expected::Generic, _) => &[
+                "copy mode instead of zero-copy: generic XDP has none",
+                "generic XDP instead of native XDP: ",
+            ],
+            (Expected::ZeroCopy | Expected::Refused(_), _) => &[],
         }
     }
 
@@ -89,7 +119,7 @@ impl Row {
 
     const fn mode(&self) -> &'static str {
         match self.expected {
-            Expected::Native => "native",
+            Expected::Native | Expected::ZeroCopy => "native",
             Expected::Generic => "generic",
             Expected::Refused(_) => "refused",
         }
@@ -100,6 +130,7 @@ impl Row {
         match (self.expected, self.model) {
             (Expected::Generic, Model::Veth) => "faster on veth",
             (Expected::Generic, _) => "native was refused",
+            _ if self.asked_for => "as asked for",
             _ => "the driver has XDP",
         }
     }
@@ -109,16 +140,25 @@ impl Row {
         let Self { model, queues, mtu, .. } = self;
         let [a, b] = self.kernels.map(|series| series.version);
         let driver = model.driver();
-        format!("{a} and {b}, {driver}, {queues} queue(s), MTU {mtu}")
+        let zero_copy = match self.expected {
+            Expected::ZeroCopy => ", zero-copy",
+            Expected::Refused(_) if self.asked_for => ", zero-copy",
+            _ => "",
+        };
+        format!("{a} and {b}, {driver}, {queues} queue(s), MTU {mtu}{zero_copy}")
     }
 }
 
 const NO_MULTI_BUFFER: Expected = Expected::Refused("multi-buffer support");
+const ONE_BUFFER: Expected =
+    Expected::Refused("packets of one buffer only: `ip link set eth0 mtu 3818`");
+/// The driver's word, where nothing is declined that it has.
+const REFUSED_HERE: Expected = Expected::Refused("the driver offers it and refuses it here");
 
 /// All rows. The second machine's kernel is the second's.
 pub(super) const ROWS: &[Row] = {
-    use Expected::{Generic, Native};
-    use Model::{E1000e, Veth, VirtioNet, Vmxnet3};
+    use Expected::{Generic, Native, ZeroCopy};
+    use Model::{E1000e, Igb, Veth, VirtioNet, Vmxnet3};
     &[
         Row::new([CLOUD_6_1; 2], VirtioNet, Native).in_short(),
         Row::new([CLOUD_6_12; 2], VirtioNet, Native).in_short(),
@@ -139,6 +179,16 @@ pub(super) const ROWS: &[Row] = {
         Row::new([CLOUD_6_1, CLOUD_6_12], Veth, Generic).in_short(),
         Row::new([CLOUD_6_1; 2], Veth, NO_MULTI_BUFFER).jumbo(),
         Row::new([CLOUD_6_12; 2], Veth, Generic).jumbo(),
+        Row::new([CLOUD_6_18; 2], VirtioNet, Native).with_dma(),
+        Row::new([CLOUD_6_18; 2], VirtioNet, ZeroCopy).with_dma().asked_for(),
+        Row::new([CLOUD_6_18; 2], VirtioNet, ZeroCopy).with_dma().asked_for().queues(2),
+        Row::new([CLOUD_6_18; 2], VirtioNet, ONE_BUFFER).with_dma().asked_for().jumbo(),
+        Row::new([CLOUD_6_18; 2], VirtioNet, REFUSED_HERE).asked_for(),
+        Row::new([FULL_7_3; 2], VirtioNet, ZeroCopy).with_dma().asked_for(),
+        Row::new([FULL_6_18; 2], Igb, Native),
+        Row::new([FULL_7_3; 2], Igb, ZeroCopy),
+        Row::new([FULL_7_3; 2], Igb, ZeroCopy).queues(2),
+        Row::new([FULL_7_3; 2], Igb, Generic).jumbo(),
     ]
 };
 
@@ -213,7 +263,10 @@ fn cells_of(row: &Row, [a, b]: &[String; 2], outcome: &Outcome) -> [String; COLU
         row.model.driver().to_owned(),
         row.queues.to_string(),
         row.mtu.to_string(),
-        row.mode().to_owned(),
+        match row.expected {
+            Expected::ZeroCopy => format!("{}, zero-copy", row.mode()),
+            _ => row.mode().to_owned(),
+        },
         outcome.to_owned(),
         verified,
         rotations,
@@ -252,6 +305,10 @@ mod tests {
     fn a_row_says_how_its_device_must_be_described() {
         let expected = "AF_XDP on eth0: native (the driver has XDP), copy, 1 queue(s), MTU 1500";
         assert_eq!(row().device(), expected);
+        let zero_copy = Row { expected: Expected::ZeroCopy, ..row().asked_for() };
+        let expected = "AF_XDP on eth0: native (as asked for), zero-copy, 1 queue(s), MTU 1500";
+        assert_eq!(zero_copy.device(), expected);
+        assert!(zero_copy.fallbacks().is_empty());
         let jumbo = Row { expected: Expected::Generic, ..row().queues(2).jumbo() };
         let expected = "AF_XDP on eth0: generic (native was refused), copy, 2 queue(s), MTU 9000, multi-buffer";
         assert_eq!(jumbo.device(), expected);

@@ -4,9 +4,19 @@
 //! The bridge has addresses as well, so that a host over UDP can be there. Nothing leads out of the
 //! namespace. It is removed on drop; what a killed run leaves, the next one sweeps.
 
-use std::{process, sync::atomic::AtomicU32, sync::atomic::Ordering::Relaxed};
+use std::{
+    fs::File,
+    io,
+    net::{IpAddr, UdpSocket},
+    os::fd::AsFd as _,
+    process::{self, Command},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    thread,
+};
 
-use super::error::Setup;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::{error::Setup, kernels};
 use crate::host;
 
 /// The bridge that joins the machines of one network.
@@ -53,6 +63,35 @@ impl Network {
     /// Its name, as `ip netns exec` takes it.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Sends so many small datagrams from the bridge to a port of a machine.
+    pub(super) fn flood(&self, to: IpAddr, port: u16, count: u32) -> Result<(), Setup> {
+        let path = format!("/run/netns/{}", self.name);
+        let send = || -> io::Result<()> {
+            let namespace = File::open(&path)?;
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+            let socket = UdpSocket::bind((any, 0))?;
+            (0..count).try_for_each(|_| socket.send_to(&[0; 18], (to, port)).map(drop))
+        };
+        // In a thread of its own, which is in another namespace from then on.
+        let sent = thread::scope(|scope| scope.spawn(send).join());
+        sent.expect("it does not panic").map_err(kernels::file("sending from", path.as_ref()))
+    }
+
+    /// Whether a machine answers a ping from the bridge.
+    pub(super) fn is_answered(&self, to: IpAddr) -> Result<bool, Setup> {
+        /// Of patience, for a machine that is emulated on a busy computer. The pings go on
+        /// meanwhile.
+        const SECONDS: &str = "60";
+        let ping = ["busybox", "ping", "-c", "1", "-W", SECONDS, "-w", SECONDS, &to.to_string()];
+        let mut command = Command::new("ip");
+        match kernels::run(command.args(["netns", "exec", &self.name]).args(ping)) {
+            Ok(_) => Ok(true),
+            Err(Setup::Command { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<(), Setup> {

@@ -1,8 +1,9 @@
 //! What two machines and a UDP host go through together.
 //!
 //! The first reads and writes the second over IPv4, while the second's server is killed and started
-//! again, its link goes down and up, and the first's cable is pulled and put back; then the second
-//! the first over IPv6; then each of them and this computer, over kernel UDP sockets, one another.
+//! again, stopped and flooded, its link goes down and up, and the first's cable is pulled and put
+//! back; then the second the first over IPv6; then each of them and this computer, over kernel UDP
+//! sockets, one another.
 //! The client is `rma-bench verify`: it compares every byte with a model and rotates the region's
 //! key in each of its rounds. Its lines decide; a line that does not come is a failure.
 
@@ -15,6 +16,7 @@ use super::{
     hosts::{Host, SERVE, VERIFY},
     machine::{INTERFACE, Machine},
     matrix::Row,
+    network::Network,
 };
 
 /// The last parts of everybody's addresses.
@@ -31,6 +33,14 @@ fn address(host: u8, ipv6: bool) -> String {
 pub(super) fn addresses(host: u8) -> [String; 2] {
     [format!("{}/24", address(host, false)), format!("{}/64", address(host, true))]
 }
+
+/// Where 1RMA listens.
+const PORT: u16 = 10472;
+
+/// Datagrams that go to a process which takes none, and how many at once: more than the rings and
+/// chunks of its host hold, in steps that no queue on the way is too short for.
+const FLOOD: u32 = 3000;
+const FLOOD_STEP: u32 = 100;
 
 /// Bytes of each served region: small, as all of it is read back after each round.
 const REGION_LEN: &str = "131072";
@@ -97,12 +107,14 @@ pub(super) struct Shown {
 }
 
 /// The device that a host is told to open.
-fn device(host: u8, ipv6: bool) -> [String; 2] {
-    if host == HERE {
-        ["--udp".into(), address(HERE, ipv6)]
-    } else {
-        ["--interface".into(), INTERFACE.into()]
-    }
+fn device(host: u8, ipv6: bool, row: &Row) -> Vec<String> {
+    let here = address(HERE, ipv6);
+    let device: &[&str] = match host {
+        HERE => &["--udp", &here],
+        _ if row.asked_for => &["--interface", INTERFACE, "--xdp-mode", "native-zc"],
+        _ => &["--interface", INTERFACE],
+    };
+    device.iter().map(|&text| text.to_owned()).collect()
 }
 
 /// Goes through all of it. The row says how the machines must open their devices.
@@ -110,13 +122,14 @@ pub(super) fn run(
     a: &mut Machine,
     b: &mut Machine,
     here: &mut dyn Host,
+    network: &Network,
     row: &Row,
 ) -> Result<Shown, Trouble> {
     let mut shown = Shown::default();
 
     progress("the first machine reads and writes the second, over IPv4");
-    let fallbacks = serve(b, B, A, false)?.check(b, row)?;
-    verify(a, b, (A, false), None)?;
+    let fallbacks = serve(b, B, A, false, row)?.check(b, row)?;
+    verify(a, b, (A, false), row, None)?;
     let ours = opened(a)?.check(a, row)?;
     shown.fallbacks = fallbacks;
     shown.fallbacks.extend(ours);
@@ -128,6 +141,12 @@ pub(super) fn run(
     ended(b, SERVE, "137")?;
     failing(a)?;
     start_again(a, b, row)?;
+    progress("the server is stopped, and its port flooded");
+    b.signal(SERVE, "STOP")?;
+    failing(a)?;
+    flood(network, b)?;
+    b.signal(SERVE, "CONT")?;
+    answered(a)?;
     progress("the server's link is set down and up");
     b.set_link(false)?;
     failing(a)?;
@@ -151,22 +170,22 @@ pub(super) fn run(
     }
 
     progress("the second machine reads and writes the first, over IPv6");
-    serve(a, A, B, true)?.check(a, row)?;
-    verify(b, a, (B, true), Some(ROUNDS))?;
+    serve(a, A, B, true, row)?.check(a, row)?;
+    verify(b, a, (B, true), row, Some(ROUNDS))?;
     opened(b)?.check(b, row)?;
     shown.ipv6 = end(b)?;
     stop(a)?;
 
     progress("the first machine reads and writes a UDP host, over IPv4");
-    serve(here, HERE, A, false)?;
-    verify(a, here, (A, false), Some(ROUNDS))?;
+    serve(here, HERE, A, false, row)?;
+    verify(a, here, (A, false), row, Some(ROUNDS))?;
     opened(a)?.check(a, row)?;
     shown.of_udp = end(a)?;
     stop(here)?;
 
     progress("a UDP host reads and writes the second machine, over IPv6");
-    serve(b, B, HERE, true)?.check(b, row)?;
-    verify(here, b, (HERE, true), Some(ROUNDS))?;
+    serve(b, B, HERE, true, row)?.check(b, row)?;
+    verify(here, b, (HERE, true), row, Some(ROUNDS))?;
     opened(here)?;
     shown.by_udp = end(here)?;
     stop(b)?;
@@ -176,7 +195,7 @@ pub(super) fn run(
 /// Starts the server again, and waits until the client has looked at a fresh region and gone on for
 /// a round.
 fn start_again(a: &mut Machine, b: &mut Machine, row: &Row) -> Result<(), Trouble> {
-    serve(b, B, A, false)?.check(b, row)?;
+    serve(b, B, A, false, row)?.check(b, row)?;
     let grant = b.grant()?;
     a.put_grant(&grant)?;
     let event = wait(a, "a look at the fresh region", |e| matches!(e, Event::Regranted { .. }))?;
@@ -186,11 +205,28 @@ fn start_again(a: &mut Machine, b: &mut Machine, row: &Row) -> Result<(), Troubl
     rounds(a, 1)
 }
 
+/// Sends to the port of a machine whose process takes nothing, over IPv4. The machine itself must
+/// not notice.
+fn flood(network: &Network, machine: &Machine) -> Result<(), Trouble> {
+    let to = address(B, false).parse().expect("made above");
+    for sent in (FLOOD_STEP..=FLOOD).step_by(FLOOD_STEP as usize) {
+        network.flood(to, PORT, FLOOD_STEP)?;
+        if !network.is_answered(to)? {
+            return Err(Trouble::Unexpected {
+                host: machine.name(),
+                expected: "an answer to a ping".into(),
+                came: format!("none, after {sent} datagrams to a process that is stopped"),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Tries to open the machines' devices, which must be refused with a message that has `part` in it.
 /// Gives the message.
-pub(super) fn refused(a: &mut Machine, part: &str) -> Result<String, Trouble> {
+pub(super) fn refused(a: &mut Machine, row: &Row, part: &str) -> Result<String, Trouble> {
     progress("the device is refused");
-    match serve(a, A, B, false) {
+    match serve(a, A, B, false, row) {
         Err(Trouble::Exited { said, .. }) if said.contains(part) => {
             let message = said.lines().find(|line| line.contains(part)).unwrap_or_default();
             Ok(message.trim_start_matches("rma-bench: ").to_owned())
@@ -234,12 +270,16 @@ impl Opened {
 }
 
 /// Starts a server and waits until it serves.
-fn serve(host: &mut dyn Host, own: u8, initiator: u8, ipv6: bool) -> Result<Opened, Trouble> {
-    let [device_option, device] = device(own, ipv6);
+fn serve(
+    host: &mut dyn Host,
+    own: u8,
+    initiator: u8,
+    ipv6: bool,
+    row: &Row,
+) -> Result<Opened, Trouble> {
     let (initiator, grant) = (address(initiator, ipv6), host.grant_path());
-    let arguments = [
-        &device_option,
-        &device,
+    let mut arguments = device(own, ipv6, row);
+    let others = [
         "--initiator",
         &initiator,
         "--op",
@@ -249,7 +289,8 @@ fn serve(host: &mut dyn Host, own: u8, initiator: u8, ipv6: bool) -> Result<Open
         "--grant",
         &grant,
     ];
-    host.start(SERVE, &arguments.map(str::to_owned))?;
+    arguments.extend(others.map(str::to_owned));
+    host.start(SERVE, &arguments)?;
     let (mut device, mut fallbacks, mut said) = (String::new(), Vec::new(), Vec::new());
     loop {
         let line = host.line(SERVE)?;
@@ -278,18 +319,19 @@ fn verify(
     client: &mut dyn Host,
     server: &mut dyn Host,
     (own, ipv6): (u8, bool),
+    row: &Row,
     rounds: Option<&str>,
 ) -> Result<(), Trouble> {
     let grant = server.grant()?;
     client.put_grant(&grant)?;
-    let [device_option, device] = device(own, ipv6);
     let grant = client.grant_path();
-    let mut arguments = vec![&*device_option, &device, "--grant", &grant, "--ops", OPS];
-    arguments.extend(["--patience", PATIENCE, "--rekey", "--json"]);
+    let mut others = vec!["--grant", &*grant, "--ops", OPS];
+    others.extend(["--patience", PATIENCE, "--rekey", "--json"]);
     if let Some(rounds) = rounds {
-        arguments.extend(["--rounds", rounds]);
+        others.extend(["--rounds", rounds]);
     }
-    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let mut arguments = device(own, ipv6, row);
+    arguments.extend(others.into_iter().map(str::to_owned));
     client.start(VERIFY, &arguments)
 }
 

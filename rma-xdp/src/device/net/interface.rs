@@ -120,6 +120,23 @@ pub(crate) fn rx_queues_max(index: u32) -> io::Result<u32> {
     Ok(Questions::open()?.link_by_index(index)?.rx_queues.max(1))
 }
 
+/// What an interface has counted of the packets that came to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// Those that it delivered.
+    pub(crate) packets: u64,
+    /// Those that it dropped, as it had no buffer for them.
+    pub(crate) without_buffer: u64,
+}
+
+/// What the interface of this index has counted so far.
+///
+/// # Errors
+/// What the kernel says: there is no such interface, mostly.
+pub(crate) fn delivered(index: u32) -> io::Result<Delivered> {
+    Questions::open()?.delivered(index)
+}
+
 /// `struct ethtool_channels`
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/ethtool.h>).
 #[repr(C)]

@@ -29,6 +29,8 @@ use rustix::{
     },
 };
 
+use super::interface::Delivered;
+
 /// The kernel answers at once; this only ends a wait that would otherwise never end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -159,8 +161,19 @@ impl Questions {
     }
 
     fn link(&mut self, message: LinkMessage) -> io::Result<Link> {
+        self.link_message(message).map(|answer| to_link(&answer))
+    }
+
+    /// What the interface of that index has counted so far.
+    pub(super) fn delivered(&mut self, index: u32) -> io::Result<Delivered> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        to_delivered(&self.link_message(message)?).ok_or_else(no_answer)
+    }
+
+    fn link_message(&mut self, message: LinkMessage) -> io::Result<LinkMessage> {
         match self.ask(RouteNetlinkMessage::GetLink(message), 0)?.pop() {
-            Some(RouteNetlinkMessage::NewLink(message)) => Ok(to_link(&message)),
+            Some(RouteNetlinkMessage::NewLink(message)) => Ok(message),
             _ => Err(no_answer()),
         }
     }
@@ -379,6 +392,16 @@ fn to_link(message: &LinkMessage) -> Link {
         }
     }
     link
+}
+
+fn to_delivered(message: &LinkMessage) -> Option<Delivered> {
+    message.attributes.iter().find_map(|attribute| {
+        let LinkAttribute::Stats64(counted) = attribute else { return None };
+        // Drivers differ in which of these they count by.
+        let lost = [counted.rx_fifo_errors, counted.rx_missed_errors, counted.rx_over_errors];
+        let without_buffer = lost.into_iter().fold(0, u64::wrapping_add);
+        Some(Delivered { packets: counted.rx_packets, without_buffer })
+    })
 }
 
 fn to_address(answer: &RouteNetlinkMessage, interface: u32) -> Option<(IpAddr, u8)> {

@@ -14,13 +14,13 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use xsk_rs::config::QueueSize;
 
 use super::{
-    choice::{self, ModeReason},
+    choice::{self, Copying, ModeReason, Release, ZeroCopy},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
     device::{Device, RxQueues},
     doubts::Doubts,
-    error::{Refusal, XdpError},
+    error::{InterfaceName, Refusal, XdpError},
     linear::Linearizer,
     occupant,
     packet::{self, ETHERNET_LEN},
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::device::{
     monotonic::monotonic,
-    net::{self, PathTable},
+    net::{self, PathTable, XdpFeatures},
 };
 use rma_core::backend::BATCH;
 
@@ -58,6 +58,8 @@ pub(super) struct Attachment {
     pub(super) watched: Watched,
     pub(super) queues: Box<[Queue]>,
     ports: Arc<ReservedPorts>,
+    /// The interface's.
+    index: u32,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
     /// Where frames are written whose packets may need several chunks: a buffer for each frame of a
@@ -73,6 +75,7 @@ pub(super) struct Attachment {
 pub(super) struct Learnt {
     /// One in generic mode lost frames.
     pub(super) generic_lost_frames: bool,
+    pub(super) zero_copy: ZeroCopy,
     /// One to all receive queues was refused.
     pub(super) fewer_queues: Option<FewerQueues>,
 }
@@ -92,7 +95,8 @@ pub(super) struct Queue {
 
 impl Attachment {
     /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
-    /// Must be called in the network namespace of the interface.
+    /// Must be called in the network namespace of the interface. `learnt`: by attaching to
+    /// it before.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,
@@ -114,8 +118,8 @@ impl Attachment {
         let ports = config.ports()?;
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
         let driver = device.driver();
-        let candidates =
-            choice::candidates(config.mode, driver.as_deref(), learnt.generic_lost_frames);
+        let driver = driver.as_deref();
+        let candidates = choice::candidates(config.mode, driver, learnt.generic_lost_frames);
         let mut steering =
             Steering::attach(interface, index, &ports, device.rx_queues_max()?, candidates)?;
         fallbacks.extend(steering.fallback());
@@ -127,22 +131,29 @@ impl Attachment {
         let most = match rx_queues {
             RxQueues::Exactly(queues) | RxQueues::AtMost(queues) => queues,
         };
+        let (wanted, mode, release) = (config.mode, steering.mode(), Release::running());
+        let copying = choice::copying(wanted, mode, driver, release, learnt.zero_copy);
+        let why_copy = || why_copy(copying, &device, multi_buffer);
         let mut queues = Vec::new();
         for queue in 0..learnt.fewer_queues.map_or(most, |fewer| fewer.most.min(most)) {
-            let generic = steering.mode() == AttachMode::Generic;
-            let socket =
-                match open_socket(config, &device, queue, generic, multi_buffer, mtu, counters) {
-                    Ok(socket) => socket,
-                    // So the kernel says that there are no more, to who has one already.
-                    Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
-                        if queue > 0
-                            && matches!(rx_queues, RxQueues::AtMost(_))
-                            && source.raw_os_error() == Some(libc::EINVAL) =>
-                    {
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                };
+            let opened = open_socket(config, &device, queue, copying, multi_buffer, mtu, counters);
+            let socket = match opened {
+                Ok(socket) => socket,
+                // So the kernel says that there are no more, to who has one already.
+                Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
+                    if queue > 0
+                        && matches!(rx_queues, RxQueues::AtMost(_))
+                        && source.raw_os_error() == Some(libc::EINVAL) =>
+                {
+                    break;
+                }
+                Err(XdpError::System { interface, source, .. })
+                    if copying == Copying::ZeroCopy =>
+                {
+                    return Err(XdpError::ZeroCopy { interface, reason: why_copy(), source });
+                }
+                Err(error) => return Err(error),
+            };
             let linearizer = Linearizer::new(if multi_buffer { packet_max } else { 0 });
             queues.push(Queue { socket, linearizer });
         }
@@ -174,12 +185,8 @@ impl Attachment {
 
         let zero_copy = queues.iter().all(|queue| queue.socket.is_zero_copy());
         if !zero_copy {
-            let reason = match steering.mode() {
-                AttachMode::Native => Refusal::Driver,
-                AttachMode::Generic => Refusal::GenericMode,
-            };
             let (wanted, got) = (Feature::ZeroCopy, Feature::Copy);
-            fallbacks.push(Fallback { wanted, got, reason });
+            fallbacks.push(Fallback { wanted, got, reason: why_copy() });
         }
         let description = Description {
             interface: interface.into(),
@@ -197,6 +204,7 @@ impl Attachment {
             watched,
             queues: queues.into_boxed_slice(),
             ports: Arc::new(reserved),
+            index: device.index,
             mtu_max,
             tx_frames: multi_buffer.then(|| tx_frames(packet_max)),
             chunks_max: packet_max.div_ceil(CHUNK_DATA),
@@ -210,10 +218,12 @@ impl Attachment {
     }
 
     /// What looks whether the mode was a good choice, if there would be another.
-    pub(super) fn doubts(&self) -> Option<Doubts> {
-        let watch = self.watched.watch();
-        (self.steering.reason() == ModeReason::FasterOnVeth)
-            .then(|| Doubts::new(&self.ports, watch, self.description.multi_buffer))
+    pub(super) fn doubts(&self, learnt: Learnt, counters: &Arc<Counters>) -> Option<Doubts> {
+        let Description { zero_copy, multi_buffer, .. } = self.description;
+        if self.steering.reason() == ModeReason::FasterOnVeth {
+            return Some(Doubts::of_generic(&self.ports, self.watched.watch(), multi_buffer));
+        }
+        Doubts::of_zero_copy(self.index, zero_copy, learnt.zero_copy, counters)
     }
 }
 
@@ -247,7 +257,7 @@ fn open_socket(
     config: &XdpConfig,
     device: &Device,
     queue: u32,
-    generic: bool,
+    copying: Copying,
     multi_buffer: bool,
     mtu: u32,
     counters: &Arc<Counters>,
@@ -261,7 +271,7 @@ fn open_socket(
         tx_ring: ring(config.tx_ring),
         rx_chunks: config.rx_chunks(),
         tx_chunks: if transmits { config.tx_chunks() } else { 0 },
-        force_copy: generic,
+        copying,
         multi_buffer,
         busy_poll_us: config.busy_poll_us,
     };
@@ -280,12 +290,30 @@ fn open_socket(
         // How kernels and drivers without multi-buffer support refuse the flag for it.
         XdpError::System { interface, source, .. }
             if multi_buffer
+                && copying != Copying::ZeroCopy
                 && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
         {
             XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }
         }
         other => other,
     })
+}
+
+/// Why sockets that were bound so work without zero-copy.
+fn why_copy(copying: Copying, device: &Device<'_>, multi_buffer: bool) -> Refusal {
+    let features = match copying {
+        Copying::Copy(Refusal::GenericMode) => None,
+        _ => XdpFeatures::of(device.index),
+    };
+    match (copying, features) {
+        (_, Some(XdpFeatures { zero_copy: false, .. })) => Refusal::Driver,
+        (Copying::Copy(reason), _) => reason,
+        (_, Some(XdpFeatures { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
+            Refusal::OneBuffer { interface: InterfaceName::new(device.name) }
+        }
+        (_, Some(_)) => Refusal::DriverHere,
+        (_, None) => Refusal::DriverUntold,
+    }
 }
 
 /// See [`Attachment::tx_frames`].

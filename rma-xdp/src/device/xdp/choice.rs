@@ -1,10 +1,14 @@
-//! In which mode the steering program runs where the configuration leaves that open, and why.
+//! In which mode the steering program runs where the configuration leaves that open, whether with
+//! zero-copy, and why.
 //!
-//! A rule by the driver's name. A probe would need a peer that answers, would take time at each
-//! start, and on a busy machine would now choose this and now that. The rule is about speed alone;
-//! whether frames get through is seen later: see [`super::doubts`].
+//! Rules by the driver's name. A probe would need a peer that answers, would take time at each
+//! start, and on a busy machine would now choose this and now that. Whether frames get through
+//! where no rule says so is seen later: see [`super::doubts`].
 
-use super::config::{AttachMode, Mode};
+use super::{
+    config::{AttachMode, Mode},
+    error::Refusal,
+};
 
 /// Why the steering program runs in the mode that it runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +21,9 @@ pub enum ModeReason {
     /// The driver is veth. It has XDP, but makes a packet from what an AF_XDP socket sends, and
     /// copies it again for its program; in generic mode that packet comes as it is.
     FasterOnVeth,
+    /// It is a bond. It has XDP, but runs the program on its ports, whose frames do not get to
+    /// AF_XDP sockets of the bond.
+    OverPorts,
     /// Native mode would have been chosen and was refused, as a [`Fallback`](super::Fallback)
     /// tells.
     NativeRefused,
@@ -35,6 +42,7 @@ impl core::fmt::Display for ModeReason {
             Self::AskedFor => "as asked for",
             Self::InTheDriver => "the driver has XDP",
             Self::FasterOnVeth => "faster on veth",
+            Self::OverPorts => "a bond's native XDP reaches no sockets",
             Self::NativeRefused => "native was refused",
             Self::GenericRefused => "generic was refused",
             Self::GenericLostFrames => "in generic mode frames were lost",
@@ -45,8 +53,23 @@ impl core::fmt::Display for ModeReason {
 /// A mode to be tried, and why it runs if it is the one.
 pub(super) type Candidate = (AttachMode, ModeReason);
 
-/// The driver of veth interfaces, as it names itself.
+/// The drivers of veth interfaces and of bonds, as they name themselves.
 const VETH: &str = "veth";
+const BOND: &str = "bonding";
+
+/// What is thought of an interface's zero-copy mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ZeroCopy {
+    /// Nothing speaks against it.
+    #[default]
+    Trusted,
+    /// Nothing came back in it. Copy mode is tried, to see whether there it does.
+    OnTrial,
+    /// Frames got lost in it.
+    Mute,
+    /// Nothing came back in it, nor in copy mode: it is not to blame.
+    Acquitted,
+}
 
 /// The modes to try on an interface with this driver, in this order. `generic_lost_frames`: they
 /// are tried anew, as in generic mode frames were lost.
@@ -57,8 +80,9 @@ pub(super) fn candidates(
 ) -> &'static [Candidate] {
     use AttachMode::{Generic, Native};
     match wanted {
-        Mode::Native => &[(Native, ModeReason::AskedFor)],
+        Mode::Native | Mode::NativeCopy | Mode::NativeZeroCopy => &[(Native, ModeReason::AskedFor)],
         Mode::Generic => &[(Generic, ModeReason::AskedFor)],
+        Mode::Auto if driver == Some(BOND) => &[(Generic, ModeReason::OverPorts)],
         Mode::Auto if driver != Some(VETH) => {
             &[(Native, ModeReason::InTheDriver), (Generic, ModeReason::NativeRefused)]
         }
@@ -69,16 +93,167 @@ pub(super) fn candidates(
     }
 }
 
+/// A release of Linux, as far as rules go by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    /// The first number.
+    pub major: u32,
+    /// The second one.
+    pub minor: u32,
+}
+
+impl Release {
+    /// The running kernel's. Zeros if it has no numbers.
+    pub(super) fn running() -> Self {
+        Self::of(&rustix::system::uname().release().to_string_lossy())
+    }
+
+    fn of(text: &str) -> Self {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|it| it.parse().ok());
+        let mut next = || numbers.next().flatten().unwrap_or_default();
+        Self { major: next(), minor: next() }
+    }
+}
+
+impl core::fmt::Display for Release {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A driver whose zero-copy is known to lose all frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// As it names itself.
+    pub driver: &'static str,
+    /// The first Linux with which it does not.
+    pub mended: Option<Release>,
+}
+
+/// The drivers whose zero-copy is not taken unless it is asked for. docs/decisions/paths.md says
+/// how it was seen.
+const BROKEN: [Broken; 3] = [
+    // The header of each packet that is sent lies in the module's own data, and its address is
+    // taken for one of the kernel's image (`xsk_hdr` in
+    // https://github.com/torvalds/linux/blob/v6.18/drivers/net/virtio_net.c).
+    Broken { driver: "virtio_net", mended: None },
+    // With receive and transmit interrupts apart, the wake-up of an empty fill ring goes to the
+    // wrong one (`igb_xsk_wakeup` in
+    // https://github.com/torvalds/linux/blob/v6.18/drivers/net/ethernet/intel/igb/igb_xsk.c, and
+    // its twin in igc).
+    Broken { driver: "igb", mended: Some(Release { major: 7, minor: 0 }) },
+    Broken { driver: "igc", mended: Some(Release { major: 7, minor: 0 }) },
+];
+
+/// Whether sockets are bound for zero-copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copying {
+    /// Zero-copy if the driver has it, else copy.
+    Either,
+    /// Copy, for this reason.
+    Copy(Refusal),
+    /// Zero-copy, or not at all.
+    ZeroCopy,
+}
+
+/// How sockets are bound where the program is attached in mode `attached`.
+pub(super) fn copying(
+    wanted: Mode,
+    attached: AttachMode,
+    driver: Option<&str>,
+    release: Release,
+    found: ZeroCopy,
+) -> Copying {
+    match (attached, wanted) {
+        // A driver's zero-copy queue would bypass the program.
+        (AttachMode::Generic, _) => Copying::Copy(Refusal::GenericMode),
+        (_, Mode::NativeCopy) => Copying::Copy(Refusal::Declined),
+        (_, Mode::NativeZeroCopy) => Copying::ZeroCopy,
+        _ if matches!(found, ZeroCopy::OnTrial | ZeroCopy::Mute) => Copying::Copy(Refusal::Mute),
+        _ => {
+            let is_broken = |it: &&Broken| {
+                driver == Some(it.driver) && it.mended.is_none_or(|mended| release < mended)
+            };
+            match BROKEN.iter().find(is_broken) {
+                Some(&broken) => Copying::Copy(Refusal::KnownBroken(broken)),
+                None => Copying::Either,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn copying_of(wanted: Mode, driver: &str, release: &str, found: ZeroCopy) -> Copying {
+        copying(wanted, AttachMode::Native, Some(driver), Release::of(release), found)
+    }
+
+    #[test]
+    fn a_release_is_read_whatever_a_distribution_adds() {
+        let of = |text| (Release::of(text).major, Release::of(text).minor);
+        assert_eq!(of("6.18.15+deb13-cloud-amd64"), (6, 18));
+        assert_eq!(of("7.0-rc3"), (7, 0));
+        assert_eq!(of("7"), (7, 0));
+        assert_eq!(of("unknown"), (0, 0));
+        assert!(Release::of("6.19.14") < Release::of("7.0.4"));
+        assert!(Release::of("6.9") < Release::of("6.18"));
+    }
+
+    #[test]
+    fn zero_copy_is_declined_where_it_is_known_to_be_broken_and_nowhere_else() {
+        let is_declined = |driver, release| {
+            let trusted = ZeroCopy::Trusted;
+            let auto = copying_of(Mode::Auto, driver, release, trusted);
+            assert_eq!(auto, copying_of(Mode::Native, driver, release, trusted));
+            matches!(auto, Copying::Copy(Refusal::KnownBroken(_)))
+        };
+        for release in ["6.11.0", "6.18.15", "7.3.4", "9.0"] {
+            assert!(is_declined("virtio_net", release));
+        }
+        for driver in ["igb", "igc"] {
+            assert!(is_declined(driver, "6.14.1") && is_declined(driver, "6.19.14"));
+            assert!(!is_declined(driver, "7.0.4") && !is_declined(driver, "7.3.4"));
+        }
+        assert!(!is_declined("ice", "6.18.15") && !is_declined("mlx5_core", "6.18.15"));
+    }
+
+    #[test]
+    fn zero_copy_that_is_asked_for_or_declined_is_so_whatever_is_known_or_seen() {
+        for found in [ZeroCopy::Trusted, ZeroCopy::Mute] {
+            for driver in ["ice", "virtio_net"] {
+                let asked = copying_of(Mode::NativeZeroCopy, driver, "6.18", found);
+                assert_eq!(asked, Copying::ZeroCopy);
+                let declined = copying_of(Mode::NativeCopy, driver, "6.18", found);
+                assert_eq!(declined, Copying::Copy(Refusal::Declined));
+            }
+        }
+    }
+
+    #[test]
+    fn zero_copy_is_not_taken_while_it_is_on_trial_or_once_it_was_mute() {
+        let of = |found| copying_of(Mode::Auto, "ice", "6.18", found);
+        assert_eq!(of(ZeroCopy::Trusted), Copying::Either);
+        assert_eq!(of(ZeroCopy::OnTrial), Copying::Copy(Refusal::Mute));
+        assert_eq!(of(ZeroCopy::Mute), Copying::Copy(Refusal::Mute));
+        assert_eq!(of(ZeroCopy::Acquitted), Copying::Either);
+    }
+
+    #[test]
+    fn a_bond_gets_generic_mode_alone() {
+        let of_bond = candidates(Mode::Auto, Some("bonding"), false);
+        assert_eq!(of_bond, [(AttachMode::Generic, ModeReason::OverPorts)]);
+    }
 
     #[test]
     fn what_is_asked_for_is_all_that_is_tried() {
         for driver in [None, Some("veth"), Some("virtio_net")] {
             for lost in [false, true] {
-                let native = candidates(Mode::Native, driver, lost);
-                assert_eq!(native, [(AttachMode::Native, ModeReason::AskedFor)]);
+                for wanted in [Mode::Native, Mode::NativeCopy, Mode::NativeZeroCopy] {
+                    let native = candidates(wanted, driver, lost);
+                    assert_eq!(native, [(AttachMode::Native, ModeReason::AskedFor)]);
+                }
                 let generic = candidates(Mode::Generic, driver, lost);
                 assert_eq!(generic, [(AttachMode::Generic, ModeReason::AskedFor)]);
             }

@@ -35,17 +35,24 @@ impl core::fmt::Display for AttachMode {
     }
 }
 
-/// In which mode the steering program may be attached.
+/// In which mode the steering program may be attached, and whether the driver may work on the UMEM
+/// itself (zero-copy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The faster one: generic on veth, native with all other drivers; or the other, where that is
-    /// refused. Which one it is, and why, is reported ([`ModeReason`](super::ModeReason)). A host
-    /// changes from generic to native, and says so, if it sees that frames get lost in generic
-    /// mode.
+    /// The faster one: generic on veth and on bonds, native with all other drivers; or the other,
+    /// where that is refused. Which one it is, and why, is reported
+    /// ([`ModeReason`](super::ModeReason)). A host changes from generic to native, and says so, if
+    /// it sees that frames get lost in generic mode.
     #[default]
     Auto,
-    /// Native only: in the driver, or not at all.
+    /// Native only: in the driver, or not at all. As with [`Mode::Auto`], zero-copy is taken where
+    /// the driver has it and is not known to lose frames so, and given up where it is seen to.
     Native,
+    /// Native only, and without zero-copy.
+    NativeCopy,
+    /// Native only, and with zero-copy or not at all: also where it is known to lose frames, or
+    /// seen to.
+    NativeZeroCopy,
     /// Generic only, also where the driver has XDP.
     Generic,
 }

@@ -1,8 +1,9 @@
 //! What the backend counts: one counter for each reason a frame was dropped, and the traffic
 //! itself.
 //!
-//! The engine thread is the only writer, so an addition is a load and a store, without a locked
-//! instruction; any thread may read. Counters wrap after 2^64.
+//! The engine thread is the only writer (of the last one the thread that follows the interface), so
+//! an addition is a load and a store, without a locked instruction; any thread may read. Counters
+//! wrap after 2^64.
 
 use rma_core::{packet::sizes::PacketSizeCells, tally::Tally};
 
@@ -82,9 +83,32 @@ pub struct Counters {
     pub tx_wakeups_down: Tally,
     /// Doorbells that failed in a way that no repetition mends: see [`super::XdpBackend::failure`].
     pub tx_wakeups_failed: Tally,
+    /// Times that the device was found to be mute with zero-copy: to deliver no packets, or to
+    /// send none.
+    pub zero_copy_mute: Tally,
 }
 
 impl Counters {
+    /// Packets that came out of a receive ring, whatever became of them.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        let dropped = [
+            &self.rx_too_long,
+            &self.rx_not_local,
+            &self.rx_truncated,
+            &self.rx_ether_type,
+            &self.rx_ip_header,
+            &self.rx_fragment,
+            &self.rx_protocol,
+            &self.rx_port,
+            &self.rx_ip_length,
+            &self.rx_udp_length,
+            &self.rx_mapped_address,
+        ];
+        let dropped = dropped.iter().map(|tally| tally.load());
+        dropped.fold(self.rx_packets.load(), u64::wrapping_add)
+    }
+
     /// The counter of packets dropped for `error`.
     #[must_use]
     pub fn packet_error(&self, error: PacketError) -> &Tally {

@@ -6,10 +6,13 @@
 
 use std::{error::Error, io, net::IpAddr};
 
+use arrayvec::ArrayString;
 use rma_core::port::PortsError;
 
 use super::{
+    attachment::SINGLE_BUFFER_MTU,
     capabilities::Capabilities,
+    choice::Broken,
     occupant::{AttachedProgram, Process},
 };
 
@@ -77,6 +80,18 @@ pub enum XdpError {
         mtu: u32,
         /// The largest MTU that works with one buffer.
         limit: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Zero-copy was asked for, and cannot be had.
+    #[error(
+        "interface {interface}: zero-copy was asked for, and {reason} ({source}); native mode without asking for it does with less"
+    )]
+    ZeroCopy {
+        /// The interface.
+        interface: Box<str>,
+        /// Why not.
+        reason: Refusal,
         /// What the kernel said.
         source: io::Error,
     },
@@ -232,6 +247,23 @@ pub enum XdpError {
     },
 }
 
+/// The name of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceName(ArrayString<{ libc::IFNAMSIZ }>);
+
+impl InterfaceName {
+    /// As the kernel has it: none is longer.
+    pub(super) fn new(name: &str) -> Self {
+        Self(ArrayString::from(name).unwrap_or_default())
+    }
+}
+
+impl core::fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Why a mode or feature is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -245,6 +277,21 @@ pub enum Refusal {
     },
     /// The driver does not offer it.
     Driver,
+    /// The driver offers it, and not here: its device, the machine or a setting lacks something.
+    DriverHere,
+    /// The driver does not offer it, or not here; the kernel does not tell which.
+    DriverUntold,
+    /// The driver's zero-copy takes packets of one buffer, and the MTU needs several.
+    OneBuffer {
+        /// The interface.
+        interface: InterfaceName,
+    },
+    /// The driver's is known to lose all frames.
+    KnownBroken(Broken),
+    /// Frames got lost in it.
+    Mute,
+    /// The configuration declines it.
+    Declined,
     /// The configuration did not ask for it.
     NotWanted,
     /// There is none in generic mode, whatever the driver.
@@ -258,6 +305,25 @@ impl core::fmt::Display for Refusal {
                 write!(f, "{call}: {}", io::Error::from_raw_os_error(*errno))
             }
             Self::Driver => f.write_str("the driver does not offer it"),
+            Self::DriverHere => f.write_str("the driver offers it and refuses it here"),
+            Self::DriverUntold => f.write_str(
+                "the driver does not offer it, or refuses it here (Linux 6.3 and newer tell which)",
+            ),
+            Self::OneBuffer { interface } => write!(
+                f,
+                "the driver's takes packets of one buffer only: \
+                 `ip link set {interface} mtu {SINGLE_BUFFER_MTU}`"
+            ),
+            Self::KnownBroken(Broken { driver, mended: None }) => {
+                write!(f, "declined, as that of driver {driver} is known to lose all frames")
+            }
+            Self::KnownBroken(Broken { driver, mended: Some(release) }) => write!(
+                f,
+                "declined, as that of driver {driver} is known to lose all frames before Linux \
+                 {release}"
+            ),
+            Self::Mute => f.write_str("given up, as the device was mute with it"),
+            Self::Declined => f.write_str("declined by the settings"),
             Self::NotWanted => f.write_str("not asked for"),
             Self::GenericMode => f.write_str("generic XDP has none"),
         }

@@ -5,8 +5,8 @@
 //! name that comes back is another. This thread notices, takes what is dead from the backend, and
 //! gives it a new [`Attachment`] when there is such an interface again. News of the
 //! interface come from the path table's writer; whether the sockets live is asked of the kernel
-//! itself, so that news that are lost or overtaken do no harm. It also changes the steering
-//! program's mode where the one that was chosen turns out to lose frames: see [`super::doubts`].
+//! itself, so that news that are lost or overtaken do no harm. It also changes the mode where the
+//! one that was chosen turns out to lose frames: see [`super::doubts`].
 //! And it attaches anew where the interface has got more receive queues: frames on a queue without
 //! a socket of ours go to the kernel. Of queues there are no news, so it looks.
 //!
@@ -27,13 +27,15 @@ use std::{
 use super::{
     attachment::{Attachment, FewerQueues, Learnt},
     backend::XdpBackend,
-    config::XdpConfig,
+    choice::ZeroCopy,
+    config::{Mode, XdpConfig},
     counters::Counters,
     description::Description,
     device::Device,
-    doubts::Doubts,
+    doubts::{Doubts, Finding},
     error::{Refusal, XdpError},
     exchange::Exchange,
+    silence::Mute,
     sockopt::XskStatistics,
     watch::XskWatch,
 };
@@ -51,10 +53,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often an interface that is there, and cannot be attached to, is tried again without news of
 /// it: what is in the way may be another program, whose end nobody tells.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether generic mode, chosen for its speed, loses frames: a few system
-/// calls. Longer is longer without those frames.
-const DOUBT: Duration = Duration::from_millis(250);
 
 /// The pause after an attempt that failed, whatever the news. Shorter: a route that flaps keeps
 /// this thread busy.
@@ -170,7 +168,7 @@ impl Follower {
             config: config.clone(),
             exchange,
             shared: shared.clone(),
-            doubts: attachment.doubts(),
+            doubts: attachment.doubts(Learnt::default(), backend.counters()),
             learnt: Learnt::default(),
             refused_queues: None,
             look_at: monotonic(),
@@ -231,17 +229,14 @@ impl Thread {
                 // One that comes back is another, in another network perhaps.
                 (self.learnt, self.refused_queues) = (Learnt::default(), None);
                 self.detach();
-            } else if attached && self.doubts.as_mut().is_some_and(Doubts::came_true) {
-                tracing::warn!(
-                    interface = &*interface,
-                    "in generic mode frames do not get to the sockets: native mode from now on"
-                );
-                self.learnt.generic_lost_frames = true;
-                self.detach();
             } else if attached && self.has_more_queues() {
                 self.detach();
+            } else if attached && let Some(finding) = self.doubts.as_mut().and_then(Doubts::look) {
+                if self.take_in(finding) {
+                    self.detach();
+                }
             } else if attached {
-                thread::park_timeout(if self.doubts.is_some() { DOUBT } else { LOOK });
+                thread::park_timeout(self.doubts.as_ref().map_or(LOOK, Doubts::pause));
             } else if self.shared.paths.link_state() == LinkState::Gone {
                 thread::park_timeout(RETRY);
             } else if let Err(error) = self.attach() {
@@ -259,6 +254,58 @@ impl Thread {
         self.shared.stop.load(SeqCst)
     }
 
+    /// Notes what was found out, and says whether to attach anew for it.
+    fn take_in(&mut self, finding: Finding) -> bool {
+        let Self { config, learnt, .. } = self;
+        let interface = &*config.interface;
+        match finding {
+            Finding::GenericLosesFrames => {
+                tracing::warn!(
+                    interface,
+                    "in generic mode frames do not get to the sockets: native mode from now on"
+                );
+                learnt.generic_lost_frames = true;
+            }
+            Finding::ZeroCopyMute(direction) => {
+                self.shared.counters.zero_copy_mute.add(1);
+                let seen = match direction {
+                    Mute::Receiving => "the device has no buffers and delivers nothing",
+                    Mute::Sending => "nobody answers, while others on this machine are heard",
+                };
+                if config.mode == Mode::NativeZeroCopy {
+                    tracing::warn!(
+                        interface,
+                        seen,
+                        "the device seems to be mute with zero-copy, which was asked for: try \
+                         without"
+                    );
+                    self.doubts = None;
+                    return false;
+                }
+                tracing::warn!(
+                    interface,
+                    seen,
+                    "the device seems to be mute with zero-copy: copy mode from now on"
+                );
+                learnt.zero_copy = match direction {
+                    Mute::Receiving => ZeroCopy::Mute,
+                    Mute::Sending => ZeroCopy::OnTrial,
+                };
+            }
+            Finding::CopyHears => {
+                tracing::warn!(interface, "copy mode hears what zero-copy did not: it stays");
+                learnt.zero_copy = ZeroCopy::Mute;
+                self.doubts = None;
+                return false;
+            }
+            Finding::CopyHearsNothing => {
+                tracing::info!(interface, "copy mode hears nothing either: zero-copy again");
+                learnt.zero_copy = ZeroCopy::Acquitted;
+            }
+        }
+        true
+    }
+
     /// Takes from the backend what is dead, or in the wrong mode, and drops it. An inline host
     /// gives it back in one of its next turns; there is nothing to do before that.
     fn detach(&mut self) {
@@ -270,7 +317,7 @@ impl Thread {
     fn attach(&mut self) -> Result<(), XdpError> {
         let Self { config, shared, learnt, .. } = &*self;
         let attachment = Attachment::open(config, &shared.paths, &shared.counters, *learnt)?;
-        self.doubts = attachment.doubts();
+        self.doubts = attachment.doubts(*learnt, &shared.counters);
         let (description, watch) = (attachment.description.clone(), attachment.watched.watch());
         tracing::info!(device = %description, "interface attached again");
         for fallback in &description.fallbacks {

@@ -37,6 +37,7 @@ use xsk_rs::{
 
 use super::{
     arrivals::Arrivals,
+    choice::Copying,
     counters::Counters,
     error::XdpError,
     flush::{FlushPolicy, Ring},
@@ -72,9 +73,8 @@ pub(crate) struct Options<'a> {
     pub(crate) rx_chunks: u32,
     /// Chunks for transmitting, at most `tx_ring`.
     pub(crate) tx_chunks: u32,
-    /// Do not ask for zero-copy: in generic mode a driver's zero-copy queue would bypass the
-    /// program.
-    pub(crate) force_copy: bool,
+    /// Whether for zero-copy.
+    pub(crate) copying: Copying,
     /// Packets may span several chunks.
     pub(crate) multi_buffer: bool,
     /// Microseconds that the kernel may busy-poll the device in a system call of ours.
@@ -160,7 +160,11 @@ impl Socket {
             Umem::new(interface, chunk_count, twice(options.rx_ring), options.tx_ring)?;
 
         let mut bind_flags = BindFlags::XDP_USE_NEED_WAKEUP;
-        bind_flags.set(BindFlags::XDP_COPY, options.force_copy);
+        match options.copying {
+            Copying::Either => {}
+            Copying::Copy(_) => bind_flags |= BindFlags::XDP_COPY,
+            Copying::ZeroCopy => bind_flags |= BindFlags::XDP_ZEROCOPY,
+        }
         bind_flags.set(BindFlags::XDP_USE_SG, options.multi_buffer);
         let config = SocketConfig::builder()
             .rx_queue_size(options.rx_ring)
