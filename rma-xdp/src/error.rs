@@ -155,11 +155,16 @@ pub enum HostError {
     EngineGone,
     /// The engine did not answer. Its thread is not being scheduled.
     #[error(
-        "the engine thread has not answered for {waited:?}; is its core busy with something of higher priority?"
+        "the engine thread has not answered for {waited:?}; is its core busy with something of higher priority?{}",
+        if *is_under_way { " It has taken up what it was asked, and will do it then" } else { "" }
     )]
     EngineStuck {
         /// For how long.
         waited: Duration,
+        /// Whether an engine has taken up what it was asked: then [`rekey`](crate::Host::rekey) is
+        /// under way, and will be done, unless it is followed by another. Everything else that is
+        /// asked of a host is undone again.
+        is_under_way: bool,
     },
 }
 

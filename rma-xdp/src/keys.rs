@@ -21,8 +21,7 @@
 //! # Both sides in one process
 //!
 //! ```
-//! # use std::{fs, os::unix::fs::PermissionsExt, path::Path};
-#![doc = include_str!("keys/example.md")]
+#![doc = include_str!("../examples/keys.rs")]
 //! ```
 
 mod client;

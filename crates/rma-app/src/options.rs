@@ -51,4 +51,10 @@ impl TransferOptions {
     pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
+
+    /// After how long it is given up, if [`TransferOptions::timeout`] says so.
+    #[must_use]
+    pub const fn time_limit(&self) -> Option<Duration> {
+        self.timeout
+    }
 }

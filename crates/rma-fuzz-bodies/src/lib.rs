@@ -192,8 +192,8 @@ pub fn policy(data: &[u8]) -> bool {
 /// Any octets as a certificate, and as a file of certificates or of a key.
 ///
 /// Asserts: what is read is in it, and what follows it is not; an identity is its only URI; a file
-/// has no more certificates than sections, and as many with a byte-order mark. Returns whether it is
-/// one.
+/// has no more certificates than sections, and as many with a byte-order mark. Returns whether it
+/// is one.
 pub fn certificate(data: &[u8]) -> bool {
     keys::certificate(data)
 }

@@ -277,9 +277,9 @@ impl GrantCache {
         verdict
     }
 
-    /// A service whose region has refused all keys that there are, as an owner does that has started
-    /// again: a connection that is being waited for is worth a try now. Each such refusal is told
-    /// once, and a ring has one between two answers of its service, forged or not.
+    /// A service whose region has refused all keys that there are, as an owner does that has
+    /// started again: a connection that is being waited for is worth a try now. Each such refusal
+    /// is told once, and a ring has one between two answers of its service, forged or not.
     pub fn poll_refused(&mut self) -> Option<Source> {
         let at = self.sources.iter_mut().position(Asking::take_refused)?;
         Some(Source(at as u32))

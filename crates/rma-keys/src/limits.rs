@@ -92,9 +92,9 @@ pub const CHECK_MAX: Duration = Duration::from_secs(30);
 pub const DENIED_FOR: Duration = Duration::from_secs(1);
 
 /// How long after its connection was lost a service that denies what it has given before is taken
-/// for one that has not published it yet: it is asked again, and calls wait. Longer, and who is shut
-/// out while the service starts learns of it later; shorter, and an owner that takes longer to start
-/// fails its clients' calls.
+/// for one that has not published it yet: it is asked again, and calls wait. Longer, and who is
+/// shut out while the service starts learns of it later; shorter, and an owner that takes longer to
+/// start fails its clients' calls.
 pub const STARTS_FOR: Duration = Duration::from_secs(2);
 
 /// How long after a fetch that brought nothing new to a region's suspect keys a client fetches for

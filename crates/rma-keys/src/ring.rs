@@ -248,8 +248,8 @@ impl KeyRing {
         }
     }
 
-    /// Whether what the service denies may be denied for a moment alone, as it has started again and
-    /// its regions are not published yet.
+    /// Whether what the service denies may be denied for a moment alone, as it has started again
+    /// and its regions are not published yet.
     fn may_start(&self, now: Instant) -> bool {
         let is_denied = matches!(self.gave_up, Some((GiveUp::Denied, _)));
         is_denied && self.lost.is_some_and(|(at, _)| now.since(at) < STARTS_FOR)

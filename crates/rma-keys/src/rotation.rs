@@ -300,7 +300,8 @@ impl Rotation {
     }
 
     /// The Rekey to epoch `to` has ended so. A region's own host that could not do it is told as
-    /// [`OpStatus::DispatchTimeout`], one that may do it yet as [`OpStatus::Timeout`]. What was not asked for, or not lately, changes nothing.
+    /// [`OpStatus::DispatchTimeout`], one that may do it yet as [`OpStatus::Timeout`]. What was not
+    /// asked for, or not lately, changes nothing.
     ///
     /// # Errors
     /// As [`Rotation::handle_timeout`].

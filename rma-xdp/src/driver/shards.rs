@@ -138,10 +138,13 @@ impl<P: ControlPath> Shards<P> {
             match ask(path, question(index), ledger) {
                 Ok(answer) => given = Some(answer),
                 Err(error) => {
-                    if let Some(answer) = given {
-                        Q::settle(answer, false, ledger);
-                    }
-                    return Err(error);
+                    return Err(match given {
+                        Some(answer) => {
+                            Q::settle(answer, false, ledger);
+                            under_way(error)
+                        }
+                        None => error,
+                    });
                 }
             }
         }
@@ -181,10 +184,21 @@ fn ask<Q: Question>(
     question: Q,
     ledger: &mut Ledger,
 ) -> Result<Q::Answer, HostError> {
-    path.ask(question).map_err(|Unanswered { error, unseen }| {
-        if let Some(question) = unseen {
+    path.ask(question).map_err(|Unanswered { error, unseen }| match unseen {
+        Some(question) => {
             question.undo(ledger);
+            error
         }
-        error
+        None => under_way(error),
     })
+}
+
+/// The error of who has given up waiting for what an engine has taken up.
+fn under_way(error: HostError) -> HostError {
+    match error {
+        HostError::EngineStuck { waited, .. } => {
+            HostError::EngineStuck { waited, is_under_way: true }
+        }
+        error => error,
+    }
 }

@@ -111,7 +111,7 @@ impl ControlPath for TestEngine {
 }
 
 fn stuck() -> HostError {
-    HostError::EngineStuck { waited: Duration::from_secs(11) }
+    HostError::EngineStuck { waited: Duration::from_secs(11), is_under_way: false }
 }
 
 fn is_stuck<T>(result: Result<T, HostError>) -> bool {
@@ -224,6 +224,37 @@ fn a_region_that_was_registered_late_is_taken_out_of_the_table_again() {
         for _ in 1..REGIONS {
             register(&mut driver).expect("every other row is free");
         }
+    }
+}
+
+#[test]
+fn a_rekey_that_an_engine_has_taken_up_is_told_as_under_way_and_one_that_none_has_is_not() {
+    let key = |octet| RegionKey::from_bytes([octet; 16]);
+    // The mood of each engine; of two, the one may have done it.
+    for (moods, under_way) in [
+        (&[Mood::Stuck][..], false),
+        (&[Mood::Late], true),
+        (&[Mood::Stuck, Mood::Prompt], false),
+        (&[Mood::Prompt, Mood::Stuck], true),
+        (&[Mood::Prompt, Mood::Late], true),
+    ] {
+        let mut driver = host_of(moods.len() as u16);
+        let region = register(&mut driver).unwrap();
+        driver.rekey(&region, key(1)).unwrap();
+        for (shard, &mood) in driver.shards.0.iter_mut().zip(moods) {
+            shard.path.mood = mood;
+        }
+        let error = driver.rekey(&region, key(2)).unwrap_err();
+        let HostError::EngineStuck { is_under_way, .. } = error else { panic!("{error}") };
+        assert_eq!(is_under_way, under_way, "{moods:?}");
+        let says = "It has taken up what it was asked, and will do it then";
+        assert_eq!(error.to_string().ends_with(says), under_way, "{error}");
+        // The next one, of the same key, is not asked while that lasts: it has done nothing itself.
+        for shard in &mut driver.shards.0 {
+            shard.path.mood = Mood::Stuck;
+        }
+        let error = driver.rekey(&region, key(2)).unwrap_err();
+        assert!(matches!(error, HostError::EngineStuck { is_under_way: false, .. }), "{error}");
     }
 }
 

@@ -147,7 +147,7 @@ impl EngineThread {
             }
             let waited = Duration::from_nanos(clock.now().as_nanos());
             if waited > STUCK_AFTER {
-                return Err(HostError::EngineStuck { waited });
+                return Err(HostError::EngineStuck { waited, is_under_way: false });
             }
             std::thread::yield_now();
         }

@@ -4,6 +4,8 @@
 //! told as missing; a future that is dropped gives its buffers back when the NIC is done with them,
 //! and leaves nothing behind.
 
+mod op;
+
 use core::{
     mem,
     pin::Pin,
@@ -28,8 +30,9 @@ use rma_keys::{
 
 use super::error::KeyedError;
 
-/// Reads and writes regions by name, over a [`Client`], under the keys of [`Grants`]. Clones share
-/// both.
+/// Reads and writes regions by name, and sends to queues and counts in words by name, over a
+/// [`Client`], under the keys of [`Grants`]. Clones share both. What it gives are futures, for any
+/// executor (tokio's, or another), or none.
 ///
 /// A transfer that finds no key waits for one. One whose key has changed goes on with the bytes
 /// that are missing, under the new key and inside its time, so an application sees a rotation as a

@@ -35,7 +35,9 @@ use crate::{
 #[must_use]
 #[non_exhaustive]
 pub struct KeyServerConfig {
-    /// Where it accepts connections. With port 0, at a port of the system's choice.
+    /// Where it accepts connections. With port 0, at a port of the system's choice. With 0.0.0.0 or
+    /// [::], at all addresses of this machine: clients are told one of these, best the host's own,
+    /// as keys are given to the address that their connection comes from.
     pub listen: SocketAddr,
     /// The directory of its credentials: `docs/KEYS.md` says which files. Read anew when they
     /// change.
@@ -105,6 +107,10 @@ impl<P: ControlPath> OwnHost for Own<'_, P> {
         self.0.rekey(region, key)
     }
 
+    fn is_under_way(error: &HostError) -> bool {
+        matches!(error, HostError::EngineStuck { is_under_way: true, .. })
+    }
+
     fn prepare(&self, initiator: HostAddr) {
         self.0.prepare(initiator);
     }
@@ -118,6 +124,10 @@ impl OwnHost for Shared {
 
     fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
         self.0.rekey(region, key)
+    }
+
+    fn is_under_way(error: &HostError) -> bool {
+        matches!(error, HostError::EngineStuck { is_under_way: true, .. })
     }
 
     fn prepare(&self, initiator: HostAddr) {

@@ -5,8 +5,10 @@
 
 use core::fmt;
 
-use super::{OBJECT, SEQUENCE, der::Der};
+use super::der::Der;
 
+const OBJECT: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 const INTEGER: u8 = 0x02;
 
@@ -30,7 +32,7 @@ pub enum PublicKey {
     P256,
     /// ECDSA on P-384.
     P384,
-    /// Ed25519.
+    /// EdDSA on Curve25519.
     Ed25519,
     /// Any other, or one that cannot be read.
     Other,

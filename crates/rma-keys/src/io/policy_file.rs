@@ -28,6 +28,12 @@ pub enum PolicyFileError {
         /// The system's reason.
         kind: io::ErrorKind,
     },
+    /// It is no text, or one in two octets a character.
+    #[error("the policy {} is not UTF-8; `iconv -f UTF-16 -t UTF-8 OLD > NEW` makes it so", path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+    },
     /// It can be read, and is no policy.
     #[error("{}: {why}", path.display())]
     Policy {
@@ -106,7 +112,10 @@ fn read(path: &Path) -> Look {
 
 fn parse(path: &Path, look: &Look) -> Result<Policy, PolicyFileError> {
     let text = look.as_ref();
-    let text = text.map_err(|&kind| PolicyFileError::Read { path: path.to_owned(), kind })?;
+    let text = text.map_err(|&kind| match (kind, path.to_owned()) {
+        (io::ErrorKind::InvalidData, path) => PolicyFileError::NotUtf8 { path },
+        (kind, path) => PolicyFileError::Read { path, kind },
+    })?;
     Policy::parse(text)
         .map_err(|why| PolicyFileError::Policy { path: path.to_owned(), why: Box::new(why) })
 }
@@ -139,6 +148,13 @@ mod tests {
         assert!(file.poll(at(7)).is_none());
         let error = file.poll(at(8)).unwrap().unwrap_err().to_string();
         assert!(error.starts_with("cannot read the policy"), "{error}");
+        let utf16: Vec<u8> =
+            "\u{feff}allow = []".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        fs::write(&path, utf16).unwrap();
+        let error = file.read_now().unwrap_err().to_string();
+        assert!(error.contains("policy.toml is not UTF-8"), "{error}");
+        fs::write(&path, "\u{feff}allow = []").unwrap();
+        assert!(file.read_now().is_ok(), "a mark");
         fs::write(&path, "allow = []").unwrap();
         assert!(file.read_now().is_ok());
         assert!(file.poll(at(9)).is_none(), "it has been taken");

@@ -2,9 +2,9 @@
 //!
 //! Each has an allowance that is refilled steadily and holds a burst. It is kept as one moment:
 //! when it will be full again. Clients are told apart by identity *and* address, as one identity is
-//! often a whole fleet. Their number is bounded: where there are too many, a new one takes the place
-//! of the one whose allowance has been full again for longest. Nothing else keeps a place: not that
-//! the log was not told of all that a client was refused, which is counted then.
+//! often a whole fleet. Their number is bounded: where there are too many, a new one takes the
+//! place of the one whose allowance has been full again for longest. Nothing else keeps a place:
+//! not that the log was not told of all that a client was refused, which is counted then.
 
 use core::{num::NonZeroU32, time::Duration};
 use std::{

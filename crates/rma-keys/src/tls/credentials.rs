@@ -1,8 +1,8 @@
 //! One's own certificate and key, and whom to trust: what both sides of a handshake are set up by.
 //!
 //! A key that does not belong to its certificate, or a certificate that proves no identity, is
-//! found here and not in the first handshake. A chain may be in any order, and have its root with it:
-//! what is sent is one's own certificate first, and no root.
+//! found here and not in the first handshake. A chain may be in any order, and have its root with
+//! it: what is sent is one's own certificate first, and no root.
 
 use std::sync::Arc;
 
@@ -114,7 +114,8 @@ impl Credentials {
     /// any order; its key, and whom to trust. A root that is among them is not sent.
     ///
     /// # Errors
-    /// If the certificate names no identity, another does not belong to it, or the key is another's.
+    /// If the certificate names no identity, another does not belong to it, or the key is
+    /// another's.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,

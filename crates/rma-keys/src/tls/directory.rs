@@ -42,8 +42,8 @@ pub const FILE_LEN_MAX: u64 = 1 << 18;
 /// The most trust domains beside one's own.
 pub const DOMAINS_MAX: usize = 256;
 
-/// The endings of files of certificates, in lower case. All but the first are refused: a bundle that
-/// is left aside in silence is missed when its domain's peers come.
+/// The endings of files of certificates, in lower case. All but the first are refused: a bundle
+/// that is left aside in silence is missed when its domain's peers come.
 const LIKE_BUNDLES: [&str; 7] = ["pem", "crt", "cer", "der", "p7b", "p12", "pfx"];
 
 /// What others may not do with a private key: write it as a group, or anything as strangers.

@@ -129,8 +129,8 @@ fn a_client_connects_from_the_address_that_it_wants_keys_for() {
     let turns =
         ServerLoop::new(listener(), &ca.lasting(SERVER), answers(), Limits::default()).unwrap();
     let server = Server::start(turns).unwrap();
-    // The rule lists no addresses, so the connection's own has keys alone. The last two are not this
-    // machine's, or of another family than the service's: then the kernel chooses.
+    // The rule lists no addresses, so the connection's own has keys alone. The last two are not
+    // this machine's, or of another family than the service's: then the kernel chooses.
     for (initiator, from, is_given) in [
         ("127.0.0.9", "127.0.0.9", true),
         ("127.0.0.1", "127.0.0.1", true),

@@ -65,7 +65,8 @@ impl Fetcher {
         fetch
     }
 
-    /// There is a sign that this service is back: what waits for a connection to it waits no longer.
+    /// There is a sign that this service is back: what waits for a connection to it waits no
+    /// longer.
     pub(in crate::io) fn hurry(&self, source: SourceId) {
         let mut inbox = self.shared.lock();
         inbox.hurries.push(source);

@@ -75,7 +75,8 @@ impl ClientLoop {
     /// The same, with credentials in the directory `path`, which are read anew when they change.
     ///
     /// # Errors
-    /// As [`Directory::open`] and [`Self::new`]; and if services would not take the certificate now.
+    /// As [`Directory::open`] and [`Self::new`]; and if services would not take the certificate
+    /// now.
     pub fn from_directory(path: &Path) -> Result<Self, StartError> {
         let (directory, credentials) = Directory::open(path)?;
         StartError::judge(path, &credentials, Side::Client)?;
