@@ -18,7 +18,7 @@ pub mod memory;
 pub mod set_up;
 pub mod verbs;
 
-pub use futures::{AsyncQp, AsyncVerbs, SetUpStream, Work, WorkError};
+pub use futures::{AsyncQp, AsyncVerbs, Work, WorkError};
 pub use memory::{MemoryRegion, MemoryWindow, ProtectionDomain};
-pub use set_up::SetUpError;
+pub use set_up::{SetUpError, SetUpStream};
 pub use verbs::{StarParts, StarVerbs};

@@ -4,9 +4,10 @@
 //! ended otherwise, the next ones of the line are issued.
 //!
 //! So who has waited longest gets the next receive, or nearly: an op that is new is issued once
-//! before it stands in line, and executors do not know each other. For those a place keeps its
-//! back-off when an op has got in, halved: who has just got in does not ask more often than who has
-//! waited. And who has asked for long asks more often.
+//! before it stands in line, and executors do not know each other. For those all ask about equally
+//! often while the receiver goes on: with a back-off that grows on, who has just got in would ask
+//! often, and who has waited would ask seldom. Only a receiver that stands still is asked less and
+//! less, until an op has waited for long.
 //!
 //! Invariant: whoever stands in line has somebody in front of it who asks or is under way, or a
 //! poll is due; and in any case its time ends.
@@ -23,29 +24,33 @@ use crate::{
     cc::RemoteWindowId, op::OpStatus, portal::CommandPortal, region::RegionId, time::Instant,
 };
 
-/// The first wait of an op that found no receive posted, in nanoseconds; each further one is twice
-/// as long. Shorter: a slow receiver is asked more often. Longer: a receive that is posted just
-/// then is found later.
+/// The first wait of an op that asks, in nanoseconds; each further one is twice as long. Shorter: a
+/// slow receiver is asked more often. Longer: a receive that is posted just then is found later.
 const MIN: u64 = 20_000;
 
-/// The longest such wait, in nanoseconds. Shorter: a receiver that stands still is asked more
-/// often. Longer: when it goes on, it waits.
+/// The longest such wait while the receiver goes on, in nanoseconds. Shorter: it is asked more
+/// often. Longer: who has just got in, and waits for [`MIN`], gets in before the others more often.
+const MAX_WHILE_MOVING: u64 = 100_000;
+
+/// The longest such wait at a receiver that stands still, in nanoseconds. Shorter: that is asked
+/// more often. Longer: when it goes on, it waits.
 const MAX: u64 = 5_000_000;
 
-/// After how long an op asks more often again. Shorter: a receiver that stands still is asked more
-/// often. Longer: ops of other executors get in before it for longer.
+/// The same once an op has waited for [`LONG`].
+const MAX_OF_LONG: u64 = 1_000_000;
+
+/// After how long an op asks a receiver more often again that seems to stand still: it may go on for
+/// others alone. Shorter: one that stands still is asked more often. Longer: ops of other executors
+/// get in before it for longer.
 const LONG: Duration = Duration::from_millis(100);
 
-/// The longest wait of such an op, in nanoseconds. As [`MAX`].
-const MAX_OF_LONG: u64 = 1_000_000;
+/// For how long a receiver goes on after an op has got in. Longer: one that stands still is asked
+/// often for longer. Shorter: one that is slow seems to stand still.
+const MOVING: Duration = Duration::from_millis(20);
 
 /// How many of the line are issued when an op has got in: more receives may be posted. More: more
 /// are refused, and stand in line again. With one, a line would go on at one op a round trip.
 const FOLLOWERS: usize = 2;
-
-/// For how long a place keeps its back-off. Longer: the next op that is refused waits for what has
-/// been. Shorter: who has just got in asks more often than others.
-const KEPT: Duration = Duration::from_nanos(4 * MAX);
 
 /// Where ops are refused: what receives are posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +64,17 @@ struct Asked {
     place: Place,
     /// Who asks.
     by: Option<CallId>,
-    /// The next wait, in nanoseconds.
-    wait: u64,
-    /// When an op was refused, or got in, last.
-    last: Instant,
+    /// How often that was refused since it asks.
+    times: u32,
+    /// When an op got in last.
+    got_in: Option<Instant>,
+}
+
+impl Asked {
+    /// Whether the receiver goes on, as far as is known here.
+    fn is_moving(&self, now: Instant) -> bool {
+        self.got_in.is_some_and(|at| now.since(at) < MOVING)
+    }
 }
 
 /// The places where ops were refused, and those that stand in line there.
@@ -93,8 +105,8 @@ impl NotReady {
     fn of(&mut self, place: Place, now: Instant) -> &mut Asked {
         let at = self.asked.iter().position(|it| it.place == place);
         let at = at.unwrap_or_else(|| {
-            self.asked.retain(|it| it.by.is_some() || now.since(it.last) < KEPT);
-            self.asked.push(Asked { place, by: None, wait: MIN, last: now });
+            self.asked.retain(|it| it.by.is_some() || it.is_moving(now));
+            self.asked.push(Asked { place, by: None, times: 0, got_in: None });
             self.asked.len() - 1
         });
         &mut self.asked[at]
@@ -168,16 +180,23 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             return;
         }
         let asked = self.not_ready.of(place, now);
-        asked.last = now;
         if asked.by.is_some_and(|by| by != id && asks(&self.calls, by)) {
             self.not_ready.line_up(&self.calls, (place, id), !is_first);
             self.expect_end(index, until);
             return;
         }
-        asked.by = Some(id);
-        let has_waited_long = now.since(since) >= LONG;
-        let wait = asked.wait.min(if has_waited_long { MAX_OF_LONG } else { MAX });
-        asked.wait = (2 * wait).min(MAX);
+        if asked.by.replace(id) != Some(id) {
+            asked.times = 0;
+        }
+        let most = if asked.is_moving(now) {
+            MAX_WHILE_MOVING
+        } else if now.since(since) < LONG {
+            MAX
+        } else {
+            MAX_OF_LONG
+        };
+        let wait = MIN.checked_shl(asked.times).map_or(most, |wait| wait.min(most));
+        asked.times = (asked.times + 1).min(u64::BITS / 2);
         self.rest(now.after_nanos(wait).min(until), index);
     }
 
@@ -208,7 +227,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             return;
         };
         if got_in {
-            (asked.wait, asked.last) = ((asked.wait / 2).max(MIN), now);
+            asked.got_in = Some(now);
         }
         self.follow_refused(now, (place, id), if got_in { FOLLOWERS } else { 1 });
     }

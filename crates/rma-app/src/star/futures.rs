@@ -21,16 +21,14 @@ use core::{
 };
 use std::sync::Arc;
 
+use rma_core::time::Instant;
 use rma_star::{
     library::{CqId, Qp, Remote, Wc},
     verbs::WqeOp,
 };
 
-pub use self::{error::WorkError, set_up::SetUpStream};
-use self::{
-    state::{Order, State, TaskId},
-    watches::Watch,
-};
+pub use self::error::WorkError;
+use self::state::{Order, State, TaskId};
 use super::{memory::MemoryRegion, verbs::StarVerbs};
 use crate::{
     buffer::RegionBuf,
@@ -308,5 +306,29 @@ impl Drop for Work {
         if let Phase::Posted(task) = self.phase {
             self.handle.shared().with(|state, after| state.abandon(task, after));
         }
+    }
+}
+
+/// Wakes a future when its queue pair has news, or its time is over. Until it is dropped.
+struct Watch<'a> {
+    handle: &'a Arc<Handle<State>>,
+    number: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn new(handle: &'a Arc<Handle<State>>, qp: Qp, until: Option<Instant>) -> Self {
+        let number = handle.shared().with(|state, _| state.watch(qp, until));
+        Self { handle, number }
+    }
+
+    /// `false` if the time is over.
+    fn renew(&self, context: &Context<'_>) -> bool {
+        self.handle.shared().with(|state, after| state.renew_watch(self.number, context, after))
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.handle.shared().with(|state, after| state.end_watch(self.number, after));
     }
 }

@@ -57,6 +57,29 @@ pub enum SetUpError {
     },
 }
 
+/// A stream that a connection is set up over, of whichever async runtime. It must keep secrets and
+/// say who the peer is, as TLS with certificates of both does.
+///
+/// Over what tokio can read and write, both methods are one line:
+///
+/// ```text
+/// impl SetUpStream for Tls {
+///     async fn read_exact(&mut self, octets: &mut [u8]) -> io::Result<()> {
+///         AsyncReadExt::read_exact(&mut self.0, octets).await.map(drop)
+///     }
+///     async fn write_all(&mut self, octets: &[u8]) -> io::Result<()> {
+///         AsyncWriteExt::write_all(&mut self.0, octets).await
+///     }
+/// }
+/// ```
+pub trait SetUpStream: Send {
+    /// Reads as many octets as there is room for.
+    fn read_exact(&mut self, octets: &mut [u8]) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Writes all octets, and flushes them.
+    fn write_all(&mut self, octets: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+}
+
 /// Who speaks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {

@@ -294,7 +294,7 @@ impl StarVerbs {
 
     /// A file descriptor that becomes readable when the engine has reported something, for
     /// applications with an event loop of their own: a completion channel. `None` if the engine is
-    /// inline, or futures share this ([`AsyncVerbs`](super::AsyncVerbs)): their threads sleep on it.
+    /// inline, or futures share this ([`AsyncVerbs`](super::AsyncVerbs)), which it wakes.
     ///
     /// It is readable only for those who have asked for it:
     ///

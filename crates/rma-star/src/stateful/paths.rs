@@ -16,8 +16,8 @@
 //! what is sent again waits for no window: connections to a peer that is gone would wait for each
 //! other, and none would end in time (S1). Their timers are what keeps such frames apart. A chunk
 //! that is not answered in time cuts the window, those that were under way together with it once.
-//! One that is lost a third time cuts nothing: if it went on to count, a peer that has started again
-//! would get nothing for as long as what is sent to its last life.
+//! One that is lost a third time cuts nothing: if it went on to count, a peer that has started
+//! again would get nothing for as long as what is sent to its last life.
 //! EAs, CQEPs, questions and probes count nowhere: they are as few as what the peer has posted, and
 //! asked at any time they end what is dead.
 //!

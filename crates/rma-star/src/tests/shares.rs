@@ -111,8 +111,8 @@ fn what_is_under_way_to_a_dead_peer_holds_up_no_other() {
     }
 }
 
-/// A peer dies and starts again: what is sent to its last life is not answered, and not authentic to
-/// it, for as long as that is sent again.
+/// A peer dies and starts again: what is sent to its last life is not authentic to it, and not
+/// answered, however often that is sent again.
 #[test]
 fn new_connections_to_a_peer_that_is_back_do_not_wait_for_those_that_died_with_it() {
     let mut pair = Pair::new(fused().with(|it| it.connections = 16));

@@ -13,6 +13,7 @@
 //! back.
 
 mod held;
+mod resend;
 mod spread;
 
 use std::{

@@ -6,33 +6,10 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use rma_star::library::{Qp, QpState};
 
-use super::{AsyncVerbs, watches::Watch};
+use super::{AsyncVerbs, Watch};
 use crate::star::set_up::{
-    LEN_LEN, Part, SetUpError, Step, alive, framed, is_not_yet, message_len,
+    LEN_LEN, Part, SetUpError, SetUpStream, Step, alive, framed, is_not_yet, message_len,
 };
-
-/// A stream that a connection is set up over, of whichever async runtime. It must keep secrets and
-/// say who the peer is, as TLS with certificates of both does.
-///
-/// Over what tokio can read and write, both methods are one line:
-///
-/// ```text
-/// impl SetUpStream for Tls {
-///     async fn read_exact(&mut self, octets: &mut [u8]) -> io::Result<()> {
-///         AsyncReadExt::read_exact(&mut self.0, octets).await.map(drop)
-///     }
-///     async fn write_all(&mut self, octets: &[u8]) -> io::Result<()> {
-///         AsyncWriteExt::write_all(&mut self.0, octets).await
-///     }
-/// }
-/// ```
-pub trait SetUpStream: Send {
-    /// Reads as many octets as there is room for.
-    fn read_exact(&mut self, octets: &mut [u8]) -> impl Future<Output = io::Result<()>> + Send;
-
-    /// Writes all octets, and flushes them.
-    fn write_all(&mut self, octets: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
-}
 
 /// A stream that blocks the thread that polls, for as long as its timeout.
 struct Blocking<'s, T>(&'s mut T);

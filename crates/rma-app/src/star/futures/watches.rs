@@ -2,16 +2,11 @@
 //! next step and for the end of their time; others, for the end of a connection.
 
 use core::task::{Context, Waker};
-use std::sync::Arc;
 
 use rma_core::time::Instant;
 use rma_star::library::{Qp, QpState};
 
-use super::state::State;
-use crate::{
-    polling::{handle::Handle, shared::After},
-    star::verbs::StarVerbs,
-};
+use crate::{polling::shared::After, star::verbs::StarVerbs};
 
 /// What there is to see of a queue pair: its state, and whether there is a message to its peer.
 type Seen = (Option<QpState>, bool);
@@ -96,29 +91,5 @@ impl Watches {
     /// When the time of the next one is over that has not been woken.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.all.iter().filter(|it| it.waker.is_some()).filter_map(|it| it.until).min()
-    }
-}
-
-/// Wakes a future when its queue pair has news, or its time is over. Until it is dropped.
-pub(super) struct Watch<'a> {
-    handle: &'a Arc<Handle<State>>,
-    number: u64,
-}
-
-impl<'a> Watch<'a> {
-    pub(super) fn new(handle: &'a Arc<Handle<State>>, qp: Qp, until: Option<Instant>) -> Self {
-        let number = handle.shared().with(|state, _| state.watch(qp, until));
-        Self { handle, number }
-    }
-
-    /// `false` if the time is over.
-    pub(super) fn renew(&self, context: &Context<'_>) -> bool {
-        self.handle.shared().with(|state, after| state.renew_watch(self.number, context, after))
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.handle.shared().with(|state, after| state.end_watch(self.number, after));
     }
 }

@@ -11,9 +11,6 @@ use core::time::Duration;
 
 use rma_core::{backend::Transmit, time::Instant};
 
-use super::State;
-use crate::device::xdp::socket::Socket;
-
 /// The most packets that are held. More: more memory. Fewer: of many that go to new hosts at once,
 /// some are lost.
 const PACKETS: usize = 64;
@@ -26,18 +23,31 @@ const LEN_MAX: usize = 512;
 /// late are as if they did not.
 const HELD_FOR: Duration = Duration::from_millis(50);
 
+/// One of them.
 #[derive(Debug)]
-struct Packet {
-    transmit: Transmit,
-    frames: usize,
+pub(super) struct Packet {
+    pub(super) transmit: Transmit,
+    pub(super) frames: usize,
     /// When it was first looked at after the turn in which it was written.
     since: Option<Instant>,
     octets: [u8; LEN_MAX],
 }
 
+impl Packet {
+    /// What is in it.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.octets[..self.transmit.len]
+    }
+
+    /// Whether it waits on, without a path at `now`.
+    pub(super) fn waits(&mut self, now: Instant) -> bool {
+        now.since(*self.since.get_or_insert(now)) < HELD_FOR
+    }
+}
+
 /// The packets that wait, in the order in which they were written.
 #[derive(Debug)]
-pub(super) struct Held(Vec<Packet>);
+pub(super) struct Held(pub(super) Vec<Packet>);
 
 impl Held {
     pub(super) fn new() -> Self {
@@ -58,50 +68,5 @@ impl Held {
             self.0.push(Packet { transmit: *transmit, frames, since: None, octets });
         }
         has_room
-    }
-}
-
-impl State {
-    /// Drops all of it: there is no interface.
-    #[cold]
-    pub(super) fn drop_held(&mut self) {
-        let frames: usize = self.held.0.drain(..).map(|packet| packet.frames).sum();
-        self.counters.tx_no_interface.add(frames as u64);
-    }
-
-    /// Sends what has waited for a path that there is now, and drops what has waited for too long.
-    #[cold]
-    pub(super) fn send_held(&mut self, socket: &mut Socket, now: Instant) {
-        let mut held = core::mem::replace(&mut self.held, Held(Vec::new()));
-        let mut room = socket.room();
-        held.0.retain_mut(|packet| {
-            let Packet { transmit, frames, since, octets } = packet;
-            if self.paths.lookup(transmit.destination).is_none() {
-                let waits = now.since(*since.get_or_insert(now)) < HELD_FOR;
-                if !waits {
-                    self.counters.tx_no_path.add(*frames as u64);
-                }
-                return waits;
-            }
-            if room == 0 {
-                return true;
-            }
-            let Some(mut chunk) = socket.take() else { return true };
-            room -= 1;
-            let finished = {
-                let mut bytes = socket.bytes_mut(&mut chunk);
-                let at = self.headers_len;
-                bytes[at..at + transmit.len].copy_from_slice(&octets[..transmit.len]);
-                let room = self.packet_room().min(bytes.len());
-                self.finish(&mut bytes[..room], at, transmit, *frames)
-            };
-            match finished {
-                Some(len) => socket.stage(chunk, len, false),
-                None => socket.give_back(chunk),
-            }
-            false
-        });
-        self.held = held;
-        socket.commit();
     }
 }
