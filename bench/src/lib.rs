@@ -29,6 +29,7 @@ pub mod grant_file;
 pub mod grants;
 pub mod inbox;
 pub mod instructions;
+mod interface_news;
 pub mod interrupt;
 pub mod issue;
 pub mod key_rotation;

@@ -20,6 +20,7 @@ use crate::{
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     inbox::Inbox,
+    interface_news::InterfaceNews,
     interrupt::Interrupt,
     keys::{KeysError, ServeKeyArgs, asked_at},
     line, mode,
@@ -29,6 +30,10 @@ use crate::{
 /// Once in how many turns of the engine keys are served. More often, and ops wait for the system
 /// calls; less often, and clients do.
 const KEYS_EVERY: u32 = 1024;
+
+/// Once in how many turns of the engine it is looked how the interface is: some hundredths of a
+/// second. More often costs turns, less often tells late.
+const NEWS_EVERY: u32 = 1 << 16;
 
 /// Which device carries the frames.
 #[derive(Args, Clone, Debug)]
@@ -441,6 +446,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     line!("  stop      with Ctrl-C");
     let clock = TscClock::new();
     let end = args.duration.map(Duration::from_secs);
+    let mut interface = InterfaceNews::new(&host);
     let mut turns: u32 = 0;
     while !interrupt.is_set() {
         host.turn();
@@ -448,6 +454,9 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         turns = turns.wrapping_add(1);
         if let Some(keys) = keys.as_mut().filter(|_| turns.is_multiple_of(KEYS_EVERY)) {
             keys.turn(&host);
+        }
+        if turns.is_multiple_of(NEWS_EVERY) {
+            interface.say(&host);
         }
         if turns.is_multiple_of(4096)
             && end.is_some_and(|end| Duration::from_nanos(clock.now().as_nanos()) >= end)

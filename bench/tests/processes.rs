@@ -8,7 +8,10 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -575,6 +578,35 @@ fn nothing_stays_attached_however_the_server_ends() {
     // And the next start succeeds.
     let _server = serve_in(&lab, &folder.grant(), "read");
     assert_read(&read_in(&lab, &folder.grant()));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_server_says_without_being_asked_what_becomes_of_its_interface() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let mut server = serve_in(&lab, &folder.grant(), "read");
+    let (lines, said) = mpsc::channel();
+    let stdout = BufReader::new(server.0.stdout.take().unwrap());
+    // It ends with the server.
+    thread::spawn(move || stdout.lines().try_for_each(|line| lines.send(line.unwrap())));
+    let until = |text: &str| loop {
+        let line = said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nothing like {text:?}"));
+        if line.contains(text) {
+            break line;
+        }
+    };
+    let (a, b) = (lab.a(), lab.b());
+    b.ip(&["link", "set", "dev", Lab::INTERFACE, "name", "rail0"]).unwrap();
+    until("interface rail0 is up; it was named rma0");
+    a.ip(&["link", "del", "dev", Lab::INTERFACE]).unwrap();
+    until("interface rail0 is gone");
+    let peer = ["type", "veth", "peer", "name", Lab::INTERFACE, "netns", a.name()];
+    b.ip(&[&["link", "add", "rail0"][..], &peer].concat()).unwrap();
+    b.ip(&["link", "set", "dev", "rail0", "up"]).unwrap();
+    until("interface rail0 is detached: 192.0.2.2 cannot be used as a local address");
+    b.ip(&["addr", "add", "192.0.2.2/24", "dev", "rail0"]).unwrap();
+    a.ip(&["link", "set", "dev", Lab::INTERFACE, "up"]).unwrap();
+    until(", attached again: AF_XDP on rail0: ");
 }
 
 #[test]

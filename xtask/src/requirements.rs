@@ -63,8 +63,10 @@ const TO_BUILD: &[Requirement] = &[
 ];
 
 /// To make namespaces and interfaces.
-const FOR_THE_LAB: &[Requirement] =
-    &[needs(Look::Program("ip"), "iproute2", "network namespaces and veth pairs")];
+const FOR_THE_LAB: &[Requirement] = &[
+    needs(Look::Program("ip"), "iproute2", "network namespaces and veth pairs"),
+    needs(Look::Program("ethtool"), "ethtool", "interfaces that get more queues while hosts run"),
+];
 
 /// To count instructions.
 const TO_COUNT: &[Requirement] =

@@ -199,6 +199,17 @@ impl Netns {
         ip(&all)
     }
 
+    /// Runs a program in this namespace, as `ip netns exec NAME ARGS…`, and gives its standard
+    /// output.
+    ///
+    /// # Errors
+    /// [`LabError::IpNotStarted`] or [`LabError::IpFailed`] with the program's own words.
+    pub fn exec<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String, LabError> {
+        let mut all = ["netns", "exec", &*self.name].map(OsStr::new).to_vec();
+        all.extend(args.iter().map(AsRef::as_ref));
+        ip(&all)
+    }
+
     /// Writes a network setting of this namespace, named below `/proc/sys/net/`.
     ///
     /// # Errors

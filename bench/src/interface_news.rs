@@ -1,0 +1,47 @@
+//! What becomes of a host's network interface while a command runs, in lines for people.
+
+use rma_xdp::{InlineHost, InterfaceState, InterfaceStatus};
+
+use crate::line;
+
+/// Says what has become of an interface, once.
+#[derive(Debug)]
+pub(crate) struct InterfaceNews {
+    /// What was said last. `None` over UDP, where there is nothing to say.
+    said: Option<InterfaceStatus>,
+}
+
+impl InterfaceNews {
+    /// How the interface of `host` is now is no news.
+    pub(crate) fn new(host: &InlineHost) -> Self {
+        Self { said: host.interface() }
+    }
+
+    /// Says what is different by now, if anything is.
+    pub(crate) fn say(&mut self, host: &InlineHost) {
+        let now = host.interface();
+        if let (Some(said), Some(now)) = (&mut self.said, now)
+            && let Some(text) = difference(said, &now)
+        {
+            line!("  {text}");
+            *said = now;
+        }
+    }
+}
+
+/// What there is to say. Nothing while a host is about to attach: it says soon that it has, or why
+/// it cannot.
+fn difference(said: &InterfaceStatus, now: &InterfaceStatus) -> Option<String> {
+    let about_to_attach = now.state == InterfaceState::Detached && now.trouble.is_none();
+    if said == now || about_to_attach {
+        return None;
+    }
+    let mut text = now.to_string();
+    if said.interface != now.interface {
+        text = format!("{text}; it was named {}", said.interface);
+    }
+    if said.attachments != now.attachments {
+        text = format!("{text}, attached again: {}", now.device);
+    }
+    Some(text)
+}
