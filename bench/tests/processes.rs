@@ -532,6 +532,7 @@ fn the_xdp_mode_is_told_with_its_reason_and_can_be_asked_for() {
         (&[][..], "generic (faster on veth)"),
         (&["--xdp-mode", "auto"], "generic (faster on veth)"),
         (&["--xdp-mode", "native"], "native (as asked for)"),
+        (&["--xdp-mode", "native-copy"], "native (as asked for)"),
         (&["--xdp-mode", "generic"], "generic (as asked for)"),
     ] {
         let grant = folder.grant();
