@@ -251,6 +251,9 @@ impl Future for Work {
         let this = &mut *self;
         let task = match core::mem::replace(&mut this.phase, Phase::Done) {
             Phase::New(order, buf) => {
+                if let Err(forked) = this.handle.shared().check_process() {
+                    return Poll::Ready((Err(WaitError::from(forked).into()), buf));
+                }
                 match this.handle.shared().with(|state, _| state.post(&order, buf)) {
                     Ok(task) => task,
                     Err((error, buf)) => return Poll::Ready((Err(error), buf)),
@@ -271,7 +274,7 @@ impl Future for Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if let Phase::Posted(task) = self.phase {
-            self.handle.shared().with(|state, after| state.abandon(task, after));
+            self.handle.shared().with_own(|state, after| state.abandon(task, after));
         }
     }
 }

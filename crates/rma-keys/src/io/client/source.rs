@@ -175,7 +175,7 @@ impl Source {
         if matches!(self.state, State::Idle) && !self.waiting.is_empty() {
             match self.connect(now, means) {
                 Ok(connection) => self.state = State::Connected(Box::new(connection)),
-                Err(error) => self.fail(now, means, Hindrance::Connect(error.kind()), None),
+                Err(error) => self.fail(now, means, Hindrance::Connect(error.into()), None),
             }
         }
         let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Idle)
@@ -257,7 +257,7 @@ impl Source {
         let Connection { socket, link, .. } = connection;
         if !connection.is_connected {
             let failed = socket_error(&*socket).unwrap_or_else(Err);
-            failed.map_err(|errno| Hindrance::Connect(io::Error::from(errno).kind()))?;
+            failed.map_err(|errno| Hindrance::Connect(io::Error::from(errno).into()))?;
             match socket.peer_addr() {
                 Ok(_) => connection.is_connected = true,
                 Err(_) if now < connection.deadline => return Ok(true),
