@@ -13,11 +13,7 @@ use rma_xdp::{
 };
 
 use crate::{
-    amount::WARM,
-    client::Client,
-    error::{PairError, count_failure},
-    interrupt::Interrupt,
-    latency::Latencies,
+    amount::WARM, client::Client, error::PairError, interrupt::Interrupt, latency::Latencies,
 };
 
 /// Bytes of a cache line, which measured ops begin at.
@@ -87,35 +83,52 @@ impl Client {
     /// # Errors
     /// If op after op fails, or such ops are not granted; if an atomic finds another word than
     /// should be there.
+    pub fn measure(
+        &mut self,
+        op: LoneOp,
+        of: (u32, u64),
+        counts: (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Latencies, PairError> {
+        let mut latencies = Latencies::new();
+        self.measure_into(op, of, counts, (&mut latencies, interrupt))?;
+        Ok(latencies)
+    }
+
+    /// [`Client::measure`], of which `latencies` has what there is, also if it ends early.
+    ///
+    /// # Errors
+    /// As [`Client::measure`].
     ///
     /// # Panics
     /// Never: the bounds are the regions' own.
-    pub fn measure(
+    pub(crate) fn measure_into(
         &mut self,
         op: LoneOp,
         (size, span): (u32, u64),
         (warm_up, count): (u64, u64),
-        interrupt: &Interrupt,
-    ) -> Result<Latencies, PairError> {
+        (latencies, interrupt): (&mut Latencies, &Interrupt),
+    ) -> Result<(), PairError> {
         let grant = self.grants.get(op.op_type())?;
         let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ u64::from(size));
-        let mut latencies = Latencies::new();
-        let (mut failures, mut done, mut again) = (0, 0, None);
+        let (mut done, mut again) = (0, None);
         // Whole cache lines, as one would lay out what is to be read fast.
         let span = span.min(self.span());
         let places = span.saturating_sub(size.max(WORD).into()) / LINE;
         let mut written = vec![false; places as usize + 1];
-        while done < warm_up + count {
+        let mut ended = Ok(());
+        while ended.is_ok() && done < warm_up + count {
             let place = again.take().unwrap_or_else(|| random.random_range(0..=places));
             let offset = place * LINE;
             let word = self.word(offset);
             let start = self.clock.now();
             self.issue_alone(op, &grant, (offset, size), word)?;
             let completion = self.host.wait(&mut self.portal)?;
-            let took: Duration = self.clock.now().since(start);
+            let now = self.clock.now();
+            let took: Duration = now.since(start);
             let Completion { status, .. } = completion;
             if status == OpStatus::Ok {
-                failures = 0;
+                self.failures.ok(now);
                 done += 1;
                 if done > warm_up {
                     latencies.record(took);
@@ -127,11 +140,16 @@ impl Client {
             } else {
                 // The same place: some of a write that failed may have landed.
                 again = Some(place);
-                failures = count_failure(failures, status)?;
+                ended = self.failures.count(status, now);
             }
-            if done % 4096 == 0 && interrupt.is_set() {
-                return Err(PairError::Interrupted);
+            if interrupt.is_set() {
+                ended = Err(PairError::Interrupted);
             }
+        }
+        if op.writes()
+            && let Some(place) = again
+        {
+            self.doubt((place * LINE, size));
         }
         if op.writes()
             && let Some(model) = &mut self.model
@@ -143,7 +161,7 @@ impl Client {
                 model.apply(offset, &bytes);
             }
         }
-        Ok(latencies)
+        ended
     }
 
     fn issue_alone(

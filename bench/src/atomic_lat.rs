@@ -9,16 +9,16 @@
 
 use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use rma_xdp::{Change, ClassOfService, Grant, OpStatus, RecordedOp, Verdict};
+use rma_xdp::{Change, ClassOfService, Clock, Grant, OpStatus, RecordedOp, Verdict};
 use serde::Serialize;
 
 use crate::{
     alone::LoneOp,
     client::Client,
-    error::{PairError, count_failure},
+    error::PairError,
     interrupt::Interrupt,
-    lat::{ClientArgs, SpanArgs, open_client, print_json},
-    latency::Table,
+    lat::{ClientArgs, SpanArgs, end, open_client, print_json, say_partial},
+    latency::{Latencies, Table},
     line,
     serve::ServeError,
 };
@@ -63,15 +63,19 @@ fn atomic_lat(args: &AtomicLatArgs, op: LoneOp, interrupt: &Interrupt) -> Result
     let AtomicLatArgs { client: args, span: SpanArgs { span, verify } } = args;
     let (mut client, remote) = open_client(args, (WORD, &[op.op_type()]), interrupt)?;
     let grant = client.grants.get(op.op_type())?;
-    let verified = verified(&mut client, &grant, op, *verify, interrupt);
-    let verified = verified.map_err(|error| remote.explain(error))?;
-    let counts = (args.iters / 10, args.iters);
-    let latencies = client.measure(op, (WORD, *span), counts, interrupt);
-    let latency = latencies.map_err(|error| remote.explain(error))?.summary(op.name());
+    let (mut verified, mut latencies) = (VerifiedAtomics::default(), Latencies::new());
+    let all = verify_words(&mut client, (&grant, op), *verify, &mut verified, interrupt);
+    let done = all.and_then(|()| {
+        let counts = (args.iters / 10, args.iters);
+        client.measure_into(op, (WORD, *span), counts, (&mut latencies, interrupt))
+    });
+    let interrupted = remote.is_interrupted(done)?;
+    let latency = latencies.summary(op.name());
     if args.json {
-        print_json(args, WORD, &client, verified, latency);
-        return Ok(());
+        print_json(args, WORD, &client, verified, (latency, interrupted));
+        return end(interrupted);
     }
+    say_partial(interrupted);
     line!(
         "  verified  {} changes of random words of {}, every word what it had been left as; {} ended with TIMEOUT and \
          were settled",
@@ -80,19 +84,19 @@ fn atomic_lat(args: &AtomicLatArgs, op: LoneOp, interrupt: &Interrupt) -> Result
         verified.settled,
     );
     line!("  restored  what was there before\n");
+    client.failures.pauses().say();
     line!("{}", Table(&[latency]));
-    Ok(())
+    end(interrupted)
 }
 
 /// Changes random words and changes them back, `count` changes in all or one more.
-fn verified(
+fn verify_words(
     client: &mut Client,
-    grant: &Grant,
-    op: LoneOp,
+    (grant, op): (&Grant, LoneOp),
     count: u64,
+    verified: &mut VerifiedAtomics,
     interrupt: &Interrupt,
-) -> Result<VerifiedAtomics, PairError> {
-    let mut verified = VerifiedAtomics::default();
+) -> Result<(), PairError> {
     let mut random = StdRng::seed_from_u64(client.pattern.seed() ^ op as u64);
     let words = client.span() / u64::from(WORD);
     while verified.verified_atomics < count {
@@ -103,7 +107,17 @@ fn verified(
                 LoneOp::CompareSwap => Change::CompareSwap { remote_offset, expected, new },
                 _ => Change::FetchAdd { remote_offset, addend: new.wrapping_sub(expected) },
             };
-            let found = once(client, grant, change, &mut verified.settled)?;
+            let settled = &mut verified.settled;
+            let found = match once(client, (grant, change), settled, interrupt) {
+                Err(PairError::Failing { .. }) if interrupt.is_set() => {
+                    line!(
+                        "  not restored: nothing comes back, and the word at {remote_offset} may be another than before; start \
+                         `rma-bench serve` again, which fills the region anew"
+                    );
+                    return Err(PairError::Interrupted);
+                }
+                found => found?,
+            };
             if found != expected {
                 return Err(PairError::WrongByte { at: remote_offset });
             }
@@ -113,25 +127,29 @@ fn verified(
             return Err(PairError::Interrupted);
         }
     }
-    Ok(verified)
+    Ok(())
 }
 
 /// Applies a change exactly once, and tells what was there before.
 fn once(
     client: &mut Client,
-    grant: &Grant,
-    change: Change<'_>,
+    (grant, change): (&Grant, Change<'_>),
     settled: &mut u64,
+    interrupt: &Interrupt,
 ) -> Result<u64, PairError> {
-    let mut failures = 0;
     loop {
+        if interrupt.is_set() {
+            client.failures.make_haste();
+        }
         let class = ClassOfService::Latency;
         client.portal.issue_recorded(&RecordedOp { grant, change, class })?;
         let ended = client.host.wait(&mut client.portal)?;
+        let now = client.clock.now();
         if ended.status == OpStatus::Ok {
+            client.failures.ok(now);
             return Ok(ended.result().expect("an atomic that was applied has a result"));
         }
-        failures = count_failure(failures, ended.status)?;
+        client.failures.count(ended.status, now)?;
         let Some(name) = ended.name().filter(|_| ended.may_have_changed()) else { continue };
         let answer = loop {
             client.portal.settle(grant, name)?;
@@ -139,7 +157,10 @@ fn once(
             if answer.status == OpStatus::Ok {
                 break answer;
             }
-            failures = count_failure(failures, answer.status)?;
+            if interrupt.is_set() {
+                client.failures.make_haste();
+            }
+            client.failures.count(answer.status, client.clock.now())?;
         };
         *settled += 1;
         match (answer.verdict(), answer.result()) {

@@ -20,7 +20,7 @@ use core::sync::atomic::{
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
     Clock, HostRegistrar, InlineHost, Instant, OpType, PortalLease,
-    channel::{Kind, Link, Message, Peer, Receiver, SendError, Sender},
+    channel::{Link, Message, Peer, Receiver, SendError, Sender},
 };
 
 pub use self::open::Shape;
@@ -50,9 +50,16 @@ impl Side {
     }
 }
 
-/// A channel from the client of a pair to its server, and one back.
+/// A channel from the client of a pair to its server, and one back. One that breaks, as channels do
+/// when an op of theirs fails, is opened anew for the next measurement.
 pub struct Channel {
-    kind: Kind,
+    shape: Shape,
+    /// `None` if it has broken.
+    opened: Option<Opened>,
+}
+
+/// Both channels, and what their ends issue through.
+struct Opened {
     // Dropped in this order.
     there: Ends,
     back: Ends,
@@ -62,7 +69,7 @@ pub struct Channel {
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Channel").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Channel").field("kind", &self.shape.kind).finish_non_exhaustive()
     }
 }
 
@@ -87,18 +94,14 @@ fn take(
         *taken += 1;
         fill(expected, *taken);
         if len != expected.len() || bytes != expected {
-            return Err(failed(&format_args!("message {taken} is another one")));
+            return Err(PairError::WrongMessages { wrong: 1, messages: *taken });
         }
     }
     Ok(())
 }
 
-impl Channel {
-    /// Opens a channel and one of the same kind back.
-    ///
-    /// # Errors
-    /// If slots or memory cannot be had.
-    pub fn open(pair: &Pair, shape: Shape) -> Result<Self, PairError> {
+impl Opened {
+    fn open(pair: &Pair, shape: Shape) -> Result<Self, PairError> {
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
         let peers = [
@@ -111,7 +114,33 @@ impl Channel {
         let to = open(shape, &mut here, &mut there, [one, other])?;
         let back = open(shape, &mut there, &mut here, [other, one])?;
         let (client, server) = (Side::open(client, shape.slots)?, Side::open(server, SLOTS_BACK)?);
-        Ok(Self { kind: shape.kind, there: to, back, client, server })
+        Ok(Self { there: to, back, client, server })
+    }
+}
+
+impl Channel {
+    /// Opens a channel and one of the same kind back.
+    ///
+    /// # Errors
+    /// If slots or memory cannot be had.
+    pub fn open(pair: &Pair, shape: Shape) -> Result<Self, PairError> {
+        Ok(Self { shape, opened: Some(Opened::open(pair, shape)?) })
+    }
+
+    /// The channels, opened anew if they have broken.
+    fn opened(&mut self, pair: &Pair) -> Result<&mut Opened, PairError> {
+        if self.opened.is_none() {
+            self.opened = Some(Opened::open(pair, self.shape)?);
+        }
+        Ok(self.opened.as_mut().expect("opened above"))
+    }
+
+    /// Notes whether it may be used again after such a measurement.
+    fn keep_if_ok<T>(&mut self, done: Result<T, PairError>) -> Result<T, PairError> {
+        if done.is_err() {
+            self.opened = None;
+        }
+        done
     }
 
     /// Messages of `size` bytes a second: `warm_up` for nothing, then `count`, as many under way as
@@ -126,8 +155,9 @@ impl Channel {
         (warm_up, count): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<f64, PairError> {
-        let Self { kind, there: (sender, receiver), client: from, server: to, .. } = self;
-        let failed = &failed(*kind);
+        let failed = &failed(self.shape.kind);
+        let Opened { there, client: from, server: to, .. } = self.opened(pair)?;
+        let (sender, receiver) = there;
         let (got, wrong) = (&AtomicU64::new(0), &std::sync::OnceLock::new());
         let (clock, mut bytes, mut expected) =
             (pair.client.clock.clone(), vec![0; size], vec![0; size]);
@@ -144,7 +174,7 @@ impl Channel {
             }
             Ok(())
         };
-        run(pair, server, wrong, |client| {
+        let done = run(pair, server, wrong, |client| {
             let (mut sent, mut message) = (0, vec![0; size]);
             let mut until = |client: &mut Client, all: u64| {
                 while got.load(Acquire) < all {
@@ -169,7 +199,8 @@ impl Channel {
             let start = client.clock.now();
             until(client, warm_up + count)?;
             Ok(count as f64 / client.clock.now().since(start).as_secs_f64())
-        })
+        });
+        self.keep_if_ok(done)
     }
 
     /// Messages of `size` bytes, one some time after the one before is there: how long each takes,
@@ -184,8 +215,9 @@ impl Channel {
         (warm_up, count): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<Latencies, PairError> {
-        let Self { kind, there: (sender, receiver), client: from, server: to, .. } = self;
-        let failed = &failed(*kind);
+        let failed = &failed(self.shape.kind);
+        let Opened { there, client: from, server: to, .. } = self.opened(pair)?;
+        let (sender, receiver) = there;
         let (got, at, wrong) =
             (&AtomicU64::new(0), &AtomicU64::new(0), &std::sync::OnceLock::new());
         let (clock, mut bytes, mut expected) =
@@ -205,7 +237,7 @@ impl Channel {
             to.link.poll(now);
             Ok(())
         };
-        run(pair, server, wrong, |client| {
+        let done = run(pair, server, wrong, |client| {
             let (mut latencies, mut message) = (Latencies::new(), vec![0; size]);
             for number in 1..=warm_up + count {
                 fill(&mut message, number);
@@ -233,7 +265,8 @@ impl Channel {
                 }
             }
             Ok(latencies)
-        })
+        });
+        self.keep_if_ok(done)
     }
 
     /// Requests of `size` bytes and their answers of as many, one after the other: how long each
@@ -248,10 +281,10 @@ impl Channel {
         (warm_up, count): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<Latencies, PairError> {
-        let Self { kind, there, back, client: from, server: to } = self;
+        let (failed, wrong) = (&failed(self.shape.kind), &std::sync::OnceLock::new());
+        let Opened { there, back, client: from, server: to } = self.opened(pair)?;
         let (sender, requests) = there;
         let (answering, receiver) = back;
-        let (failed, wrong) = (&failed(*kind), &std::sync::OnceLock::new());
         let (clock, mut bytes, mut expected) =
             (pair.client.clock.clone(), vec![0; size], vec![0; size]);
         let (mut taken, mut answered) = (0, 0);
@@ -269,7 +302,7 @@ impl Channel {
             answering.poll(&mut to.link, now).map_err(|error| failed(&error))?;
             requests.poll(&mut to.link, now).map_err(|error| failed(&error))
         };
-        run(pair, server, wrong, |client| {
+        let done = run(pair, server, wrong, |client| {
             let (mut latencies, mut message) = (Latencies::new(), vec![0; size]);
             let (mut bytes, mut expected, mut come) = (vec![0; size], vec![0; size], 0);
             for number in 1..=warm_up + count {
@@ -293,7 +326,8 @@ impl Channel {
                 }
             }
             Ok(latencies)
-        })
+        });
+        self.keep_if_ok(done)
     }
 }
 
@@ -344,8 +378,15 @@ fn run<T: Send>(
         }
     };
     let done = pair.run_beside(between, client);
-    match wrong.get() {
-        Some(error) => Err(PairError::SpoiledRound(error.to_string())),
-        None => done,
+    match (wrong.get(), done) {
+        // No machine is so busy that a message becomes another one.
+        (Some(&PairError::WrongMessages { wrong, messages }), _) => {
+            Err(PairError::WrongMessages { wrong, messages })
+        }
+        (Some(error), _) => Err(PairError::SpoiledRound(error.to_string())),
+        (None, Err(error @ PairError::Channel { .. })) => {
+            Err(PairError::SpoiledRound(error.to_string()))
+        }
+        (None, done) => done,
     }
 }

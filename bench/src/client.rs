@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_lab::Pattern;
 use rma_xdp::{
-    Clock, CommandSlotId, Completion, Grant, HostError, InlineHost, Moves, OpStatus, OpType,
-    Permissions, Portal, RegisteredRegion, TscClock,
+    Clock, CommandSlotId, Completion, HostError, InlineHost, Moves, OpStatus, OpType, Permissions,
+    Portal, RegisteredRegion, TscClock,
 };
 
 use crate::{
     amount::WARM,
-    error::{PairError, count_failure, hint},
+    error::{PairError, hint},
+    failures::Failures,
     grants::Grants,
     interrupt::Interrupt,
     model::Model,
@@ -48,6 +49,10 @@ pub struct Client {
     pub model: Option<Model>,
     /// For measuring.
     pub clock: TscClock,
+    /// Its ops in a row that failed, and its pauses.
+    pub(crate) failures: Failures,
+    /// Of writes that did not end well and were not issued again: some of their bytes may be there.
+    doubtful: Vec<Span>,
 }
 
 /// What a verifying run has done.
@@ -101,7 +106,8 @@ impl Client {
         source.write(0, &bytes).expect("inside");
         source.write(WARM, &bytes[..OP_SIZE_MAX as usize]).expect("inside");
         let clock = TscClock::new();
-        Ok(Self { host, portal, local, source, grants, pattern, model: None, clock })
+        let (model, failures, doubtful) = (None, Failures::default(), Vec::new());
+        Ok(Self { host, portal, local, source, grants, pattern, model, clock, failures, doubtful })
     }
 
     /// What such clients write and send where a region has the pattern `held`.
@@ -112,9 +118,8 @@ impl Client {
     /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may
     /// still be asking for this host's hardware address, and drop what it would send meanwhile.
     ///
-    /// It asks for what changes nothing: a byte behind the region's end, which is refused, or an
-    /// atomic that leaves its word as it is. Where SEND alone is granted it sends a message as any
-    /// other.
+    /// It asks for what changes nothing: reads a byte, writes one that is there, or has an atomic
+    /// leave its word as it is. Where SEND alone is granted it sends a message as any other.
     ///
     /// # Errors
     /// [`PairError::Failing`] if no answer came at all; what an answer says is not looked at.
@@ -125,19 +130,18 @@ impl Client {
             return Ok(());
         };
         let grant = self.grants.get(op_type)?;
-        let end = grant.region_len;
-        let beyond = Grant { region_len: end.saturating_add(1), ..grant };
         let word = self.word(0);
+        self.local.write(0, &word.to_le_bytes()).expect("an op's worth");
         let began = self.clock.now();
         let mut failures = 0;
         loop {
             let Self { portal, source, local, .. } = self;
             match op_type {
-                OpType::Read => portal.read(&beyond, end, local, 0, 1)?,
+                OpType::Read => portal.read(&grant, 0, local, 0, 1)?,
                 OpType::Send => portal.send(&grant, source, 0, 1, 0)?,
                 OpType::CompareSwap => portal.compare_swap(&grant, 0, word, word)?,
                 OpType::FetchAdd => portal.fetch_add(&grant, 0, 0)?,
-                _ => portal.write(&beyond, end, source, 0, 1)?,
+                _ => portal.write(&grant, 0, local, 0, 1)?,
             };
             let Completion { status, .. } = self.host.wait(&mut self.portal)?;
             if !matches!(status, OpStatus::Timeout | OpStatus::DispatchTimeout) {
@@ -201,16 +205,24 @@ impl Client {
     /// # Errors
     /// If op after op fails.
     pub fn restore(&mut self, bytes: &[u8], interrupt: &Interrupt) -> Result<Verified, PairError> {
+        let doubtful = core::mem::take(&mut self.doubtful);
         let Some(model) = &self.model else { return Ok(Verified::default()) };
         let len = bytes.len() as u64;
         let of = |(offset, size): Span| &bytes[offset as usize..][..size as usize];
         let changed: Vec<Span> = (0..parts(len))
             .map(|index| part(index, len))
-            .filter(|&span| model.first_difference(span.0, of(span)).is_some())
+            .filter(|&span| {
+                model.first_difference(span.0, of(span)).is_some()
+                    || doubtful.iter().any(|&other| overlap(span, other))
+            })
             .collect();
         let at = |index| changed[index as usize];
         let data = |span: Span, out: &mut [u8]| out.copy_from_slice(of(span));
-        self.ops(OpType::Write, changed.len() as u64, interrupt, (at, data), |_| ())
+        let done = self.ops(OpType::Write, changed.len() as u64, interrupt, (at, data), |_| ());
+        if done.is_err() {
+            self.doubtful.extend(doubtful);
+        }
+        done
     }
 
     /// How much of the region ops go to.
@@ -262,10 +274,19 @@ impl Client {
         let mut in_flight: HashMap<CommandSlotId, Span> = HashMap::new();
         let mut again: Vec<Span> = Vec::new();
         let mut done = Verified::default();
-        let (mut failures, mut issued) = (0, 0);
+        let mut issued = 0;
         let mut bytes = [0; OP_SIZE_MAX as usize];
         while done.ops() < count {
-            while let Some(slot) = self.portal.next_slot()
+            let stops = interrupt.is_set();
+            if stops && in_flight.is_empty() {
+                if moves == Moves::Out {
+                    self.doubtful.append(&mut again);
+                }
+                progress(&done);
+                return Err(PairError::Interrupted);
+            }
+            while !stops
+                && let Some(slot) = self.portal.next_slot()
                 && (issued < count || !again.is_empty())
             {
                 let span = again.pop().unwrap_or_else(|| {
@@ -292,8 +313,9 @@ impl Client {
             let span = in_flight
                 .remove(&completion.slot)
                 .expect("completions name slots that were issued");
+            let now = self.clock.now();
             if completion.status == OpStatus::Ok {
-                failures = 0;
+                self.failures.ok(now);
                 let bytes = &mut bytes[..span.1 as usize];
                 self.local.read(self.place(completion.slot), bytes).expect("inside");
                 landed(span, bytes)?;
@@ -306,16 +328,18 @@ impl Client {
             } else {
                 again.push(span);
                 done.retried += 1;
-                failures = count_failure(failures, completion.status)?;
+                self.failures.count(completion.status, now)?;
             }
             if done.ops() % 1024 == 0 {
                 progress(&done);
-                if interrupt.is_set() {
-                    return Err(PairError::Interrupted);
-                }
             }
         }
         Ok(done)
+    }
+
+    /// Notes that some bytes of a write may be there though it did not end well.
+    pub(crate) fn doubt(&mut self, span: Span) {
+        self.doubtful.push(span);
     }
 
     /// Where in `local` the data of a slot's op is.

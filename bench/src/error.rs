@@ -28,8 +28,9 @@ pub enum PairError {
     Wait(#[from] WaitError),
     /// A byte was not what it should be.
     #[error(
-        "byte {at} of the remote region is not what it should be: unless somebody else writes there, this must never \
-         happen, please report it"
+        "byte {at} of the remote region is not what it should be: somebody else writes there, or a `write-lat` had \
+         `--verify 0` or was killed before it restored what it had found; start `rma-bench serve` again, which fills the \
+         region anew. If nobody wrote, this must never happen: please report it"
     )]
     WrongByte {
         /// Where in the remote region.
@@ -190,27 +191,18 @@ pub enum TransferError {
     },
 }
 
-/// Ops that may fail in a row before a run is given up.
-const FAILURES_MAX: u32 = 50;
-
-/// Counts a failure among those in a row.
-///
-/// # Errors
-/// If there were too many.
-pub(crate) fn count_failure(failures: u32, status: OpStatus) -> Result<u32, PairError> {
-    let failures = failures + 1;
-    if failures < FAILURES_MAX {
-        return Ok(failures);
-    }
-    Err(PairError::Failing { failures, status, hint: hint(status) })
-}
+/// Causes to look for where nothing comes back from another machine.
+pub(crate) const NOTHING_COMES_BACK: &str = "a firewall on the way or on either side that drops this port in either direction \
+    (answers come from other source ports than requests go to); an address that is translated on the way (NAT), which 1RMA \
+    does not pass; and, if ops of 64 B work and larger ones do not (`--size 64`), a link on the way that takes shorter \
+    packets than both interfaces do";
 
 /// What to look at when ops end like this.
 pub(crate) const fn hint(status: OpStatus) -> &'static str {
     match status {
         OpStatus::Timeout => {
-            "nothing came back from the other host: look whether a firewall here drops the hosts' UDP port, and whether \
-             the machine is too busy"
+            "nothing came back from the other host for some seconds: look whether a firewall here drops the hosts' UDP \
+             port, and whether the machine is too busy"
         }
         OpStatus::RemoteAuthenticationFailure => {
             "the grant is for an older key of the region: make a new one"

@@ -7,6 +7,7 @@
 //! machine with something that keeps secrets, such as `scp -p`.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::{self, Metadata, OpenOptions},
     io::{self, ErrorKind, Read, Write},
@@ -14,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rma_xdp::{DerivedRegionKey, Grant, HostAddr, OpType, Pid, RegionId};
+use rma_xdp::{DerivedRegionKey, Grant, HostAddr, OpType, Pid, RegionId, Shortage};
 use serde::{Deserialize, Serialize};
 
 use crate::grants::Grants;
@@ -191,6 +192,9 @@ impl GrantFile {
             Err(GrantFileError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 Ok(None)
             }
+            Err(GrantFileError::Io { what, path, source }) if Shortage::of(&source).is_some() => {
+                Err(GrantFileError::Io { what, path, source })
+            }
             Err(why) => {
                 Err(GrantFileError::NotReplaced { path: path.to_owned(), why: why.in_short() })
             }
@@ -333,8 +337,11 @@ impl GrantFile {
 }
 
 /// What somebody can do about what the file system said.
-fn next_step(what: &str, error: &io::Error) -> &'static str {
-    match (what, error.kind()) {
+fn next_step(what: &str, error: &io::Error) -> Cow<'static, str> {
+    if let Some(shortage) = Shortage::of(error) {
+        return shortage.to_string().into();
+    }
+    let step = match (what, error.kind()) {
         ("reading", ErrorKind::NotFound) => {
             "carry it over from where rma-bench serve wrote it, or give its name with --grant"
         }
@@ -344,7 +351,8 @@ fn next_step(what: &str, error: &io::Error) -> &'static str {
         ("writing", ErrorKind::NotFound) => "make its directory, or give another with --grant",
         ("writing", _) => "give a place that this user may write to with --grant",
         _ => "make a new one with rma-bench serve, or give another with --grant",
-    }
+    };
+    step.into()
 }
 
 fn io_at(path: &Path) -> impl FnOnce(io::Error) -> GrantFileError {

@@ -15,7 +15,11 @@ use crate::out;
 
 /// Whether the program should end: somebody wants it to, or nobody reads what it writes.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    is_set: Arc<AtomicBool>,
+    /// Whether a signal ends the program at once.
+    leaves: Arc<AtomicBool>,
+}
 
 impl Interrupt {
     /// A flag that SIGINT and SIGTERM set. A second signal ends the program at once.
@@ -24,21 +28,34 @@ impl Interrupt {
     /// If the system refuses the handlers.
     pub fn on_signals() -> io::Result<Self> {
         let flag = Self::default();
+        let Self { is_set, leaves } = &flag;
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.0.clone())?;
-            signal_hook::flag::register(signal, flag.0.clone())?;
+            for at_once in [is_set, leaves] {
+                let status = 128 + signal;
+                signal_hook::flag::register_conditional_shutdown(signal, status, at_once.clone())?;
+            }
+            signal_hook::flag::register(signal, is_set.clone())?;
         }
         Ok(flag)
     }
 
     /// Asks the program to end.
     pub fn set(&self) {
-        self.0.store(true, Relaxed);
+        self.is_set.store(true, Relaxed);
     }
 
     /// Whether the program should end.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.load(Relaxed) || out::failure().is_some()
+        self.is_set.load(Relaxed) || out::failure().is_some()
+    }
+
+    /// Runs `work`, during which a signal ends the program at once: it may take long, there is
+    /// nothing to tell of it, and nothing to remove but what the kernel removes.
+    pub fn leaving_at_once<T>(&self, work: impl FnOnce() -> T) -> T {
+        let was = self.leaves.swap(true, Relaxed);
+        let done = work();
+        self.leaves.store(was, Relaxed);
+        done
     }
 }

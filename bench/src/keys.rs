@@ -4,13 +4,21 @@
 //! A run that measures goes by the keys that it began with: one that is changed meanwhile ends it,
 //! as what is measured are ops, and not how clients go on. `verify` goes on with others.
 
-use core::{net::SocketAddr, time::Duration};
-use std::path::PathBuf;
+use core::time::Duration;
+use std::{
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use rma_keys::{
     epoch::Epoch,
-    io::client::{FetchError, Hindrance},
+    io::{
+        addresses::Addresses,
+        client::{FetchError, Hindrance},
+    },
     ring::Standing,
 };
 use rma_xdp::{
@@ -34,14 +42,14 @@ const REGION: &str = "bench/region";
 pub struct ServeKeyArgs {
     /// Serve the region's keys here, to whom the policy allows them, in place of a grant in a file.
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["id", "policy"])]
-    pub(crate) keys: Option<SocketAddr>,
+    pub(crate) keys: Option<Addresses>,
     /// The directory of this side's certificate and key, as `rmactl ca issue` makes it.
     #[arg(long, value_name = "DIR", requires = "keys")]
     id: Option<PathBuf>,
     /// Who may have keys of what, in TOML; docs/KEYS.md says how. Read anew when it changes.
     #[arg(long, value_name = "FILE", requires = "keys")]
     policy: Option<PathBuf>,
-    /// Write an audit log into this directory.
+    /// Write an audit log into this directory, which is made if it is not there.
     #[arg(long, value_name = "DIR", requires = "keys")]
     audit: Option<PathBuf>,
     /// The region's name.
@@ -57,7 +65,7 @@ pub struct ServeKeyArgs {
 pub struct ClientKeyArgs {
     /// Fetch keys from the key service here, in place of a grant in a file.
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["expect", "id"])]
-    keys: Option<SocketAddr>,
+    keys: Option<Addresses>,
     /// The identity that the service must have, for example spiffe://example.org/server.
     #[arg(long, value_name = "IDENTITY", requires = "keys")]
     expect: Option<SpiffeId>,
@@ -82,6 +90,14 @@ pub enum KeysError {
     /// Keys cannot be served.
     #[error(transparent)]
     Serve(#[from] Box<KeyServerError>),
+    /// The audit log has no place.
+    #[error("the directory of the audit log, {}, cannot be made: {why}; make it, or name another in --audit", path.display())]
+    Audit {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
     /// Keys cannot be fetched.
     #[error(transparent)]
     Start(#[from] Box<StartError>),
@@ -96,7 +112,7 @@ pub enum KeysError {
 /// A key service that is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    address: SocketAddr,
+    addresses: Addresses,
     expected: SpiffeId,
     id: PathBuf,
     region: RegionName,
@@ -114,9 +130,11 @@ impl ServeKeyArgs {
         host: &InlineHost,
         region: &RegisteredRegion,
     ) -> Result<Option<InlineKeyServer>, KeysError> {
-        let (Some(listen), Some(id), Some(policy)) = (self.keys, &self.id, &self.policy) else {
+        let (Some(listen), Some(id), Some(policy)) = (&self.keys, &self.id, &self.policy) else {
             return Ok(None);
         };
+        let listen = listen.first();
+        self.audit.as_deref().map_or(Ok(()), make_directory)?;
         let config =
             KeyServerConfig::new(listen, id, policy).with(|it| it.audit.clone_from(&self.audit));
         let mut keys = InlineKeyServer::open(host, &config).map_err(Box::new)?;
@@ -126,11 +144,17 @@ impl ServeKeyArgs {
     }
 }
 
+/// Makes the directory of the audit log, which tells who was given keys: for its owner alone.
+fn make_directory(path: &Path) -> Result<(), KeysError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|why| KeysError::Audit { path: path.to_owned(), why })
+}
+
 impl ClientKeyArgs {
     /// The service to ask, if one is given.
     pub(crate) fn service(&self) -> Option<Service> {
         let (region, id) = (self.region.clone(), self.id.clone()?);
-        Some(Service { address: self.keys?, expected: self.expect.clone()?, id, region })
+        Some(Service { addresses: self.keys.clone()?, expected: self.expect.clone()?, id, region })
     }
 }
 
@@ -148,7 +172,7 @@ impl Service {
     ) -> Result<RegionKeys, KeysError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let fetched = Fetched::start(holder, &self.id).map_err(Box::new)?;
-        let source = fetched.source(vec![self.address], self.expected.clone());
+        let source = fetched.source(self.addresses.clone().into_vec(), self.expected.clone());
         let ops: OpSet = op_types.iter().copied().collect();
         let region = fetched.region(source, self.region.clone(), ops)?;
         let op_type = *op_types.first().expect("at least one type of op");

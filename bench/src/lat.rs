@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use crate::{
     alone::LoneOp,
-    client::{Client, REACH},
+    client::{Client, REACH, Verified},
     error::PairError,
     grant_file::GrantFile,
     grants::Grants,
     interrupt::Interrupt,
     keys::{ClientKeyArgs, RegionKeys, Service},
-    latency::{Summary, Table},
+    latency::{Latencies, Summary, Table},
     line,
     machine::{Machine, mode_and_mtu},
     pair::{VERIFY_DEPTH, pin},
@@ -105,6 +105,16 @@ enum Permit {
 }
 
 impl Remote {
+    /// Whether a run was ended early by somebody: then there is something to tell of it. All else
+    /// that ends one is an error.
+    pub(crate) fn is_interrupted(&self, done: Result<(), PairError>) -> Result<bool, ServeError> {
+        match done {
+            Ok(()) => Ok(false),
+            Err(PairError::Interrupted) => Ok(true),
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
     /// What `error` means between two machines.
     pub(crate) fn explain(&self, error: PairError) -> ServeError {
         let Self { responder, port, permit } = self.clone();
@@ -156,18 +166,19 @@ pub(crate) fn open_client(
     interrupt: &Interrupt,
 ) -> Result<(Client, Remote), ServeError> {
     let PermitArgs { keys, grant } = &args.permit;
-    let (mut client, remote) = match keys.service() {
+    let open = || match keys.service() {
         Some(service) => {
             let named = (keys, &service, op_types);
             let (client, remote, _) = open_named(&args.host, named, REACH, args.json)?;
-            (client, remote)
+            Ok((client, remote))
         }
         None => {
             let file = GrantFile::load(grant)?;
             check_size(size, &file.grants)?;
-            open_granted(&args.host, (grant, file), REACH, args.json)?
+            open_granted(&args.host, (grant, file), REACH, args.json)
         }
     };
+    let (mut client, remote) = interrupt.leaving_at_once(open)?;
     check_size(size, &client.grants)?;
     client.reach(interrupt).map_err(|error| remote.explain(error))?;
     Ok((client, remote))
@@ -245,6 +256,10 @@ struct Report<V> {
     core: Option<usize>,
     #[serde(flatten)]
     latency: Summary,
+    /// How often nothing came back for a moment.
+    pauses: u32,
+    /// Whether somebody ended it early.
+    interrupted: bool,
 }
 
 /// Prints the line of JSON that `--json` asks for, with what was `verified`.
@@ -253,7 +268,7 @@ pub(crate) fn print_json<V: Serialize>(
     size: u32,
     client: &Client,
     verified: V,
-    latency: Summary,
+    (latency, interrupted): (Summary, bool),
 ) {
     let (mode, mtu) = mode_and_mtu(client.host.info());
     let report = Report {
@@ -265,6 +280,8 @@ pub(crate) fn print_json<V: Serialize>(
         verified,
         core: args.host.core,
         latency,
+        pauses: client.failures.pauses().count(),
+        interrupted,
     };
     line!("{}", serde_json::to_string(&report).expect("plain data"));
 }
@@ -283,15 +300,21 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
     let LatArgs { client: args, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
     let (mut client, remote) = open_client(args, (*size, &[OpType::Read]), interrupt)?;
     let grant = client.grants.get(OpType::Read)?;
-    let verified = client.verify(OpType::Read, *verify, interrupt, |_| ());
-    let verified = verified.map_err(|error| remote.explain(error))?;
-    let counts = (args.iters / 10, args.iters);
-    let latencies = client.measure(LoneOp::Read, (*size, *span), counts, interrupt);
-    let latencies = latencies.map_err(|error| remote.explain(error))?;
+    let (mut verified, mut latencies) = (Verified::default(), Latencies::new());
+    let all = client.verify(OpType::Read, *verify, interrupt, |done| verified = *done);
+    let done = all.and_then(|all| {
+        verified = all;
+        let counts = (args.iters / 10, args.iters);
+        let into = (&mut latencies, interrupt);
+        client.measure_into(LoneOp::Read, (*size, *span), counts, into)
+    });
+    let interrupted = remote.is_interrupted(done)?;
     let latency = latencies.summary(&format!("READ {size} B"));
     if args.json {
-        print_json(args, *size, &client, VerifiedReads { verified_reads: verified.reads }, latency);
+        let verified = VerifiedReads { verified_reads: verified.reads };
+        print_json(args, *size, &client, verified, (latency, interrupted));
     } else {
+        say_partial(interrupted);
         line!(
             "  verified  {} reads from {}, {:.1} MB, every byte right{}\n",
             verified.reads,
@@ -299,9 +322,22 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
             verified.bytes as f64 / 1e6,
             if verified.retried > 0 { ", some repeated" } else { "" }
         );
+        client.failures.pauses().say();
         line!("{}", Table(&[latency]));
     }
-    Ok(())
+    end(interrupted)
+}
+
+/// Marks what is printed next, if the run was ended early.
+pub(crate) fn say_partial(interrupted: bool) {
+    if interrupted {
+        line!("\n  partial   it was interrupted: what follows is what there was until then");
+    }
+}
+
+/// The end of a run whose results have been printed.
+pub(crate) fn end(interrupted: bool) -> Result<(), ServeError> {
+    if interrupted { Err(PairError::Interrupted.into()) } else { Ok(()) }
 }
 
 #[cfg(test)]

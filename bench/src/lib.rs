@@ -22,6 +22,7 @@ pub mod death;
 pub mod demo;
 pub mod error;
 pub mod failover;
+pub mod failures;
 pub mod figures;
 pub mod floor;
 pub mod flows;

@@ -159,19 +159,19 @@ fn run(command: &Command) -> Result<(), Box<dyn std::error::Error>> {
         Command::CasLat(args) => atomic_lat::cas_lat(args, &interrupt)?,
         Command::FetchAddLat(args) => atomic_lat::fetch_add_lat(args, &interrupt)?,
         Command::Verify(args) => verify::verify(args, &interrupt)?,
-        Command::Crypto(args) => crypto::crypto(args),
+        Command::Crypto(args) => interrupt.leaving_at_once(|| crypto::crypto(args)),
         Command::Figures(args) => figures::run(args, &interrupt)?,
         Command::Curve(args) => curve::run(args, &interrupt)?,
         Command::Phases(args) => phases::run(args, &interrupt)?,
         Command::Failover(args) => failover::failover(args, &interrupt)?,
         Command::Replica(args) => failover::replica(args, &interrupt)?,
         Command::KeyRotation(args) => key_rotation::key_rotation(args, &interrupt)?,
-        Command::KvServer(args) => rma_kv::server::serve(args)?,
+        Command::KvServer(args) => interrupt.leaving_at_once(|| rma_kv::server::serve(args))?,
         Command::Flows(args) => flows::run(args, &interrupt)?,
         Command::Channels(args) => plots::run(args, &interrupt)?,
         Command::Star(args) => star::run(args, &interrupt)?,
-        Command::Table2 => simulated::table2(),
-        Command::DeadWriter => simulated::dead_writer(),
+        Command::Table2 => interrupt.leaving_at_once(simulated::table2),
+        Command::DeadWriter => interrupt.leaving_at_once(simulated::dead_writer),
     }
     Ok(())
 }

@@ -23,10 +23,7 @@ use rma_xdp::{
 };
 
 use crate::{
-    client::Client,
-    error::{PairError, count_failure},
-    interrupt::Interrupt,
-    latency::Latencies,
+    client::Client, error::PairError, failures::Failures, interrupt::Interrupt, latency::Latencies,
     pair::Pair,
 };
 
@@ -386,7 +383,8 @@ impl Sender {
         seen: &Seen,
         interrupt: &Interrupt,
     ) -> Result<Latencies, PairError> {
-        let (mut latencies, mut failures, first) = (Latencies::new(), 0, self.number);
+        let (mut latencies, mut failures) = (Latencies::new(), Failures::default());
+        let first = self.number;
         while latencies.count() < count {
             self.number += 1;
             let number = self.number;
@@ -403,10 +401,10 @@ impl Sender {
             }
             let status = self.push(client)?;
             if status != OpStatus::Ok {
-                failures = count_failure(failures, status)?;
+                failures.count(status, client.clock.now())?;
                 continue;
             }
-            failures = 0;
+            failures.ok(client.clock.now());
             // The receiver looks after the turn that acknowledged, or reads.
             while seen.number.load(Acquire) != number {
                 if interrupt.is_set() {

@@ -4,6 +4,7 @@
 //! Each runs on a thread of its own, pinned to a core of its own where there are two. Nothing else
 //! happens on those threads, so what is measured is the engines and the device.
 
+use core::time::Duration;
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
@@ -12,7 +13,8 @@ use std::{
 use rma_lab::{Lab, Pattern};
 use rma_xdp::{
     DeviceInfo, Grant, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OP_SIZE_MAX, OpType,
-    Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion, star::StarConfigBuilder,
+    Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion, Timing,
+    star::StarConfigBuilder,
 };
 
 use crate::{aead, client::Client, error::PairError, grants::Grants, mode, model::Model};
@@ -75,6 +77,17 @@ pub struct PairConfig {
 
 /// Bytes of the served region, if nothing else is asked for: more than a cache holds.
 const REGION_LEN: usize = 64 << 20;
+
+impl PairConfig {
+    /// A pair that waits for frames for longer than a busy scheduler lets a thread wait: for what
+    /// breaks when an op fails.
+    #[must_use]
+    pub fn patient() -> Self {
+        let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));
+        let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
+        Self { nic, ..Self::default() }
+    }
+}
 
 impl Default for PairConfig {
     fn default() -> Self {

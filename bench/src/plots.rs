@@ -33,7 +33,7 @@ use crate::{
     line,
     machine::Machine,
     pair::{Pair, PairConfig, Place},
-    rates::median,
+    rates::medians_of,
     svg::{self, Axes, Series},
 };
 
@@ -187,7 +187,7 @@ impl Figure {
 
 /// A pair of hosts and a channel of a kind for messages of one size.
 fn opened(lab: &Lab, kind: Kind, size: u32) -> Result<(Channel, Pair), PairError> {
-    let pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+    let pair = Pair::open(Place::Lab(lab), &PairConfig::patient())?;
     let shape = Shape { kind, len_max: size, room: 1 << 20, slots: SLOTS };
     Ok((Channel::open(&pair, shape)?, pair))
 }
@@ -203,9 +203,10 @@ fn by_kind(
     for &kind in kinds {
         let mut values = Vec::new();
         for &size in &args.size {
-            let (mut channel, mut pair) = opened(lab, kind, size)?;
-            let rounds = (0..args.rounds).map(|_| measure(&mut channel, &mut pair, size));
-            values.push(median(rounds.collect::<Result<_, _>>()?));
+            let open = || opened(lab, kind, size);
+            let measure =
+                |(channel, pair): &mut (Channel, Pair)| Ok([measure(channel, pair, size)?]);
+            values.extend(medians_of(args.rounds, open, measure)?);
         }
         all.push(Series { name: kind.to_string(), values });
     }
@@ -244,18 +245,17 @@ fn copies(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Seri
             all.iter_mut().for_each(|series| series.values.push(f64::NAN));
             continue;
         }
-        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
-        let mut requests = Logged::open(&pair, size, SLOTS)?;
-        let mut rates = [const { Vec::new() }; 2];
-        for _ in 0..args.rounds {
-            for (rates, keeps) in rates.iter_mut().zip([false, true]) {
-                let counts = (args.count / 10, args.count);
-                rates.push(requests.rate(&mut pair, keeps, counts, interrupt)?);
-            }
-        }
-        for (series, rates) in all.iter_mut().zip(rates) {
-            series.values.push(median(rates));
-        }
+        let open = || {
+            let pair = Pair::open(Place::Lab(lab), &PairConfig::patient())?;
+            Ok((Logged::open(&pair, size, SLOTS)?, pair))
+        };
+        let counts = (args.count / 10, args.count);
+        let rates = |(requests, pair): &mut (Logged, Pair)| {
+            let mut rate = |keeps| requests.rate(pair, keeps, counts, interrupt);
+            Ok([rate(false)?, rate(true)?])
+        };
+        let medians = medians_of(args.rounds, open, rates)?;
+        all.iter_mut().zip(medians).for_each(|(series, it)| series.values.push(it));
     }
     Ok(all.into())
 }
@@ -275,7 +275,7 @@ fn distribution(
     let mut times: Vec<(String, Latencies)> = Vec::new();
     let ends = [args.size.first(), args.size.last()];
     for &size in ends.into_iter().flatten() {
-        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
+        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::patient())?;
         let mut ring = Broadcast::open(&pair, passive, (1, size, 0), SLOTS)?;
         let mut all = Latencies::new();
         for _ in 0..args.rounds {
@@ -328,11 +328,14 @@ fn fan_in(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Seri
                 values.push(f64::NAN);
                 continue;
             }
-            let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
-            let mut ring = FanIn::open(&pair, senders, size, SLOTS)?;
+            let open = || {
+                let pair = Pair::open(Place::Lab(lab), &PairConfig::patient())?;
+                Ok((FanIn::open(&pair, senders, size, SLOTS)?, pair))
+            };
             let counts = (args.count / 10, args.count);
-            let rounds = (0..args.rounds).map(|_| ring.rate(&mut pair, counts, interrupt));
-            values.push(mib(median(rounds.collect::<Result<_, _>>()?), size));
+            let rate = |(ring, pair): &mut (FanIn, Pair)| Ok([ring.rate(pair, counts, interrupt)?]);
+            let [rate] = medians_of(args.rounds, open, rate)?;
+            values.push(mib(rate, size));
         }
         let who = if senders == 1 { "sender" } else { "senders" };
         all.push(Series { name: format!("{senders} {who}"), values });
@@ -348,11 +351,15 @@ fn read_ring(
     interrupt: &Interrupt,
 ) -> Result<Vec<f64>, PairError> {
     let by_size = args.size.iter().map(|&size| {
-        let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
-        let mut ring = Broadcast::open(&pair, kind, (receivers, size, prefetch), SLOTS)?;
+        let open = || {
+            let pair = Pair::open(Place::Lab(lab), &PairConfig::patient())?;
+            Ok((Broadcast::open(&pair, kind, (receivers, size, prefetch), SLOTS)?, pair))
+        };
         let count = (args.count / 10 * 256 / u64::from(size.max(256))).max(100);
-        let rounds = (0..args.rounds).map(|_| ring.rate(&mut pair, (count / 10, count), interrupt));
-        Ok(mib(median(rounds.collect::<Result<_, _>>()?), size))
+        let counts = (count / 10, count);
+        let rate = |(ring, pair): &mut (Broadcast, Pair)| Ok([ring.rate(pair, counts, interrupt)?]);
+        let [rate] = medians_of(args.rounds, open, rate)?;
+        Ok(mib(rate, size))
     });
     by_size.collect()
 }

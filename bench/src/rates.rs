@@ -2,8 +2,8 @@
 //!
 //! A round that the scheduler spoiled spoils one value of many, so medians are quoted; and a ratio
 //! is taken within each round, so that a machine whose speed drifts drifts under both. A round in
-//! which something was not what it should be, such as a floor that lost frames, counts for nothing:
-//! [`PairError::SpoiledRound`].
+//! which something was not what it should be, such as a floor that lost frames, counts for nothing
+//! ([`PairError::SpoiledRound`]): it is made again, which is told on standard error.
 
 use crate::{error::PairError, interrupt::Interrupt};
 
@@ -67,7 +67,7 @@ impl FromIterator<f64> for Rates {
 
 /// Lets each of `measures` measure once in each of `rounds` rounds, one after the other, on
 /// `shared`: a pair of hosts, for example. Of a round that one of them finds spoiled nothing is
-/// kept.
+/// kept, and it is made again: as many in all as there are rounds.
 ///
 /// # Errors
 /// What a measure returns, that not even every second round counts, or that somebody pressed
@@ -79,8 +79,8 @@ pub fn in_turns<S, const N: usize>(
     interrupt: &Interrupt,
 ) -> Result<[Rates; N], PairError> {
     let mut all = core::array::from_fn(|_| Rates::default());
-    let mut spoiled = None;
-    for _ in 0..rounds {
+    let (mut spoiled, mut again) = (None, 0);
+    while (all.first().map_or(0, Rates::rounds) as u64) < rounds && again <= rounds {
         let mut round = || {
             let mut rates = [0.0; N];
             for (measure, rate) in measures.iter_mut().zip(&mut rates) {
@@ -93,7 +93,11 @@ pub fn in_turns<S, const N: usize>(
         };
         match round() {
             Ok(rates) => all.iter_mut().zip(rates).for_each(|(all, rate)| all.0.push(rate)),
-            Err(PairError::SpoiledRound(why)) => spoiled = Some(why),
+            Err(PairError::SpoiledRound(why)) => {
+                again += 1;
+                tell_again(&why);
+                spoiled = Some(why);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -104,6 +108,43 @@ pub fn in_turns<S, const N: usize>(
         }
         _ => Ok(all),
     }
+}
+
+/// Measures `rounds` times what `open` opens, and gives the middle values. It is opened anew for a
+/// round that was spoiled, which is made again: as many in all as there are rounds. Not numbers if
+/// none counts.
+///
+/// # Errors
+/// What `open` or `measure` return.
+pub fn medians_of<T, const N: usize>(
+    rounds: u64,
+    mut open: impl FnMut() -> Result<T, PairError>,
+    mut measure: impl FnMut(&mut T) -> Result<[f64; N], PairError>,
+) -> Result<[f64; N], PairError> {
+    let (mut opened, mut values, mut again) = (None, Vec::<[f64; N]>::new(), 0);
+    while (values.len() as u64) < rounds && again <= rounds {
+        let mut what = match opened.take() {
+            Some(what) => what,
+            None => open()?,
+        };
+        match measure(&mut what) {
+            Ok(value) => {
+                values.push(value);
+                opened = Some(what);
+            }
+            Err(PairError::SpoiledRound(why)) => {
+                again += 1;
+                tell_again(&why);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(core::array::from_fn(|of| median(values.iter().map(|it| it[of]).collect())))
+}
+
+/// Tells people of a round that is made again. Not on standard output, which has results.
+fn tell_again(why: &str) {
+    eprintln!("a round is made again: {why}");
 }
 
 /// The middle one; of an even number, the mean of the two in the middle; not a number if any is
@@ -169,10 +210,32 @@ mod tests {
             in_turns(&mut (), [&mut always, &mut sometimes], 5, &Interrupt::default())
         };
         let [a, b] = in_turns(&[2, 5]).unwrap();
-        assert_eq!((a.0, b.0), (vec![1.0, 3.0, 4.0], vec![10.0, 30.0, 40.0]));
-        let error = in_turns(&[1, 2, 4]).unwrap_err().to_string();
-        assert!(error.starts_with("only 2 of 5 rounds count"), "{error}");
-        assert!(error.contains("round 4 lost a frame"), "{error}");
+        let (five, others) = (vec![1.0, 3.0, 4.0, 6.0, 7.0], vec![10.0, 30.0, 40.0, 60.0, 70.0]);
+        assert_eq!((a.0, b.0), (five, others), "they are made again");
+        let error = in_turns(&[1, 2, 4, 5, 6, 7]).unwrap_err().to_string();
+        assert!(error.starts_with("only 1 of 5 rounds count"), "{error}");
+        assert!(error.contains("round 7 lost a frame"), "{error}");
+    }
+
+    #[test]
+    fn a_round_that_broke_what_it_measured_is_made_again_with_another() {
+        let (mut opened, mut measured) = (0, 0.0);
+        let open = || {
+            opened += 1;
+            Ok(opened)
+        };
+        let measure = |_: &mut i32| {
+            measured += 1.0;
+            if measured == 2.0 {
+                return Err(PairError::SpoiledRound("the channel is broken".to_owned()));
+            }
+            Ok([measured])
+        };
+        assert_eq!(medians_of(3, open, measure).unwrap(), [3.0]);
+        assert_eq!(opened, 2);
+        let broken = |_: &mut i32| Err(PairError::SpoiledRound("always".to_owned()));
+        let [none] = medians_of(3, || Ok(0), broken).unwrap();
+        assert!(none.is_nan(), "the others are not lost");
     }
 
     #[test]

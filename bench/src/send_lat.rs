@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::{
     amount::WARM,
     client::Client,
-    error::{PairError, count_failure},
+    error::PairError,
     interrupt::Interrupt,
-    lat::{ClientArgs, SizeArgs, open_client, print_json},
+    lat::{ClientArgs, SizeArgs, end, open_client, print_json, say_partial},
     latency::{Latencies, Table},
     line,
     serve::ServeError,
@@ -47,13 +47,16 @@ pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
     let SendLatArgs { client: args, size: SizeArgs { size } } = args;
     let (mut client, remote) = open_client(args, (*size, &[OpType::Send]), interrupt)?;
     let grant = client.grants.get(OpType::Send)?;
-    let sent = send(&mut client, *size, (args.iters / 10, args.iters), interrupt);
-    let (sent, latencies) = sent.map_err(|error| remote.explain(error))?;
+    let (mut sent, mut latencies) = (Sent::default(), Latencies::new());
+    let counts = (args.iters / 10, args.iters);
+    let done = send(&mut client, *size, counts, (&mut sent, &mut latencies), interrupt);
+    let interrupted = remote.is_interrupted(done)?;
     let latency = latencies.summary(&format!("SEND {size} B"));
     if args.json {
-        print_json(args, *size, &client, sent, latency);
-        return Ok(());
+        print_json(args, *size, &client, sent, (latency, interrupted));
+        return end(interrupted);
     }
+    say_partial(interrupted);
     line!(
         "  delivered {} messages to {}, which says at its end whether every byte was right; {} refused as no receive \
          was posted, and sent again\n",
@@ -61,29 +64,30 @@ pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
         grant.responder,
         sent.not_ready,
     );
+    client.failures.pauses().say();
     line!("{}", Table(&[latency]));
-    Ok(())
+    end(interrupted)
 }
 
 fn send(
     client: &mut Client,
     size: u32,
     (warm_up, count): (u64, u64),
+    (sent, latencies): (&mut Sent, &mut Latencies),
     interrupt: &Interrupt,
-) -> Result<(Sent, Latencies), PairError> {
+) -> Result<(), PairError> {
     let grant = client.grants.get(OpType::Send)?;
     let mut random = StdRng::seed_from_u64(client.pattern.seed() ^ u64::from(size));
-    let mut latencies = Latencies::new();
-    let (mut sent, mut failures) = (Sent::default(), 0);
     while sent.delivered < warm_up + count {
         let place = random.random_range(0..=WARM - u64::from(size));
         let start = client.clock.now();
         client.portal.send(&grant, &client.source, place, size, place)?;
         let Completion { status, .. } = client.host.wait(&mut client.portal)?;
-        let took: Duration = client.clock.now().since(start);
+        let now = client.clock.now();
+        let took: Duration = now.since(start);
         match status {
             OpStatus::Ok => {
-                failures = 0;
+                client.failures.ok(now);
                 sent.delivered += 1;
                 if sent.delivered > warm_up {
                     latencies.record(took);
@@ -92,11 +96,11 @@ fn send(
             // Its receiver has more to do at the moment than to take messages.
             OpStatus::RemoteNotReady => sent.not_ready += 1,
             // What was sent may have come, and is another message now.
-            status => failures = count_failure(failures, status)?,
+            status => client.failures.count(status, now)?,
         }
         if interrupt.is_set() {
             return Err(PairError::Interrupted);
         }
     }
-    Ok((sent, latencies))
+    Ok(())
 }

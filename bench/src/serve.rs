@@ -2,12 +2,13 @@
 //! another namespace. What measures there is [`lat`](crate::lat) and its siblings.
 
 use core::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use rma_keys::io::addresses::Addresses;
 use rma_lab::Pattern;
 use rma_xdp::{
     Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, NotSent,
@@ -16,7 +17,7 @@ use rma_xdp::{
 };
 
 use crate::{
-    error::PairError,
+    error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     inbox::Inbox,
@@ -134,7 +135,7 @@ pub struct ServeArgs {
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. To whoever can connect:
     /// loopback is safest.
     #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
+    metrics: Option<Addresses>,
     /// Stop after so many seconds; without it, serve until Ctrl-C.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
@@ -189,7 +190,7 @@ pub enum ServeError {
     /// The server does not answer, though its key service does.
     #[error(
         "{failures} ops in a row ended with TIMEOUT: nothing comes back from {responder}, UDP port {port}, whose key service \
-         answers; look whether a firewall on either side drops UDP port {port}, and whether `rma-bench serve` has it as --port"
+         answers; look whether `rma-bench serve` has it as --port; or there is {NOTHING_COMES_BACK}"
     )]
     Silent {
         /// How many ops were tried.
@@ -213,6 +214,15 @@ pub enum ServeError {
     /// An op went wrong.
     #[error(transparent)]
     Pair(#[from] PairError),
+    /// A writer was interrupted, and could not write back what it had found.
+    #[error(
+        "interrupted, and what was in the region before is not restored ({why}): start `rma-bench serve` again, which fills \
+         the region anew"
+    )]
+    NotRestored {
+        /// How that has failed.
+        why: PairError,
+    },
     /// The region is longer than this machine can address.
     #[error("a region of {len} bytes does not fit this machine's address space")]
     RegionLen {
@@ -234,8 +244,8 @@ pub enum ServeError {
     /// The server does not answer.
     #[error(
         "{failures} ops in a row ended with TIMEOUT: nothing comes back from {responder}, UDP port {port}; look whether \
-         `rma-bench serve` runs there, whether a firewall on either side drops UDP port {port}, and whether {grant} is \
-         the grant that it wrote when it was last started: if in doubt, carry that over again"
+         `rma-bench serve` runs there, and whether {grant} is the grant that it wrote when it was last started: if in \
+         doubt, carry that over again; or there is {NOTHING_COMES_BACK}"
     )]
     Unanswered {
         /// How many ops were tried.
@@ -417,10 +427,11 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         // Before anything is opened: what is there must not be lost.
         GrantFile::replaceable(&args.grant)?;
     }
-    let mut host = open(&args.host, args.port, Pid(std::process::id()))?;
+    let mut host =
+        interrupt.leaving_at_once(|| open(&args.host, args.port, Pid(std::process::id())))?;
     let source = host.metrics_source();
-    let start = |address| MetricsEndpoint::start(address, source.clone());
-    let metrics = args.metrics.map(start).transpose()?;
+    let start = |at: &Addresses| MetricsEndpoint::start(at.first(), source.clone());
+    let metrics = args.metrics.as_ref().map(start).transpose()?;
     pin(args.host.core);
     introduce(&host);
     let mut served = Served::open(&host, args)?;

@@ -28,7 +28,8 @@ use rma_xdp::{
 use crate::{
     aead,
     bare::{BareNic, PID, engine, register},
-    error::{PairError, count_failure},
+    error::PairError,
+    failures::Failures,
     interrupt::Interrupt,
     pair::{cores, pin},
 };
@@ -115,13 +116,13 @@ impl Initiator {
     /// Asks what became of an op until there is an answer.
     fn settle(&mut self, name: OpName) -> Result<(Completion, Duration), PairError> {
         let began = self.clock.now();
-        let mut failures = 0;
+        let mut failures = Failures::default();
         loop {
             let answer = self.run(|portal, grant| portal.settle(grant, name).map(drop))?;
             if answer.status == OpStatus::Ok {
                 return Ok((answer, self.clock.now().since(began)));
             }
-            failures = count_failure(failures, answer.status)?;
+            failures.count(answer.status, self.clock.now())?;
         }
     }
 }
@@ -207,7 +208,7 @@ fn ops(
     count: u64,
     interrupt: &Interrupt,
 ) -> Result<(), PairError> {
-    let mut failures = 0;
+    let mut failures = Failures::default();
     while settled.applied + settled.not_applied < count {
         if interrupt.is_set() {
             return Err(PairError::Interrupted);
@@ -220,10 +221,10 @@ fn ops(
         lost.store(0, Relaxed);
         let Some(name) = ended.name().filter(|_| ended.may_have_changed()) else {
             // The machine was so busy that no data was sent: there is nothing to settle.
-            failures = count_failure(failures, ended.status)?;
+            failures.count(ended.status, initiator.clock.now())?;
             continue;
         };
-        failures = 0;
+        failures.ok(initiator.clock.now());
         let (answer, took) = initiator.settle(name)?;
         settled.slowest = settled.slowest.max(took);
         // What is in the word is the truth, whatever was lost.

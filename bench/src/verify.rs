@@ -7,8 +7,9 @@
 //! or what the key service gives when keys are refused; the region must hold what it held before
 //! then, or, with a new file or a service that was started again, the pattern of a fresh one:
 //! nothing else.
-//! It gives up when nothing has succeeded for as long as `--patience`. On Ctrl-C it restores the
-//! pattern, for which the server is needed as well; a second one ends it at once.
+//! It gives up when nothing has succeeded for as long as `--patience`. On Ctrl-C it says what was
+//! verified, and restores the pattern, unless the server does not answer for a moment; a second one
+//! ends it at once.
 //!
 //! Two writers at once would each find the other's bytes.
 
@@ -68,6 +69,9 @@ pub struct VerifyArgs {
 /// that somebody rotates is said to be a failure, as all that is in flight is refused. More: it is
 /// said later.
 const FAILURES_SAID: u32 = 20;
+
+/// How long nothing may succeed while the pattern is restored after Ctrl-C.
+const HASTE: Duration = Duration::from_secs(2);
 
 /// An op to be issued.
 #[derive(Clone, Copy, Debug)]
@@ -169,18 +173,19 @@ impl Source<'_> {
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let PermitArgs { keys, grant } = &args.permit;
     let patience = Duration::from_secs(args.patience);
-    let (client, remote, source) = match keys.service() {
+    let open = || match keys.service() {
         Some(service) => {
             let named = (keys, &service, &[OpType::Read, OpType::Write][..]);
             let (client, remote, keys) = open_named(&args.host, named, patience, args.json)?;
-            (client, remote, Source::Service(keys))
+            Ok::<_, ServeError>((client, remote, Source::Service(keys)))
         }
         None => {
             let file = GrantFile::load(grant)?;
             let (client, remote) = open_granted(&args.host, (grant, file), patience, args.json)?;
-            (client, remote, Source::File(grant, file))
+            Ok((client, remote, Source::File(grant, file)))
         }
     };
+    let (client, remote, source) = interrupt.leaving_at_once(open)?;
     if args.json {
         let (device, fallbacks) = (client.host.info().to_string(), client.host.fallbacks());
         Event::Open { device, fallbacks }.say(true);
@@ -191,10 +196,15 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     if args.rekey {
         client.grants.get(OpType::Rekey)?;
     }
-    let mut run = Run::new(args, client, source);
-    let result = run.all(interrupt);
+    let mut run = Run::new(args, client, source, interrupt);
+    let result = run.all();
     // Whatever went wrong: the old grants are of no use any more.
     run.save()?;
+    if let Err(ServeError::Pair(PairError::Failing { .. })) = &result
+        && !run.restoring
+    {
+        run.say(&Event::Verified(&run.totals));
+    }
     result.map_err(|error| match (error, &run.source) {
         (ServeError::Pair(error @ PairError::Failing { .. }), Source::Service(keys)) => {
             keys.hindrance(patience).map_or_else(|| remote.explain(error), ServeError::from)
@@ -230,10 +240,20 @@ struct Run<'a> {
     written: u64,
     round: Round,
     totals: Totals,
+    interrupt: &'a Interrupt,
+    /// Whether what is left to do is to restore the pattern.
+    restoring: bool,
+    /// Writes that did not end well and were not issued again: some of their bytes may be there.
+    doubtful: Vec<Span>,
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a VerifyArgs, client: Client, source: Source<'a>) -> Self {
+    fn new(
+        args: &'a VerifyArgs,
+        client: Client,
+        source: Source<'a>,
+        interrupt: &'a Interrupt,
+    ) -> Self {
         let succeeded_at = client.clock.now().as_nanos();
         Self {
             args,
@@ -249,25 +269,33 @@ impl<'a> Run<'a> {
             written: 0,
             round: Round::default(),
             totals: Totals::default(),
+            interrupt,
+            restoring: false,
+            doubtful: Vec::new(),
             client,
             source,
         }
     }
 
-    fn all(&mut self, interrupt: &Interrupt) -> Result<(), ServeError> {
+    /// Whether somebody wants the rounds to end.
+    fn stops(&self) -> bool {
+        !self.restoring && self.interrupt.is_set()
+    }
+
+    fn all(&mut self) -> Result<(), ServeError> {
         self.compare()?;
         let rounds = self.args.rounds.unwrap_or(u64::MAX);
-        while self.totals.rounds < rounds && !interrupt.is_set() {
+        while self.totals.rounds < rounds && !self.stops() {
             self.round = Round { round: self.totals.rounds + 1, ..Round::default() };
             if self.args.rekey {
                 let key = random_region_key()?;
                 self.rekeying = Some(Rekeying { key, slot: None, unsure: false });
             }
             let mut left = self.args.ops;
-            while left > 0 && !interrupt.is_set() {
+            while left > 0 && !self.stops() {
                 self.drive(&mut |run| {
                     // Under a new grant the region is looked at first.
-                    if run.fresh.is_some() || interrupt.is_set() {
+                    if run.fresh.is_some() || run.stops() {
                         return None;
                     }
                     left = left.checked_sub(1)?;
@@ -278,9 +306,20 @@ impl<'a> Run<'a> {
             self.end_round();
             self.save()?;
         }
-        self.restore()?;
-        self.say(&Event::End(&self.totals));
-        Ok(())
+        let was_stopped = self.stops();
+        self.restoring = true;
+        if was_stopped {
+            // Now, as it may not come back to that.
+            self.say(&Event::Verified(&self.totals));
+            self.say(&Event::Restoring);
+            self.succeeded_at = self.client.clock.now().as_nanos();
+        }
+        let restored = self.restore();
+        if !was_stopped && restored.is_ok() {
+            self.say(&Event::Verified(&self.totals));
+        }
+        self.say(&Event::End { totals: &self.totals, restored: restored.is_ok() });
+        Ok(restored?)
     }
 
     fn end_round(&mut self) {
@@ -291,7 +330,10 @@ impl<'a> Run<'a> {
         self.totals.bytes += bytes;
         self.totals.compared += compared;
         self.totals.rekeys += rekeys;
-        self.say(&Event::Round(self.round));
+        // One that was cut short has not been compared.
+        if !self.stops() {
+            self.say(&Event::Round(self.round));
+        }
     }
 
     /// Writes the grants of now into the grant file, if they are others.
@@ -325,6 +367,9 @@ impl<'a> Run<'a> {
                 break;
             }
         }
+        if self.stops() {
+            return Ok(());
+        }
         let fresh = self.fresh.take();
         let regranted = fresh.is_some();
         let wrong = self.model.first_difference(0, &self.seen);
@@ -349,11 +394,13 @@ impl<'a> Run<'a> {
         let len = self.model.len();
         let mut bytes = vec![0; usize::try_from(len).expect("as long as a model in memory")];
         pattern.fill(0, &mut bytes);
+        let doubtful = core::mem::take(&mut self.doubtful);
         let changed: Vec<Span> = (0..parts(len))
             .map(|index| part(index, len))
             .filter(|&(offset, size)| {
                 let bytes = &bytes[offset as usize..][..size as usize];
                 self.model.first_difference(offset, bytes).is_some()
+                    || doubtful.iter().any(|&other| overlap((offset, size), other))
             })
             .collect();
         let mut changed = changed.into_iter();
@@ -362,10 +409,15 @@ impl<'a> Run<'a> {
     }
 
     /// Issues what `next` gives, and the rotation that is wanted, and returns when all of it has
-    /// succeeded.
+    /// succeeded; or when nothing is under way any more, if somebody wants it to end.
     fn drive(&mut self, next: &mut dyn FnMut(&mut Self) -> Option<Work>) -> Result<(), PairError> {
         loop {
-            self.issue(next)?;
+            if self.stops() {
+                let writes = self.again.drain(..).filter(|work| work.kind.writes());
+                self.doubtful.extend(writes.map(|work| work.span));
+            } else {
+                self.issue(next)?;
+            }
             if self.in_flight.is_empty()
                 && self.rekeying.is_none_or(|rekeying| rekeying.slot.is_none())
             {
@@ -509,7 +561,10 @@ impl<'a> Run<'a> {
                 | OpStatus::Nack
                 | OpStatus::RemoteAuthenticationFailure
         );
-        let patience = Duration::from_secs(self.args.patience);
+        let patience = match self.restoring && self.interrupt.is_set() {
+            true => HASTE,
+            false => Duration::from_secs(self.args.patience),
+        };
         if !passing || Duration::from_nanos(now - self.succeeded_at) >= patience {
             return Err(PairError::Failing {
                 failures: self.failures + 1,

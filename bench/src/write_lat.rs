@@ -3,10 +3,10 @@
 //! The writer checks its own writes: it reads the region before, notes what it writes in a model,
 //! and reads everything back at the end, through the READ grant that `serve --op read,write` puts
 //! beside the WRITE grant. The server takes no part, as always. Then the writer restores what it
-//! found, so that `read-lat` still finds the pattern. Two writers at once would each find the
+//! found, so that `read-lat` still finds the pattern; also if it is interrupted. Two writers at once would each find the
 //! other's bytes.
 
-use rma_xdp::OpType;
+use rma_xdp::{Grant, OpType};
 use serde::Serialize;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     client::{Client, Verified},
     error::PairError,
     interrupt::Interrupt,
-    lat::{LatArgs, SizeArgs, SpanArgs, open_client, print_json},
+    lat::{LatArgs, SizeArgs, SpanArgs, end, open_client, print_json, say_partial},
     latency::{Latencies, Table},
     line,
     model::Model,
@@ -31,6 +31,17 @@ struct VerifiedWrites {
     compared_bytes: u64,
 }
 
+/// Results of a run.
+#[derive(Default)]
+struct Run {
+    verified: Verified,
+    latencies: Latencies,
+    /// What the region held before.
+    found: Vec<u8>,
+    /// Why it could not be written back.
+    not_restored: Option<PairError>,
+}
+
 /// Verifies some writes and measures many. With `--verify 0` it neither reads back nor restores,
 /// and needs no READ grant.
 ///
@@ -41,57 +52,94 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
     let op_types = if *verify > 0 { &[OpType::Write, OpType::Read][..] } else { &[OpType::Write] };
     let (mut client, remote) = open_client(common, (*size, op_types), interrupt)?;
     let grant = client.grants.get(OpType::Write)?;
-    let (verified, latencies) =
-        write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;
+    let mut run = Run::default();
+    let mut done = run.measure(&mut client, args, interrupt);
+    if done.is_ok() {
+        done = client.restore(&run.found, interrupt).map(drop);
+    }
+    let interrupted = remote.is_interrupted(done)?;
+    if interrupted {
+        run.restore_hastily(&mut client);
+    }
+    let Run { verified, latencies, not_restored, .. } = run;
     let latency = latencies.summary(&format!("WRITE {size} B"));
     if common.json {
         let Verified { writes: verified_writes, compared: compared_bytes, .. } = verified;
         let verified = VerifiedWrites { verified_writes, compared_bytes };
-        print_json(common, *size, &client, verified, latency);
-        return Ok(());
-    }
-    if verified.compared > 0 {
-        line!(
-            "  verified  {} random writes to {}, and those that were measured: all {} bytes read back, every byte \
-             right{}",
-            verified.writes,
-            grant.responder,
-            verified.compared,
-            if verified.retried > 0 { "; some repeated" } else { "" }
-        );
-        line!("  restored  what was there before\n");
+        print_json(common, *size, &client, verified, (latency, interrupted));
     } else {
-        line!(
-            "  verified  nothing, as asked for with --verify 0: the region holds what was written last\n"
-        );
+        say_partial(interrupted);
+        say(&verified, &grant, client.model.is_some());
+        client.failures.pauses().say();
+        line!("{}", Table(&[latency]));
     }
-    line!("{}", Table(&[latency]));
-    Ok(())
+    not_restored.map_or_else(|| end(interrupted), |why| Err(ServeError::NotRestored { why }))
 }
 
-fn write(
-    client: &mut Client,
-    args: &LatArgs,
-    interrupt: &Interrupt,
-) -> Result<(Verified, Latencies), PairError> {
-    let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
-    let mut found = Vec::new();
-    let mut verified = Verified::default();
-    if *verify > 0 {
-        found = client.read_all(client.grants.any().region_len.min(SPAN_MAX), interrupt)?;
-        client.model = Some(Model::new(found.clone()));
-        verified = client.verify(OpType::Write, *verify, interrupt, |_| ())?;
+/// Says to people what was verified, and what the region holds. `restores`: what it held before.
+fn say(verified: &Verified, grant: &Grant, restores: bool) {
+    let (writes, responder) = (verified.writes, grant.responder);
+    let repeated = if verified.retried > 0 { "; some repeated" } else { "" };
+    match (restores, verified.compared) {
+        (false, _) => line!(
+            "  verified  nothing, as asked for with --verify 0: the region holds what was written last\n"
+        ),
+        (true, 0) => {
+            line!("  verified  {writes} random writes to {responder}, not read back{repeated}");
+        }
+        (true, bytes) => {
+            line!(
+                "  verified  {writes} random writes to {responder}, and those that were measured: all {bytes} bytes read back, \
+                 every byte right{repeated}"
+            );
+            line!("  restored  what was there before\n");
+        }
     }
-    let counts = (common.iters / 10, common.iters);
-    let latencies = client.measure(LoneOp::Write, (*size, *span), counts, interrupt)?;
-    if let Some(model) = &client.model {
-        verified.compared = model.len();
-        let now = client.read_all(verified.compared, interrupt)?;
+}
+
+impl Run {
+    /// Does all but restoring what was there.
+    fn measure(
+        &mut self,
+        client: &mut Client,
+        args: &LatArgs,
+        interrupt: &Interrupt,
+    ) -> Result<(), PairError> {
+        let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { span, verify } } =
+            args;
+        let Self { verified, latencies, found, .. } = self;
+        if *verify > 0 {
+            let len = client.grants.any().region_len.min(SPAN_MAX);
+            *found = client.read_all(len, interrupt)?;
+            client.model = Some(Model::new(found.clone()));
+            let done =
+                client.verify(OpType::Write, *verify, interrupt, |done| *verified = *done)?;
+            *verified = done;
+        }
+        let counts = (common.iters / 10, common.iters);
+        let of = (*size, *span);
+        client.measure_into(LoneOp::Write, of, counts, (latencies, interrupt))?;
+        let Some(model) = &client.model else { return Ok(()) };
+        let len = model.len();
+        let now = client.read_all(len, interrupt)?;
         let wrong = client.model.as_ref().and_then(|model| model.first_difference(0, &now));
         if let Some(at) = wrong {
             return Err(PairError::WrongByte { at });
         }
-        client.restore(&found, interrupt)?;
+        verified.compared = len;
+        Ok(())
     }
-    Ok((verified, latencies))
+
+    /// Writes back what was there, though somebody wants the program to end.
+    fn restore_hastily(&mut self, client: &mut Client) {
+        if client.model.is_none() {
+            return;
+        }
+        eprintln!(
+            "rma-bench: restoring what was there before; once more Ctrl-C leaves it as it is"
+        );
+        client.failures.make_haste();
+        // The flag is set already; a signal that comes now ends the program by itself.
+        self.not_restored = client.restore(&self.found, &Interrupt::default()).err();
+    }
 }

@@ -127,7 +127,8 @@ fn text(octets: &[u8]) -> String {
 fn from_nothing_to_a_verified_read_in_five_commands() {
     let lab = Lab::new();
     lab.certificates();
-    let server = lab.serve("");
+    let server = lab.serve(" --audit log/of/keys");
+    assert!(lab.scratch.path().join("log/of/keys").is_dir(), "it is made");
     let few = " --verify 500 -n 500";
     let output = lab.client("read-lat", "server", few);
     assert!(output.status.success(), "{output:?}");
@@ -138,6 +139,12 @@ fn from_nothing_to_a_verified_read_in_five_commands() {
     let output = lab.client("write-lat", "server", few);
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).contains("all 1000000 bytes read back"), "{output:?}");
+
+    // The service has a name as well.
+    let by_name = Lab { keys: lab.keys.replace("127.0.0.1", "localhost"), ..lab };
+    let output = by_name.client("read-lat", "server", few);
+    assert!(output.status.success(), "{output:?}");
+    let lab = Lab { keys: by_name.keys.replace("localhost", "127.0.0.1"), ..by_name };
 
     let output = lab.client("verify", "server", " --rounds 2 --ops 500");
     assert!(output.status.success(), "{output:?}");
@@ -199,5 +206,19 @@ fn options_that_do_not_go_together_are_refused() {
         let output = lab.bench(line).output().unwrap();
         let error = text(&output.stderr);
         assert!(!output.status.success() && error.contains(says), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_command_that_is_still_opening_ends_at_once() {
+    let lab = Lab::new();
+    lab.certificates();
+    // A key service that accepts and says nothing.
+    let silent = TcpListener::bind(&lab.keys).unwrap();
+    for command in ["read-lat", "write-lat", "send-lat", "cas-lat", "fetch-add-lat", "verify"] {
+        let mut client = Process(lab.client_command(command, "server", "").spawn().unwrap());
+        let _stream = silent.accept().unwrap();
+        kill_process(Pid::from_child(&client.0), Signal::INT).unwrap();
+        assert_eq!(client.0.wait().unwrap().code(), Some(130), "{command}");
     }
 }

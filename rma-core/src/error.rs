@@ -1,6 +1,7 @@
 //! What can go wrong before an op exists, and why a frame died (house rule: an op's outcome is
 //! data, a dropped frame is a counter, a misuse is an error, a broken invariant is a panic).
 
+use rma_shm::Forked;
 use thiserror::Error;
 
 use crate::{
@@ -98,6 +99,9 @@ pub enum SubmitError {
         /// The grant's initiator.
         granted: HostAddr,
     },
+    /// The portal was made before a fork, by the parent.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }
 
 /// Why a NIC refused a command that reached it. What an application writes into shared memory is

@@ -73,3 +73,5 @@ pub mod tally;
 pub mod time;
 pub mod watch;
 pub mod wire;
+
+pub use rma_shm::{process, shortage};

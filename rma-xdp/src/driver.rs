@@ -31,7 +31,6 @@ use rma_app::{
     Portal,
     gauges::Executors,
     home::{Home, PortalParts},
-    life::Life,
     sleep::Sleep,
 };
 use rma_core::{
@@ -286,12 +285,13 @@ impl<P: ControlPath> Driver<P> {
             Err(error) => return Err(error.into()),
         };
         let (life, bell) = self.shards.engine_of(&range);
-        let sleep = match life {
-            Life::Thread(_) => Some(Sleep::new().map_err(|source| {
+        let sleep = if life.is_inline() {
+            None
+        } else {
+            Some(Sleep::new().map_err(|source| {
                 self.ledger.accounts().give_slots_back(range.clone());
                 HostError::System { what: "creating an eventfd", source }
-            })?),
-            Life::Inline => None,
+            })?)
         };
         let (pid, tenant) = self.ledger.accounts().identity(account);
         tracing::debug!(slots = ?range, %pid, "portal allocated");

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use rma_app::{BufferPoolError, StartError, WaitError};
 use rma_core::{error::RegionError, executor::ExecutorConfigError, nic::ConfigError};
+use rma_shm::{Forked, Told};
 use rma_star::{
     config::StarConfigError,
     limits::{QPS_MAX, SLOTS_MAX},
@@ -143,13 +144,16 @@ pub enum HostError {
         available: Box<[usize]>,
     },
     /// The system refused something that the host needs.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", Told::of_thread(source))]
     System {
         /// What was asked for.
         what: &'static str,
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The host is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// The engine thread is gone: it panicked. A bug.
     #[error("the engine thread has ended; this is a bug, its panic message says where")]
     EngineGone,

@@ -27,7 +27,7 @@ use rma_core::{
     receive_queue::{Event, ReceiveQueue},
     region::{Permissions, RegisteredRegion},
 };
-use rma_shm::Region;
+use rma_shm::{Forked, Process, Region};
 use rma_star::{
     config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder, StarPlace},
     counters::StarCounters,
@@ -164,12 +164,20 @@ pub struct HostOf<P> {
     /// Of the device when it was opened.
     receive_len_max: ReceiveLenMax,
     device: DeviceKeeper,
+    /// Which process has the engines, and all else that is not memory.
+    process: Process,
 }
 
 /// A host whose engine runs on a thread of its own. Dropped, it detaches from the device.
 ///
 /// What it can do stands at [`HostOf`]. May be shared between threads; what it does is the control
 /// path and may block.
+///
+/// It belongs to the process that opened it. A process that forks and goes on without `exec`, such
+/// as a daemon that puts itself into the background, opens its host after the fork: in the child
+/// all that was made before, portals, executors, clients, channels and key servers among it,
+/// refuses every call at once with an error that says so, and does nothing when it is dropped. The
+/// parent notices nothing.
 ///
 /// A request that cannot be authenticated is refused also where this host knows no path to who sent
 /// it, as after a restart: over AF_XDP the refusal goes back to the hardware address that the
@@ -257,8 +265,12 @@ impl InlineHost {
     }
 
     /// One turn of the engine. Returns how much there was to do. Call it without end: ops make
-    /// progress, requests are served and timeouts pass only here.
+    /// progress, requests are served and timeouts pass only here. In a child that was forked it
+    /// does nothing: parent and child would send under the same IVs.
     pub fn turn(&mut self) -> usize {
+        if !self.process.is_this() {
+            return 0;
+        }
         turn(self.driver_mut().shards_mut())
     }
 
@@ -267,18 +279,22 @@ impl InlineHost {
     /// # Errors
     /// If none is in flight, or the portal is another host's.
     pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
-        self.turning().wait(portal)
+        self.turning()?.wait(portal)
     }
 
     /// Turns the engine until `queue`, one of this host's, has an event.
-    pub fn wait_event(&mut self, queue: &mut ReceiveQueue) -> Event {
-        self.turning().wait_event(queue)
+    ///
+    /// # Errors
+    /// If the engine is the parent's ([`WaitError::Forked`]).
+    pub fn wait_event(&mut self, queue: &mut ReceiveQueue) -> Result<Event, WaitError> {
+        Ok(self.turning()?.wait_event(queue))
     }
 
     /// Its engine, for who waits for it.
-    fn turning(&mut self) -> Turning<'_, impl FnMut() -> usize> {
+    fn turning(&mut self) -> Result<Turning<'_, impl FnMut() -> usize>, WaitError> {
+        self.process.check()?;
         let (home, shards) = self.driver_mut().home_and_shards();
-        Turning::new(home, || turn(shards))
+        Ok(Turning::new(home, || turn(shards)))
     }
 
     /// The driver, where nobody else can have it: without a lock.
@@ -382,6 +398,7 @@ impl<P: ControlPath> HostOf<P> {
             star,
             receive_len_max,
             device: keeper,
+            process: Process::this(),
         })
     }
 
@@ -422,7 +439,7 @@ impl<P: ControlPath> HostOf<P> {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver().register(None, memory, key, permissions)
+        self.driver()?.register(None, memory, key, permissions)
     }
 
     /// Ends all access to a region through the NIC. Ops on it that are in flight fail.
@@ -430,7 +447,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// If it is not registered.
     pub fn deregister(&self, region: &RegisteredRegion) -> Result<(), HostError> {
-        self.driver().deregister(region)
+        self.driver()?.deregister(region)
     }
 
     /// Allocates `slots` command slots: as many ops may be in flight at once. Waits for ops of
@@ -449,7 +466,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// If the region is not registered.
     pub fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
-        self.driver().rekey(region, key)
+        self.driver()?.rekey(region, key)
     }
 
     /// What process `pid` of `initiator` needs for ops of `op_type` on `region`, under the region's
@@ -472,7 +489,7 @@ impl<P: ControlPath> HostOf<P> {
         pid: Pid,
         op_type: OpType,
     ) -> Result<Grant, HostError> {
-        let grant = self.driver().grant(region, initiator, pid, op_type)?;
+        let grant = self.driver()?.grant(region, initiator, pid, op_type)?;
         self.prepare(initiator);
         Ok(grant)
     }
@@ -483,7 +500,7 @@ impl<P: ControlPath> HostOf<P> {
     pub fn prepare(&self, initiator: HostAddr) {
         // A notice to it must not cause a look-up itself, as it goes to whoever claims to be that
         // host. No way leads over the device to the host itself.
-        if !self.addresses.contains(initiator) {
+        if self.process.is_this() && !self.addresses.contains(initiator) {
             self.device.prepare(initiator);
         }
     }
@@ -506,6 +523,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// Why there is no way.
     pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
+        self.process.check()?;
         self.device.resolve(responder, RESOLVE_TIMEOUT)
     }
 
@@ -535,6 +553,9 @@ impl<P: ControlPath> HostOf<P> {
     /// message counter. May change while the host runs.
     #[must_use]
     pub fn fallbacks(&self) -> Vec<String> {
+        if let Err(forked) = self.process.check() {
+            return vec![forked.to_string()];
+        }
         fallbacks(&self.device, &self.shards)
     }
 
@@ -555,7 +576,9 @@ impl<P: ControlPath> HostOf<P> {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         // If somebody has the driver just now, gauges are what they were some turns ago.
-        if let Ok(driver) = self.driver.try_lock() {
+        if self.process.is_this()
+            && let Ok(driver) = self.driver.try_lock()
+        {
             driver.publish_gauges();
         }
         self.metrics.metrics()
@@ -568,9 +591,11 @@ impl<P: ControlPath> HostOf<P> {
         &self.metrics
     }
 
-    fn driver(&self) -> MutexGuard<'_, Driver<P>> {
+    /// The driver, with its lock. That may be held by a thread of the parent's for ever, in a child.
+    fn driver(&self) -> Result<MutexGuard<'_, Driver<P>>, Forked> {
+        self.process.check()?;
         // What a panicking thread left is whole: questions and answers come in pairs.
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

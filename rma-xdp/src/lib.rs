@@ -172,4 +172,4 @@ pub use rma_core::{
     time::{Clock, Instant},
     wire,
 };
-pub use rma_shm::{Backing, HugePageSize, MemoryError, OutOfBounds, Region};
+pub use rma_shm::{Backing, Forked, HugePageSize, MemoryError, OutOfBounds, Region, Shortage};

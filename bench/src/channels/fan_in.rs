@@ -20,21 +20,31 @@ use rma_xdp::{
 use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run};
 use crate::{client::Client, error::PairError, interrupt::Interrupt, pair::Pair};
 
-/// One ring that several senders of the client write to, and the server receives from.
+/// One ring that several senders of the client write to, and the server receives from. One that
+/// breaks is opened anew for the next measurement.
 pub struct FanIn {
+    senders: u16,
+    size: u32,
+    slots: u16,
+    /// `None` if it has broken.
+    opened: Option<Opened>,
+    /// Bytes that the receiver has registered.
+    pub memory: u64,
+}
+
+/// The ring's ends, and what they issue through.
+struct Opened {
     // Dropped in this order.
     senders: Vec<shared::Sender>,
     receiver: shared::Receiver,
     client: Side,
     server: Side,
-    size: usize,
-    /// Bytes that the receiver has registered.
-    pub memory: u64,
+    memory: u64,
 }
 
 impl fmt::Debug for FanIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FanIn").field("senders", &self.senders.len()).finish_non_exhaustive()
+        f.debug_struct("FanIn").field("senders", &self.senders).finish_non_exhaustive()
     }
 }
 
@@ -48,28 +58,9 @@ impl FanIn {
     /// # Errors
     /// If slots or memory cannot be had.
     pub fn open(pair: &Pair, senders: u16, size: u32, slots: u16) -> Result<Self, PairError> {
-        let failed = failed(Kind::SharedRingWithZeroing);
-        let grant = pair.client.grants.get(OpType::Read)?;
-        let (client, server) = (&pair.client.host, &pair.server);
-        let mut here = HostRegistrar::new(client, grant.initiator);
-        let mut there = HostRegistrar::new(server, grant.responder);
-        let config = SharedRingConfig::new().with(|it| {
-            it.len = RingLen::new(1 << 18).expect("a power of two");
-            it.len_max = size;
-        });
-        let registered = || server.usage(None).map(|usage| usage.bytes.used);
-        let before = registered()?;
-        let mut receiver =
-            shared::Receiver::open(&mut there, config).map_err(|error| failed(&error))?;
-        let peer = Peer { address: grant.initiator, pid: client.pid() };
-        let senders = (0..senders).map(|_| {
-            let terms = receiver.admit(&mut there, peer).map_err(|error| failed(&error))?;
-            shared::Sender::join(&mut here, &terms).map_err(|error| failed(&error))
-        });
-        let senders = senders.collect::<Result<_, _>>()?;
-        let memory = registered()? - before;
-        let (client, server) = (Side::open(client, slots)?, Side::open(server, SLOTS_BACK)?);
-        Ok(Self { senders, receiver, client, server, size: size as usize, memory })
+        let opened = Opened::open(pair, senders, size, slots)?;
+        let memory = opened.memory;
+        Ok(Self { senders, size, slots, opened: Some(opened), memory })
     }
 
     /// Messages a second that the receiver has taken: `warm_up` for nothing, then `count`, each
@@ -83,8 +74,12 @@ impl FanIn {
         (warm_up, count): (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<f64, PairError> {
-        let Self { senders, receiver, client: from, server: to, size, .. } = self;
-        let (size, failed) = (*size, &failed(Kind::SharedRingWithZeroing));
+        if self.opened.is_none() {
+            self.opened = Some(Opened::open(pair, self.senders, self.size, self.slots)?);
+        }
+        let opened = self.opened.as_mut().expect("opened above");
+        let Opened { senders, receiver, client: from, server: to, .. } = opened;
+        let (size, failed) = (self.size as usize, &failed(Kind::SharedRingWithZeroing));
         let (got, wrong) = (&AtomicU64::new(0), &Wrong::new());
         let mut of_sender = vec![0_u64; senders.len()];
         let (clock, mut taken) = (pair.client.clock.clone(), 0);
@@ -102,9 +97,7 @@ impl FanIn {
                 *seen += 1;
                 fill(&mut expected[8..], number);
                 if len != size || *seen != number || bytes[8..] != expected[8..] {
-                    return Err(failed(&format_args!(
-                        "message {number} of {sender} is not {seen}"
-                    )));
+                    return Err(PairError::WrongMessages { wrong: 1, messages: taken + 1 });
                 }
                 taken += 1;
             }
@@ -118,7 +111,7 @@ impl FanIn {
         };
         let (mut sent, mut numbers) = (0, vec![0_u64; senders.len()]);
         let mut message = vec![0; size];
-        run(pair, server, wrong, |client| {
+        let done = run(pair, server, wrong, |client| {
             let mut until = |client: &mut Client, all: u64| {
                 while got.load(Acquire) < all {
                     check(wrong, interrupt)?;
@@ -147,6 +140,37 @@ impl FanIn {
             let start = client.clock.now();
             until(client, warm_up + count)?;
             Ok(count as f64 / client.clock.now().since(start).as_secs_f64())
-        })
+        });
+        if done.is_err() {
+            self.opened = None;
+        }
+        done
+    }
+}
+
+impl Opened {
+    fn open(pair: &Pair, senders: u16, size: u32, slots: u16) -> Result<Self, PairError> {
+        let failed = failed(Kind::SharedRingWithZeroing);
+        let grant = pair.client.grants.get(OpType::Read)?;
+        let (client, server) = (&pair.client.host, &pair.server);
+        let mut here = HostRegistrar::new(client, grant.initiator);
+        let mut there = HostRegistrar::new(server, grant.responder);
+        let config = SharedRingConfig::new().with(|it| {
+            it.len = RingLen::new(1 << 18).expect("a power of two");
+            it.len_max = size;
+        });
+        let registered = || server.usage(None).map(|usage| usage.bytes.used);
+        let before = registered()?;
+        let mut receiver =
+            shared::Receiver::open(&mut there, config).map_err(|error| failed(&error))?;
+        let peer = Peer { address: grant.initiator, pid: client.pid() };
+        let senders = (0..senders).map(|_| {
+            let terms = receiver.admit(&mut there, peer).map_err(|error| failed(&error))?;
+            shared::Sender::join(&mut here, &terms).map_err(|error| failed(&error))
+        });
+        let senders = senders.collect::<Result<_, _>>()?;
+        let memory = registered()? - before;
+        let (client, server) = (Side::open(client, slots)?, Side::open(server, SLOTS_BACK)?);
+        Ok(Self { senders, receiver, client, server, memory })
     }
 }

@@ -38,7 +38,7 @@ const SIZES: [(u32, u64); 5] =
 
 pub(super) fn ring64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
-    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
     let ring = Channel::open(&pair, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
     let portal = pair.client.host.portal(DEPTH)?;
     // Dropped in this order.
@@ -64,7 +64,7 @@ pub(super) fn zeroing(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     let lab = lab()?;
     let (mut worst, mut words) = (f64::INFINITY, Vec::new());
     for (size, count) in SIZES {
-        let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+        let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
         let shape = |kind| Shape { kind, len_max: size, room: 1 << 20, slots: 32 };
         let without = Channel::open(&pair, shape(Kind::RingWithoutZeroing))?;
         let with = Channel::open(&pair, shape(Kind::RingWithZeroing))?;
@@ -130,7 +130,7 @@ pub(super) fn over_ops(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError
     let lab = lab()?;
     let (mut worst, mut words) = (0.0_f64, Vec::new());
     for (kind, size, steps) in BY_HAND {
-        let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+        let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
         let shape = Shape { len_max: size, ..Shape::small(kind, DEPTH) };
         let channel = Channel::open(&pair, shape)?;
         let by_hand = ByHand::open(&mut pair, steps, size)?;
@@ -163,7 +163,7 @@ pub(super) fn over_ops(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError
 pub(super) fn rpc64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let sockets = sockets()?;
-    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
     let channel = Channel::open(&pair, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
     let mut shared = (channel, pair);
     type Shared = (Channel, Pair);
@@ -189,7 +189,7 @@ pub(super) fn rpc64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
 
 pub(super) fn fan_in(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
-    let pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
+    let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
     let (one, all) = (FanIn::open(&pair, 1, 64, SLOTS)?, FanIn::open(&pair, SENDERS, 64, SLOTS)?);
     let memory = (all.memory, one.memory);
     // Dropped in this order.

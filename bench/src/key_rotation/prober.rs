@@ -12,7 +12,7 @@ use super::{
     keys::Keys,
     scene::{Rotations, SIZE},
 };
-use crate::error::{PairError, count_failure};
+use crate::{error::PairError, failures::Failures};
 
 /// Deeds that are kept from before a rotation.
 const BEFORE: usize = 16;
@@ -31,8 +31,7 @@ pub(super) struct Prober {
     /// When its first op that failed was issued, if none has succeeded since; and how long it has
     /// waited for fetches since.
     failed: Option<(Instant, u64)>,
-    /// Failures in a row.
-    failures: u32,
+    failures: Failures,
     pub(super) deeds: VecDeque<Deed>,
 }
 
@@ -50,8 +49,8 @@ enum At {
 impl Prober {
     pub(super) fn new(keys: Keys, portal: Portal, sink: RegisteredRegion) -> Self {
         let deeds = VecDeque::with_capacity(DEEDS);
-        let at = At::Idle;
-        Self { keys, portal, at, sink, proven: 0, failed: None, failures: 0, deeds }
+        let (at, failures) = (At::Idle, Failures::default());
+        Self { keys, portal, at, sink, proven: 0, failed: None, failures, deeds }
     }
 
     pub(super) const fn is_reading(&self) -> bool {
@@ -94,7 +93,7 @@ impl Prober {
         self.note(Deed { row, what, from: issued, to: now });
         let verdict = self.keys.cache.on_outcome(now, self.keys.ring, epoch, status);
         if status == OpStatus::Ok {
-            self.failures = 0;
+            self.failures.ok(now);
             self.proven = epoch.number;
             if all_probe {
                 rotations.reads.record(now.since(issued));
@@ -106,7 +105,7 @@ impl Prober {
             }
             return Ok(None);
         }
-        self.failures = count_failure(self.failures, status)?;
+        self.failures.count(status, now)?;
         if status == OpStatus::RemoteAuthenticationFailure {
             rotations.refused += 1;
             self.failed.get_or_insert((issued, 0));

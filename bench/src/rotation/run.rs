@@ -11,10 +11,7 @@ use super::{
     fetched,
 };
 use crate::{
-    client::Client,
-    error::{PairError, count_failure},
-    interrupt::Interrupt,
-    timeline::Event,
+    client::Client, error::PairError, failures::Failures, interrupt::Interrupt, timeline::Event,
 };
 
 /// Events that are kept of each rotation: some ops before it, and what follows.
@@ -56,7 +53,7 @@ struct Progress {
     /// Whether the reader has it.
     moved: bool,
     /// Failures in a row.
-    failures: u32,
+    failures: Failures,
     events: VecDeque<Event>,
 }
 
@@ -101,7 +98,7 @@ impl Run<'_> {
             reads_after: 0,
             fetching: false,
             moved: false,
-            failures: 0,
+            failures: Failures::default(),
             events: VecDeque::with_capacity(EVENTS),
         };
         let mut turns = 0_u32;
@@ -160,7 +157,7 @@ impl Run<'_> {
         if let Some((status, event)) = reader.poll(&client.clock, READER) {
             progress.note(event);
             if status == OpStatus::Ok {
-                progress.failures = 0;
+                progress.failures.ok(client.clock.now());
                 progress.reads_before = progress.reads_before.saturating_sub(1);
                 rotations.reads.record_nanos(event.to - event.from);
                 if progress.moved {
@@ -171,7 +168,7 @@ impl Run<'_> {
                     progress.failed_at = None;
                 }
             } else {
-                progress.failures = count_failure(progress.failures, status)?;
+                progress.failures.count(status, client.clock.now())?;
                 rotations.failed += 1;
                 let refused = status == OpStatus::RemoteAuthenticationFailure;
                 rotations.failed_otherwise += u64::from(!refused);
@@ -214,7 +211,7 @@ impl Run<'_> {
                 progress.note(event);
                 progress.rotated = status == OpStatus::Ok;
                 if !progress.rotated {
-                    progress.failures = count_failure(progress.failures, status)?;
+                    progress.failures.count(status, self.client.clock.now())?;
                     if status == OpStatus::RemoteAuthenticationFailure {
                         // It was not known whether the key had been installed. It has: once more
                         // does no harm.

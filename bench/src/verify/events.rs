@@ -21,8 +21,17 @@ pub(super) enum Event<'a> {
     Answered,
     /// There is another grant, and this is what the region held under it.
     Regranted { region: Found },
-    /// Everything has ended, and the region is as it was before.
-    End(&'a Totals),
+    /// The rounds have ended.
+    Verified(&'a Totals),
+    /// Somebody wants it to end, and the region is put back first.
+    Restoring,
+    /// Everything has ended.
+    End {
+        #[serde(flatten)]
+        totals: &'a Totals,
+        /// Whether the region is as it was before.
+        restored: bool,
+    },
 }
 
 /// What a round has done.
@@ -83,7 +92,7 @@ impl Event<'_> {
             Self::Regranted { region: Found::Fresh } => {
                 line!("  regranted  the grant is new; the region is a fresh one");
             }
-            Self::End(totals) => {
+            Self::Verified(totals) => {
                 line!(
                     "\n  verified   {} reads and {} writes in {} rounds, {:.1} MB, every byte right; {} rotations, {} new \
                      grants",
@@ -97,8 +106,15 @@ impl Event<'_> {
                 for (status, count) in &totals.failed {
                     line!("  failed     {count} ops with {status}, each issued again");
                 }
-                line!("  restored   what was there before");
             }
+            Self::Restoring => {
+                line!("  restoring  what was there before; once more Ctrl-C leaves it as it is");
+            }
+            Self::End { restored: true, .. } => line!("  restored   what was there before"),
+            Self::End { restored: false, .. } => line!(
+                "  not restored: the region may hold what was written last; `rma-bench serve` fills it anew when it is \
+                 started again"
+            ),
         }
     }
 }

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use rma_core::executor::{CallError, Outcome};
+use rma_shm::{Forked, Told};
 use thiserror::Error;
 
 /// Why a client has no thread of its own. Exhaustive on purpose: the errors of hosts have a place
@@ -13,7 +14,9 @@ pub enum StartError {
     #[error(transparent)]
     Wait(#[from] WaitError),
     /// The system has no thread left.
-    #[error("starting a client's thread: {0}; or poll in one of yours, with Client::poller")]
+    #[error(
+        "starting a client's thread: {}; or poll in one of yours, with Client::poller", Told::of_thread(.0)
+    )]
     Thread(#[from] std::io::Error),
 }
 
@@ -97,6 +100,13 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
+impl WaitError {
+    /// Whether nothing will ever be over, as there is no engine any more.
+    pub(crate) const fn is_for_good(self) -> bool {
+        matches!(self, Self::EngineGone | Self::Forked(_))
+    }
+}
+
 /// Why waiting for a completion ended without one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -115,4 +125,7 @@ pub enum WaitError {
     /// The engine thread is gone, and with it the op.
     #[error("the engine thread has ended; what is in flight will not complete")]
     EngineGone,
+    /// The engine is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }

@@ -8,14 +8,21 @@ use std::{
 };
 
 use rma_core::portal::Wake;
+use rma_shm::Process;
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     time::Timespec,
 };
 
 /// What one thread sleeps on, and others wake it by.
+///
+/// A child that was forked has the same descriptor, and a wake-up that it took would be missing
+/// here: in a child nothing is drained or woken, and no sleep begins.
 #[derive(Debug)]
-pub struct EventFd(OwnedFd);
+pub struct EventFd {
+    fd: OwnedFd,
+    process: Process,
+}
 
 impl EventFd {
     /// Makes one that nobody has rung.
@@ -23,19 +30,25 @@ impl EventFd {
     /// # Errors
     /// If the system has no file descriptor left.
     pub fn open() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { fd, process: Process::this() })
     }
 
     /// Forgets all wake-ups so far.
     pub fn drain(&self) {
-        // Nonblocking: an error means that nobody has rung.
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+        if self.process.is_this() {
+            // Nonblocking: an error means that nobody has rung.
+            let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        }
     }
 
     /// Sleeps until there is a wake-up that has not been drained, or `timeout` has passed;
     /// sometimes shorter.
     pub fn sleep(&self, timeout: Option<Duration>) {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        if !self.process.is_this() {
+            return;
+        }
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         // Interrupted by a signal: the caller looks and sleeps again.
         let _ = poll(&mut fds, timeout.map(timespec).as_ref());
     }
@@ -43,14 +56,16 @@ impl EventFd {
 
 impl Wake for EventFd {
     fn wake(&self) {
-        // An error means that the counter is full, and then the thread is awake already.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        if self.process.is_this() {
+            // An error means that the counter is full, and then the thread is awake already.
+            let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+        }
     }
 }
 
 impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 

@@ -90,7 +90,7 @@ mod tests {
             let (rings, _) =
                 portal(PortalConfig { slots, pid, addresses, bell: None, flag: None, nic });
             let home = self.clone();
-            Portal::new(PortalParts { rings, home, life: Life::Inline, sleep: None })
+            Portal::new(PortalParts { rings, home, life: Life::inline(), sleep: None })
         }
 
         fn gauges(&self) -> ExecutorGauges {

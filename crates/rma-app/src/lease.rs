@@ -4,6 +4,7 @@ use core::{ops::Range, ptr, time::Duration};
 use std::{os::fd::BorrowedFd, sync::Arc};
 
 use rma_core::{portal::CommandPortal, time::Clock};
+use rma_shm::Forked;
 
 use crate::{
     clock::TscClock,
@@ -52,6 +53,11 @@ impl PortalLease {
         self.life.ended()
     }
 
+    /// An error if the engine is the parent's.
+    pub(crate) fn check_process(&self) -> Result<(), Forked> {
+        self.life.check_process()
+    }
+
     /// How the thread that waits for completions sleeps; `None` if the engine is inline.
     pub(crate) const fn sleep(&self) -> Option<&Sleep> {
         self.sleep.as_ref()
@@ -85,7 +91,7 @@ impl PortalLease {
     /// `has` looks whether it is there.
     ///
     /// # Errors
-    /// [`WaitError::InlineEngine`] and [`WaitError::EngineGone`].
+    /// Those of [`Life::ended`].
     pub(crate) fn wait<R, T>(
         &self,
         idle: IdlePolicy,
@@ -120,6 +126,9 @@ impl PortalLease {
 
 impl Drop for PortalLease {
     fn drop(&mut self) {
-        self.home.slots_returned(self.slots.clone());
+        // A child has none of its parent's slots.
+        if self.check_process().is_ok() {
+            self.home.slots_returned(self.slots.clone());
+        }
     }
 }

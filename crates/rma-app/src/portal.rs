@@ -251,6 +251,7 @@ impl Portal {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, WaitError> {
+        self.lease.check_process()?;
         if self.rings.outstanding() == 0 {
             // The last completion may have been polled, and is not waited for.
             return Err(WaitError::NothingOutstanding);

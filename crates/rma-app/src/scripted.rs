@@ -145,7 +145,7 @@ pub(crate) fn portal_and_queue() -> (Portal, ReceiveQueue, Scripted) {
     let (rings, mut port) = portal(config);
     port.set_sleeper(sleep.bell());
     let ended = Arc::new(AtomicBool::new(false));
-    let (life, home) = (Life::Thread(ended.clone()), Arc::new(Nobody));
+    let (life, home) = (Life::thread(ended.clone()), Arc::new(Nobody));
     let mut portal = Portal::new(PortalParts { rings, home, life, sleep: Some(sleep.clone()) });
     let at_once = Duration::ZERO;
     portal.set_idle(IdlePolicy::default().with(|it| (it.spin, it.yield_for) = (at_once, at_once)));

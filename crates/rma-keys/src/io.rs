@@ -7,6 +7,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`server`] | accepts connections, within limits, and has their messages answered |
+//! | [`addresses`] | where a service is, as people type it |
 //! | [`client`] | connects to services, and fetches from them for threads and futures |
 //! | [`keeper`] | an owner's regions, their rotations and the policy, behind a server |
 //! | [`grants`] | a client's regions, whose keys are fetched and renewed for threads and tasks |
@@ -17,6 +18,7 @@
 //!
 //! No connection can hold more than a message each way, and none outlives its limits.
 
+pub mod addresses;
 pub mod client;
 pub mod clock;
 pub mod core_dumps;

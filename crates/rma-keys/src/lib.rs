@@ -46,6 +46,8 @@
 pub mod audit;
 pub mod cache;
 pub mod catalog;
+#[cfg(feature = "tls")]
+pub mod cause;
 pub mod certificate;
 pub mod epoch;
 mod evidence;

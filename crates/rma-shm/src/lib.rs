@@ -18,6 +18,8 @@
 //! | [`spsc`] | [`ring`]: a bounded queue of lines from one thread to one other |
 //! | [`flags`] | [`Flags`]: which of many rings are worth a look, 64 in a word |
 //! | [`doorbell`] | [`Doorbell`]: whether the engine, or an application, sleeps in the kernel and must be woken |
+//! | [`process`] | [`Process`]: what is of no use in a child that was forked |
+//! | [`shortage`] | [`Shortage`]: the limit of the process that an error of the system is about |
 //! | [`mod@prefetch`] | [`prefetch()`]: asking for cache lines early |
 //! | [`region`] | [`Region`]: memory that remote hosts may read and write, by copies only |
 //!
@@ -37,7 +39,9 @@ pub mod flags;
 pub mod line;
 pub mod mapping;
 pub mod prefetch;
+pub mod process;
 pub mod region;
+pub mod shortage;
 pub mod spsc;
 mod sync;
 mod wide;
@@ -48,5 +52,7 @@ pub use flags::Flags;
 pub use line::Line;
 pub use mapping::{Label, LayoutError, Mapping};
 pub use prefetch::{prefetch, prefetch_expected, prefetch_value};
+pub use process::{Forked, Process, Worker};
 pub use region::{Backing, HugePageSize, OutOfBounds, Region, WordError};
+pub use shortage::{Shortage, Told};
 pub use spsc::{Capacity, Consumer, Full, LinesEach, Producer, RingError, RingMemory, ring};

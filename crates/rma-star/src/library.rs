@@ -79,6 +79,7 @@ mod wr;
 
 use arrayvec::ArrayVec;
 use rma_core::{addr::HostAddr, time::Instant};
+use rma_shm::Forked;
 use thiserror::Error;
 
 use crate::{
@@ -128,6 +129,9 @@ pub enum CreateError {
         /// How long it may be.
         max: u16,
     },
+    /// The portal is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }
 
 /// What a [`Verbs`] takes, in bytes (S4).

@@ -2,7 +2,7 @@
 //!
 //! Of keys it says that they came, for which epoch and for how long; never what they are.
 
-use core::{fmt::Write, net::SocketAddr, time::Duration};
+use core::{fmt::Write, time::Duration};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -13,6 +13,7 @@ use rma_core::{
 use rma_keys::{
     identity::{IdentityError, SpiffeId},
     io::{
+        addresses::Addresses,
         client::{Client, ClientLoop, FetchError},
         clock,
         server::StartError,
@@ -66,9 +67,9 @@ pub(crate) enum Command {
     },
     /// Fetches keys of a region, and says what came
     Fetch {
-        /// The service's address
-        #[arg(long)]
-        service: SocketAddr,
+        /// The service's address or name, and its port
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        service: Addresses,
         /// The identity that is expected there
         #[arg(long)]
         expect: String,
@@ -165,7 +166,7 @@ pub(crate) fn run(command: &Command) -> Result<String, KeysError> {
             let (expected, (name, ops)) = (identity(expect)?, what.parse()?);
             let client =
                 Client::start(ClientLoop::from_directory(dir)?).map_err(KeysError::Thread)?;
-            let source = client.fetcher().source(vec![*service], expected.clone());
+            let source = client.fetcher().source(service.clone().into_vec(), expected.clone());
             let regions = vec![Wanted { name, ops, have: None }];
             let initiators = LocalAddresses::from(*initiator);
             let request = Request { initiators, pid: Pid(*pid), regions };

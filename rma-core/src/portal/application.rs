@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rma_shm::{Consumer, Full, Producer};
+use rma_shm::{Consumer, Full, Process, Producer};
 
 use super::{Bell, Flag, PortalConfig, ReadOp, WriteOp, recorded::LastOp};
 use crate::{
@@ -33,6 +33,8 @@ pub struct CommandPortal {
     bell: Option<Bell>,
     flag: Option<Flag>,
     nic: NicTag,
+    /// The engine's end is of no use in a child.
+    process: Process,
 }
 
 impl CommandPortal {
@@ -51,6 +53,7 @@ impl CommandPortal {
             bell,
             flag,
             nic,
+            process: Process::this(),
         }
     }
 
@@ -216,9 +219,11 @@ impl CommandPortal {
         Ok(slot)
     }
 
-    /// Whether `grant` is one for ops of this type from this portal.
+    /// Whether `grant` is one for ops of this type from this portal, and the portal is this
+    /// process's.
     #[inline]
     pub(crate) fn check_grant(&self, grant: &Grant, wanted: OpType) -> Result<(), SubmitError> {
+        self.process.check()?;
         let granted = grant.op_type;
         if granted != wanted {
             return Err(SubmitError::GrantForAnotherOpType { granted, wanted });

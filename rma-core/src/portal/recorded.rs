@@ -219,8 +219,13 @@ impl CommandPortal {
     ) -> Result<command::RecordedOp, SubmitError> {
         let remote_offset = change.remote_offset();
         let transfer = |&Source { region, offset, len }: &Source<'_>| {
-            let local_region = self.checked(region, offset, len)?;
-            Ok(Transfer { op_size: len, remote_offset, local_region, local_offset: offset })
+            let of = |local_region| Transfer {
+                op_size: len,
+                remote_offset,
+                local_region,
+                local_offset: offset,
+            };
+            self.checked(region, offset, len).map(of)
         };
         let op = match *change {
             Change::OrderedWrite { source, .. } => {

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use rma_app::{
     home::StarTag,
-    life::Life,
     sleep::Sleep,
     star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarParts, StarVerbs},
 };
@@ -104,12 +103,13 @@ impl<P: ControlPath> Driver<P> {
             Err(error) => return Err(error.into()),
         };
         let (life, bell) = self.shards.star_engine();
-        let sleep = match life {
-            Life::Thread(_) => Some(Sleep::new().map_err(|source| {
+        let sleep = if life.is_inline() {
+            None
+        } else {
+            Some(Sleep::new().map_err(|source| {
                 self.ledger.accounts().refund(&charge);
                 HostError::System { what: "creating an eventfd", source }
-            })?),
-            Life::Inline => None,
+            })?)
         };
         let memory = Arc::new(Mapping::heap(footprint));
         let memory = StarPortalMemory::format(&memory, work_requests, queue_pairs)

@@ -106,7 +106,7 @@ impl ControlPath for TestEngine {
     }
 
     fn life(&self) -> Life {
-        Life::Inline
+        Life::inline()
     }
 }
 

@@ -57,6 +57,6 @@ impl ControlPath for InlineEngine {
     }
 
     fn life(&self) -> Life {
-        Life::Inline
+        Life::inline()
     }
 }

@@ -10,7 +10,6 @@ use core::{
 use std::{
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
-    thread::JoinHandle,
 };
 
 use crossbeam_queue::ArrayQueue;
@@ -25,7 +24,7 @@ use rma_core::{
     service::Service,
     time::Clock,
 };
-use rma_shm::Doorbell;
+use rma_shm::{Doorbell, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
@@ -80,7 +79,7 @@ struct Shared {
 pub struct EngineThread {
     shared: Arc<Shared>,
     ended: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
     /// The call that the engine took last. It may hold that still, with the answer given, and must
     /// not be who frees it.
     taken: Option<Arc<dyn AnyCall>>,
@@ -126,9 +125,7 @@ impl EngineThread {
             }
             run(&mut engine, &seen, config.idle, &mut housekeeping);
         };
-        let thread = std::thread::Builder::new()
-            .name("rma-engine".into())
-            .spawn(body)
+        let thread = Worker::start("rma-engine", body)
             .map_err(|source| HostError::System { what: "starting the engine thread", source })?;
         tracing::debug!(core = core.map(|core| core.id), idle = ?config.idle, "engine thread started");
         Ok(Self { shared, ended, thread: Some(thread), taken: None, is_late: false })
@@ -202,7 +199,7 @@ impl ControlPath for EngineThread {
     }
 
     fn life(&self) -> Life {
-        Life::Thread(self.ended.clone())
+        Life::thread(self.ended.clone())
     }
 }
 
@@ -212,7 +209,7 @@ impl Drop for EngineThread {
         self.shared.wake.wake();
         if let Some(thread) = self.thread.take() {
             // A panic of the engine has been printed already, and every wait has said `EngineGone`.
-            let _ = thread.join();
+            thread.join();
             tracing::debug!("engine thread stopped");
         }
     }

@@ -86,7 +86,7 @@ impl InlineHost {
         executor: &mut Executor,
         call: &Call<'_>,
     ) -> Result<Outcome, TransferError> {
-        self.turning().run(executor, call)
+        self.turning()?.run(executor, call)
     }
 
     /// [`Executor::run_op`], turning the engine meanwhile.
@@ -98,7 +98,7 @@ impl InlineHost {
         executor: &mut Executor,
         call: &OpCall<'_>,
     ) -> Result<Outcome, TransferError> {
-        self.turning().run_op(executor, call)
+        self.turning()?.run_op(executor, call)
     }
 
     /// [`Executor::wait_any`], turning the engine meanwhile.
@@ -106,7 +106,7 @@ impl InlineHost {
     /// # Errors
     /// If there is no call, or the executor is another host's.
     pub fn wait_any(&mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
-        self.turning().wait_any(executor)
+        self.turning()?.wait_any(executor)
     }
 
     /// Runs a future to its end, turning the engine and polling `client`, over one of this host's
@@ -119,6 +119,6 @@ impl InlineHost {
         client: &Client,
         future: F,
     ) -> Result<F::Output, WaitError> {
-        self.turning().block_on(client, future)
+        self.turning()?.block_on(client, future)
     }
 }

@@ -102,10 +102,10 @@ impl<P: ControlPath> HostOf<P> {
         layout: ReceiveQueueLayout,
         permissions: Permissions,
     ) -> Result<ReceiveQueue, HostError> {
-        self.driver().admits(tenant, charged_len(layout))?;
+        self.driver()?.admits(tenant, charged_len(layout))?;
         let (memory, key) = (Arc::new(Region::new(layout.memory_len())?), random_region_key()?);
         let parts = QueueParts { layout, memory, key, permissions };
-        self.driver().receive_queue(tenant, portal, parts)
+        self.driver()?.receive_queue(tenant, portal, parts)
     }
 
     /// [`Host::register`] of a region whose WRITE_WITH_IMMs make events in `queue`. They need
@@ -121,7 +121,7 @@ impl<P: ControlPath> HostOf<P> {
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver().admits_beside(queue.region(), len)?;
+        self.driver()?.admits_beside(queue.region(), len)?;
         let (memory, key) = (Arc::new(Region::new(len)?), random_region_key()?);
         self.register_memory_with_events(queue, memory, key, permissions)
     }
@@ -137,6 +137,6 @@ impl<P: ControlPath> HostOf<P> {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver().register_with_events(queue.region(), memory, key, permissions)
+        self.driver()?.register_with_events(queue.region(), memory, key, permissions)
     }
 }

@@ -77,7 +77,7 @@ impl<P: ControlPath> Registrar for HostRegistrar<'_, P> {
         permissions: Permissions,
         events: Option<&ReceiveQueue>,
     ) -> Result<RegisteredRegion, HostError> {
-        let mut driver = self.host.driver();
+        let mut driver = self.host.driver()?;
         match events {
             Some(queue) => driver.register_with_events(queue.region(), memory, key, permissions),
             None => driver.register(self.tenant, memory, key, permissions),
@@ -89,7 +89,7 @@ impl<P: ControlPath> Registrar for HostRegistrar<'_, P> {
         layout: ReceiveQueueLayout,
         permissions: Permissions,
     ) -> Result<ReceiveQueue, HostError> {
-        let mut driver = self.host.driver();
+        let mut driver = self.host.driver()?;
         driver.admits(self.tenant, charged_len(layout))?;
         let (memory, key) = (Arc::new(Region::new(layout.memory_len())?), random_region_key()?);
         let parts = QueueParts { layout, memory, key, permissions };

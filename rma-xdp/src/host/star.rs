@@ -64,7 +64,7 @@ impl<P: ControlPath> HostOf<P> {
     ) -> Result<StarVerbs, HostError> {
         let terms = self.star_terms()?;
         loop {
-            let mut driver = self.driver();
+            let mut driver = self.driver()?;
             if let Some(verbs) = driver.star_portal(tenant, config, terms)? {
                 return Ok(verbs);
             }
@@ -96,7 +96,7 @@ impl<P: ControlPath> HostOf<P> {
     /// [`crate::AllocationError`] if no more are free for the portal's tenant.
     pub fn alloc_pd(&self, verbs: &StarVerbs) -> Result<ProtectionDomain, HostError> {
         let key = random_pd_key()?;
-        self.driver().alloc_pd(verbs.tag(), key)
+        self.driver()?.alloc_pd(verbs.tag(), key)
     }
 
     /// Ends a protection domain with all its memory regions and windows: `ibv_dealloc_pd`. No frame
@@ -105,7 +105,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// [`StarError`] if there is none.
     pub fn dealloc_pd(&self, pd: &ProtectionDomain) -> Result<(), HostError> {
-        self.driver().dealloc_pd(pd)
+        self.driver()?.dealloc_pd(pd)
     }
 
     /// Registers `len` bytes of zeroed memory in a protection domain: `ibv_reg_mr`.
@@ -119,9 +119,9 @@ impl<P: ControlPath> HostOf<P> {
         access: Access,
     ) -> Result<MemoryRegion, HostError> {
         // Before any page is touched; and the lock is free meanwhile, as that takes its time.
-        self.driver().admits_mr(pd, len as u64)?;
+        self.driver()?.admits_mr(pd, len as u64)?;
         let memory = Arc::new(Region::new(len)?);
-        self.driver().reg_mr(pd, memory, 0..len as u64, access)
+        self.driver()?.reg_mr(pd, memory, 0..len as u64, access)
     }
 
     /// Registers a span of memory, in bytes, in a protection domain: `ibv_reg_mr`. The memory may
@@ -138,7 +138,7 @@ impl<P: ControlPath> HostOf<P> {
         span: Range<u64>,
         access: Access,
     ) -> Result<MemoryRegion, HostError> {
-        self.driver().reg_mr(pd, memory, span, access)
+        self.driver()?.reg_mr(pd, memory, span, access)
     }
 
     /// Binds a memory window to a span of a memory region, in bytes of that: `ibv_bind_mw`. Peers
@@ -153,7 +153,7 @@ impl<P: ControlPath> HostOf<P> {
         span: Range<u64>,
         access: Access,
     ) -> Result<MemoryWindow, HostError> {
-        self.driver().bind_mw(mr, span, access)
+        self.driver()?.bind_mw(mr, span, access)
     }
 
     /// Takes a memory region back: `ibv_dereg_mr`. From now on no frame changes it or reads it,
@@ -162,7 +162,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// [`StarError`] if it is not registered, or has windows.
     pub fn dereg_mr(&self, mr: &MemoryRegion) -> Result<(), HostError> {
-        self.driver().dereg_mr(mr)
+        self.driver()?.dereg_mr(mr)
     }
 
     /// Takes a memory window back: `ibv_dealloc_mw`. From now on peers can do nothing by it.
@@ -170,7 +170,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// [`StarError`] if there is none.
     pub fn dealloc_mw(&self, mw: &MemoryWindow) -> Result<(), HostError> {
-        self.driver().dealloc_mw(mw)
+        self.driver()?.dealloc_mw(mw)
     }
 }
 
@@ -185,7 +185,7 @@ impl InlineHost {
         cq: CqId,
         wcs: &mut [Wc],
     ) -> Result<usize, WaitError> {
-        self.turning().wait_cq(verbs, cq, wcs)
+        self.turning()?.wait_cq(verbs, cq, wcs)
     }
 
     /// [`StarVerbs::connect_over`], turning the engine meanwhile, but not while the stream is read.
@@ -198,7 +198,7 @@ impl InlineHost {
         qp: Qp,
         stream: &mut (impl Read + Write),
     ) -> Result<(), SetUpError> {
-        self.turning().connect_over(verbs, qp, stream)
+        self.turning()?.connect_over(verbs, qp, stream)
     }
 
     /// [`StarVerbs::accept_over`], turning the engine meanwhile, but not while the stream is read.
@@ -211,6 +211,6 @@ impl InlineHost {
         qp: Qp,
         stream: &mut (impl Read + Write),
     ) -> Result<(), SetUpError> {
-        self.turning().accept_over(verbs, qp, stream)
+        self.turning()?.accept_over(verbs, qp, stream)
     }
 }

@@ -32,7 +32,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// If that much cannot be reserved.
     pub fn tenant(&self, config: TenantConfig) -> Result<Tenant, HostError> {
-        self.driver().tenant(config)
+        self.driver()?.tenant(config)
     }
 
     /// [`Host::portal`] for a tenant, with its PID.
@@ -49,7 +49,7 @@ impl<P: ControlPath> HostOf<P> {
         slots: u16,
     ) -> Result<Portal, HostError> {
         loop {
-            let mut driver = self.driver();
+            let mut driver = self.driver()?;
             if let Some(portal) = driver.portal(tenant, slots)? {
                 return Ok(portal);
             }
@@ -86,7 +86,7 @@ impl<P: ControlPath> HostOf<P> {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver().register(Some(tenant), memory, key, permissions)
+        self.driver()?.register(Some(tenant), memory, key, permissions)
     }
 
     /// What a tenant has and could have; without one, the host itself.
@@ -94,7 +94,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// If the tenant is another host's, or the engine is gone.
     pub fn usage(&self, tenant: Option<&Tenant>) -> Result<Usage, HostError> {
-        self.driver().usage(tenant)
+        self.driver()?.usage(tenant)
     }
 
     pub(super) fn register_as(
@@ -104,8 +104,8 @@ impl<P: ControlPath> HostOf<P> {
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
         // Before any page is touched; and the lock is free meanwhile, as that takes its time.
-        self.driver().admits(tenant, len)?;
+        self.driver()?.admits(tenant, len)?;
         let (memory, key) = (Arc::new(Region::new(len)?), random_region_key()?);
-        self.driver().register(tenant, memory, key, permissions)
+        self.driver()?.register(tenant, memory, key, permissions)
     }
 }

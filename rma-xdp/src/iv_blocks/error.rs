@@ -3,6 +3,8 @@
 use core::{fmt, time::Duration};
 use std::{io, path::PathBuf};
 
+use rma_shm::{Shortage, Told};
+
 /// What to do about a mark that is lost.
 macro_rules! begin_anew {
     () => {
@@ -44,6 +46,20 @@ pub enum CounterError {
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A limit of this process was met. Nothing is wrong with the mark.
+    #[error(
+        "a block of counter values cannot be reserved with {path} ({doing}: {source}), which is in order: {shortage}"
+    )]
+    Shortage {
+        /// The mark's file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The limit.
+        shortage: Shortage,
         /// What the system said.
         source: io::Error,
     },
@@ -132,7 +148,10 @@ pub enum CounterError {
     #[error("`counter.block_len` is 0: it must be at least 1")]
     EmptyBlocks,
     /// No thread could be started.
-    #[error("the thread that reserves counter values could not be started: {source}")]
+    #[error(
+        "the thread that reserves counter values could not be started: {}",
+        Told::of_thread(source)
+    )]
     Thread {
         /// What the system said.
         source: io::Error,

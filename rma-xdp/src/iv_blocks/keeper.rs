@@ -10,7 +10,7 @@ use core::{
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    thread::{self, JoinHandle, Thread},
+    thread::{self, Thread},
 };
 
 use crossbeam_queue::ArrayQueue;
@@ -18,6 +18,7 @@ use rma_core::{
     crypto::{CounterBlock, IvCounter},
     nic::Nic,
 };
+use rma_shm::Worker;
 
 use super::{error::CounterError, store::Store};
 
@@ -39,7 +40,7 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl Keeper {
@@ -52,9 +53,7 @@ impl Keeper {
             trouble: Mutex::new(None),
         });
         let seen = shared.clone();
-        let thread = thread::Builder::new()
-            .name("rma-counter".into())
-            .spawn(move || keep(&store, after, &seen))
+        let thread = Worker::start("rma-counter", move || keep(&store, after, &seen))
             .map_err(|source| CounterError::Thread { source })?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -79,8 +78,7 @@ impl Drop for Keeper {
         self.shared.stop.store(true, SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // Fails if it panicked: that was printed then.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

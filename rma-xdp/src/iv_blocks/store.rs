@@ -33,6 +33,7 @@ use rma_core::{
     crypto::CounterBlock,
     time::Clock,
 };
+use rma_shm::Shortage;
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
     io::Errno,
@@ -80,7 +81,8 @@ impl Store {
             Directory { mark: dir.join("counter"), temporary: dir.join("counter.new"), dir };
         let lock = directory.dir.join("lock");
         if let Err(source) = made {
-            return Err(if is_certainly_absent(&directory.dir) {
+            let is_shortage = Shortage::of(&source).is_some();
+            return Err(if !is_shortage && is_certainly_absent(&directory.dir) {
                 CounterError::NoneMade { path: directory.dir, source }
             } else {
                 directory.error("making the directory", source)
@@ -201,6 +203,9 @@ impl Directory {
     /// be told, there may be one.
     fn error(&self, doing: &'static str, source: io::Error) -> CounterError {
         let path = self.mark.clone();
+        if let Some(shortage) = Shortage::of(&source) {
+            return CounterError::Shortage { path, doing, shortage, source };
+        }
         match self.read_mark() {
             Ok(Some(contents)) => match parse(&contents) {
                 Some(mark) => CounterError::NotMoved { path, mark, doing, source },
@@ -211,7 +216,10 @@ impl Directory {
             Err(error) if error.kind() == NotADirectory => {
                 CounterError::Unusable { path, doing, source }
             }
-            Err(source) => CounterError::Unreadable { path, source },
+            Err(source) => match Shortage::of(&source) {
+                Some(shortage) => CounterError::Shortage { path, doing, shortage, source },
+                None => CounterError::Unreadable { path, source },
+            },
         }
     }
 }
@@ -288,4 +296,25 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_process_is_never_told_as_a_mark_that_is_lost() {
+        let path = |name: &str| Path::new("/nowhere").join(name);
+        let (mark, temporary) = (path("counter"), path("counter.new"));
+        let directory = Directory { dir: path(""), mark, temporary };
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let error = directory.error("opening the lock", errno.into());
+            assert!(!error.no_directory(), "the wall clock is no stand-in: {error}");
+            let text = error.to_string();
+            assert!(text.contains("is in order") && text.contains("limit"), "{text}");
+            for wrong in ["chown", "repair", "anew", "writable"] {
+                assert!(!text.contains(wrong), "{wrong}: {text}");
+            }
+        }
+    }
 }

@@ -13,6 +13,7 @@ use rma_keys::{
     },
     name::NameError,
 };
+use rma_shm::Told;
 use thiserror::Error;
 
 use crate::error::HostError;
@@ -22,7 +23,7 @@ use crate::error::HostError;
 #[non_exhaustive]
 pub enum KeyServerError {
     /// It cannot listen.
-    #[error("the key service cannot listen at {address}: {source}")]
+    #[error("the key service cannot listen at {address}: {}", Told::of(source))]
     Listen {
         /// Where it was to listen.
         address: SocketAddr,

@@ -18,7 +18,6 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
     sync::Arc,
-    thread::{self, JoinHandle},
 };
 
 use rma_app::{
@@ -29,6 +28,7 @@ use rma_core::{
     portal::Wake,
     time::{Clock, Instant},
 };
+use rma_shm::{Shortage, Told, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::MetricsSource;
@@ -62,8 +62,8 @@ pub enum EndpointError {
         /// What the system said.
         source: io::Error,
     },
-    /// The system had no descriptor or thread left.
-    #[error("{what} for the metrics endpoint: {source}; see `ulimit -a`")]
+    /// The system had no descriptor, memory or thread left.
+    #[error("{what} for the metrics endpoint: {}", Told::of_thread(source))]
     System {
         /// What was being done.
         what: &'static str,
@@ -86,7 +86,7 @@ pub enum EndpointError {
 pub struct MetricsEndpoint {
     address: SocketAddr,
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 #[derive(Debug)]
@@ -104,7 +104,10 @@ impl MetricsEndpoint {
     /// # Errors
     /// If that is not possible.
     pub fn start(address: SocketAddr, source: MetricsSource) -> Result<Self, EndpointError> {
-        let listen = |source| EndpointError::Listen { address, source };
+        let listen = |source| match Shortage::of(&source) {
+            None => EndpointError::Listen { address, source },
+            Some(_) => EndpointError::System { what: "making a socket", source },
+        };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -112,9 +115,7 @@ impl MetricsEndpoint {
             .map_err(|source| EndpointError::System { what: "creating an eventfd", source })?;
         let stop = Arc::new(Stop { wanted: AtomicBool::new(false), wake });
         let server = Server { listener, source, stop: stop.clone(), clock: TscClock::new() };
-        let thread = thread::Builder::new()
-            .name("rma-metrics".into())
-            .spawn(move || server.run())
+        let thread = Worker::start("rma-metrics", move || server.run())
             .map_err(|source| EndpointError::System { what: "starting the thread", source })?;
         tracing::info!(%address, "metrics endpoint started");
         Ok(Self { address, stop, thread: Some(thread) })
@@ -132,8 +133,7 @@ impl Drop for MetricsEndpoint {
         self.stop.wanted.store(true, SeqCst);
         self.stop.wake.wake();
         if let Some(thread) = self.thread.take() {
-            // Fails if it panicked: that was printed then.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

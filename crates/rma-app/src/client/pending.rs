@@ -14,7 +14,11 @@ use super::{
     remaining::missing_in_whole,
     tasks::{State, TaskId},
 };
-use crate::{buffer::Bufs, error::TransferError, polling::handle::Handle};
+use crate::{
+    buffer::Bufs,
+    error::{TransferError, WaitError},
+    polling::handle::Handle,
+};
 
 /// A call of a future.
 #[derive(Debug)]
@@ -56,6 +60,12 @@ impl Pending {
         context: &Context<'_>,
     ) -> Poll<(Result<Outcome, TransferError>, Bufs)> {
         let Self { handle, phase } = self;
+        if let Err(forked) = handle.shared().check_process()
+            && let Phase::New { .. } = phase
+            && let Phase::New { bufs, .. } = mem::replace(phase, Phase::Done)
+        {
+            return Poll::Ready((Err(WaitError::from(forked).into()), bufs));
+        }
         let polled = handle.shared().with(|state, after| {
             let (task, only) = match mem::replace(phase, Phase::Done) {
                 Phase::New { order, bufs } => {
@@ -93,7 +103,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Phase::Submitted { task, .. } = self.phase {
-            self.handle.shared().with(|state, after| state.abandon(task, after));
+            self.handle.shared().with_own(|state, after| state.abandon(task, after));
         }
     }
 }

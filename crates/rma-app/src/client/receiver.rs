@@ -112,7 +112,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.handle.shared().with(|state, _| state.forget(&self.inbox));
+        self.handle.shared().with_own(|state, _| state.forget(&self.inbox));
     }
 }
 
@@ -129,6 +129,7 @@ impl Future for Recv<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let receiver = &*self.receiver;
         let shared = receiver.handle.shared();
+        shared.check_process()?;
         let polled = shared.with(|state, after| state.poll_event(&receiver.inbox, context, after));
         polled.map_ok(|event| receiver.message(event))
     }

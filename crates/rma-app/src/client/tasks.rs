@@ -268,7 +268,9 @@ impl Polled for State {
             let id = self.by_call[outcome.call.index()];
             self.end(id, Ok(outcome), after);
         }
-        if let (Err(gone @ WaitError::EngineGone), None) = (ended, self.seat.gone) {
+        if let (Err(gone), None) = (ended, self.seat.gone)
+            && gone.is_for_good()
+        {
             // Nobody writes to the buffers any more.
             self.seat.gone = Some(gone);
             for id in 0..self.tasks.len() as u32 {

@@ -49,6 +49,7 @@ impl Executor {
         let mut idle = IdleTracker::new(self.idle);
         loop {
             // Looked at first: events given before the engine ended are still there.
+            self.lease.check_process()?;
             let ended = if engine.is_some() { Ok(()) } else { self.lease.ended() };
             let work = self.poll();
             if let Some(event) = queue.poll() {

@@ -38,6 +38,7 @@ impl<S: Polled> Handle<S> {
     /// # Errors
     /// If the engine is inline, or there can be no thread.
     pub(crate) fn start(&self) -> Result<(), StartError> {
+        self.shared().check_process().map_err(WaitError::from)?;
         if self.shared().sleep.is_none() {
             return Err(WaitError::InlineEngine.into());
         }
@@ -49,7 +50,7 @@ impl<S: Polled> Handle<S> {
 
 impl<S: Polled> Drop for Handle<S> {
     fn drop(&mut self) {
-        self.owner.shared.with(S::close);
+        self.owner.shared.with_own(S::close);
     }
 }
 
@@ -62,7 +63,10 @@ struct Owner<S: Polled> {
 impl<S: Polled> Drop for Owner<S> {
     fn drop(&mut self) {
         let unfinished = |state: &mut S, _: &mut After| state.is_busy() && state.gone().is_none();
-        if self.shared.sleep.is_some() && self.shared.with(unfinished) {
+        if self.shared.sleep.is_some()
+            && self.shared.check_process().is_ok()
+            && self.shared.with(unfinished)
+        {
             // If there can be no thread, the buffers stay out of their pools: see the state.
             let _ = spawn(self.shared.clone());
         }

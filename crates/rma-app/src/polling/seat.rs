@@ -153,6 +153,7 @@ pub(crate) fn block_on<S: Polled, F: Future>(
     shared: &Shared<S>,
     mut future: Pin<&mut F>,
 ) -> Result<F::Output, WaitError> {
+    shared.check_process()?;
     let sleep = shared.sleep.clone().ok_or(WaitError::InlineEngine)?;
     let parker = Arc::new(Parker {
         woken: AtomicBool::new(true),

@@ -13,6 +13,7 @@ use std::{
 };
 
 use rma_core::time::Instant;
+use rma_shm::{Forked, Process};
 
 use crate::{buffer::Bufs, error::WaitError, idle::IdlePolicy, sleep::Sleep};
 
@@ -139,11 +140,26 @@ pub(crate) struct Shared<S> {
     pub(crate) sleep: Option<Sleep>,
     /// How many threads want the lock. A thread that polls all the time lets them have it.
     wanted: AtomicUsize,
+    /// In a child a thread of the parent's may hold the lock, for ever.
+    process: Process,
 }
 
 impl<S: Polled> Shared<S> {
-    pub(crate) const fn new(state: S, sleep: Option<Sleep>) -> Self {
-        Self { state: Mutex::new(state), sleep, wanted: AtomicUsize::new(0) }
+    pub(crate) fn new(state: S, sleep: Option<Sleep>) -> Self {
+        let process = Process::this();
+        Self { state: Mutex::new(state), sleep, wanted: AtomicUsize::new(0), process }
+    }
+
+    /// An error if the engine is the parent's.
+    pub(crate) fn check_process(&self) -> Result<(), Forked> {
+        self.process.check()
+    }
+
+    /// [`Shared::with`], for what a child need not do: a drop.
+    pub(crate) fn with_own(&self, act: impl FnOnce(&mut S, &mut After)) {
+        if self.process.is_this() {
+            self.with(act);
+        }
     }
 
     /// Does something with the state, and afterwards what that leads to.

@@ -275,6 +275,9 @@ impl Future for Work {
         let this = &mut *self;
         let task = match core::mem::replace(&mut this.phase, Phase::Done) {
             Phase::New(order, buf) => {
+                if let Err(forked) = this.handle.shared().check_process() {
+                    return Poll::Ready((Err(WaitError::from(forked).into()), buf));
+                }
                 let posted = this.handle.shared().with(|state, _| {
                     state.post(&order, buf).map_err(|(error, buf)| {
                         (error, buf, order.waits && state.wait_for_place(error, context))
@@ -304,7 +307,7 @@ impl Future for Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if let Phase::Posted(task) = self.phase {
-            self.handle.shared().with(|state, after| state.abandon(task, after));
+            self.handle.shared().with_own(|state, after| state.abandon(task, after));
         }
     }
 }

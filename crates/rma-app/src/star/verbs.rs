@@ -4,6 +4,7 @@ use core::{ptr, time::Duration};
 use std::{os::fd::BorrowedFd, sync::Arc};
 
 use rma_core::time::{Clock, Instant};
+use rma_shm::Process;
 use rma_star::library::{
     ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpInfo, QpState, RecvWr, SendWr,
     SwitchError, Verbs, VerbsMemory, Wc,
@@ -44,11 +45,14 @@ pub struct StarParts {
 struct StarLease {
     tag: StarTag,
     home: Arc<dyn Home>,
+    process: Process,
 }
 
 impl Drop for StarLease {
     fn drop(&mut self) {
-        self.home.star_returned(self.tag);
+        if self.process.is_this() {
+            self.home.star_returned(self.tag);
+        }
     }
 }
 
@@ -78,7 +82,9 @@ impl Drop for StarVerbs {
     /// Its host takes the portal back when it is asked for something next; peers hear of the end
     /// before that.
     fn drop(&mut self) {
-        self.verbs.close_all(self.clock.now());
+        if self.life.check_process().is_ok() {
+            self.verbs.close_all(self.clock.now());
+        }
     }
 }
 
@@ -87,7 +93,8 @@ impl StarVerbs {
     #[must_use]
     pub fn new(parts: StarParts) -> Self {
         let StarParts { verbs, tag, home, life, sleep } = parts;
-        let (lease, clock) = (StarLease { tag, home }, TscClock::new());
+        let lease = StarLease { tag, home, process: Process::this() };
+        let clock = TscClock::new();
         let (has_seat, has_slept, idle) = (false, false, WAIT);
         Self { verbs, lease, life, sleep, has_seat, has_slept, idle, clock }
     }
@@ -125,6 +132,7 @@ impl StarVerbs {
         recv_cq: CqId,
         config: QpConfig,
     ) -> Result<Qp, CreateError> {
+        self.life.check_process()?;
         self.verbs.create_qp(pd.id(), send_cq, recv_cq, config)
     }
 
@@ -159,6 +167,7 @@ impl StarVerbs {
     /// # Errors
     /// [`SwitchError`]. Nothing has happened then.
     pub fn switch_role(&mut self, qp: Qp) -> Result<(), SwitchError> {
+        self.life.check_process()?;
         self.verbs.switch_role(self.clock.now(), qp)
     }
 
@@ -174,6 +183,7 @@ impl StarVerbs {
     /// # Errors
     /// [`PostError`]. Nothing has happened then.
     pub fn post_send(&mut self, qp: Qp, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.life.check_process()?;
         self.verbs.post_send(self.clock.now(), qp, wr)
     }
 
@@ -182,6 +192,7 @@ impl StarVerbs {
     /// # Errors
     /// [`PostError`]. Nothing has happened then.
     pub fn post_recv(&mut self, qp: Qp, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.life.check_process()?;
         self.verbs.post_recv(self.clock.now(), qp, wr)
     }
 
@@ -253,6 +264,7 @@ impl StarVerbs {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&mut self, qp: Qp) -> Result<(), ConnectError> {
+        self.life.check_process()?;
         self.verbs.connect(self.clock.now(), qp)
     }
 
@@ -262,6 +274,7 @@ impl StarVerbs {
     /// # Errors
     /// [`ConnectError`]. Nothing has changed then.
     pub fn handle_message(&mut self, qp: Qp, octets: &[u8]) -> Result<(), ConnectError> {
+        self.life.check_process()?;
         self.verbs.handle_message(self.clock.now(), qp, octets)
     }
 
@@ -409,6 +422,7 @@ impl StarVerbs {
         let since = self.clock.now();
         loop {
             // Looked at first: what was reported before the engine ended is still there.
+            self.life.check_process()?;
             let ended = if turn.is_some() { Ok(()) } else { self.life.ended() };
             let now = self.clock.now();
             let taken = self.verbs.poll(now);

@@ -13,11 +13,9 @@ mod hindrance;
 mod source;
 mod turns;
 
-use std::{
-    io,
-    sync::atomic::Ordering,
-    thread::{self, JoinHandle},
-};
+use std::{io, sync::atomic::Ordering};
+
+use rma_core::process::Worker;
 
 pub use fetch::{Fetch, FetchError};
 pub use fetcher::{Fetcher, SourceId};
@@ -30,7 +28,7 @@ use crate::io::clock;
 #[derive(Debug)]
 pub struct Client {
     fetcher: Fetcher,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl Client {
@@ -47,7 +45,7 @@ impl Client {
                 turns.turn(clock::now());
             }
         };
-        let thread = thread::Builder::new().name("rma-keys-client".into()).spawn(run)?;
+        let thread = Worker::start("rma-keys-client", run)?;
         Ok(Self { fetcher, thread: Some(thread) })
     }
 
@@ -60,11 +58,13 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.fetcher.shared.stops.store(true, Ordering::Release);
-        self.fetcher.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been shown; it is not made another one here.
-            _ = thread.join();
+        if let Some(thread) = self.thread.take()
+            && thread.is_ours()
+        {
+            self.fetcher.shared.stops.store(true, Ordering::Release);
+            self.fetcher.shared.waker.wake();
+            // Its panic, or a handler's, has been shown; it is not made another one here.
+            thread.join();
         }
     }
 }

@@ -20,11 +20,12 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread,
 };
 
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
+    process::{Process, Worker},
     time::Instant,
 };
 
@@ -56,7 +57,7 @@ pub struct Grants {
 #[derive(Debug)]
 struct Owner {
     shared: Arc<Shared>,
-    thread: OnceLock<JoinHandle<()>>,
+    thread: OnceLock<Worker>,
 }
 
 #[derive(Debug)]
@@ -64,12 +65,16 @@ struct Shared {
     fetcher: Fetcher,
     stops: AtomicBool,
     state: Mutex<State>,
+    /// Of a child that was forked nobody turns the cache.
+    process: Process,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Whoever panicked under this lock was wrong about a ring; the others go on.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.has_ended |= !self.process.is_this();
+        state
     }
 
     /// Does something with the state, and has fetched what is wanted then.
@@ -81,7 +86,7 @@ impl Shared {
         let is_sooner = state.is_sooner();
         let wakers = state.wakers(now);
         drop(state);
-        if is_sooner {
+        if is_sooner && self.process.is_this() {
             self.fetcher.wake();
         }
         wakers.into_iter().for_each(core::task::Waker::wake);
@@ -107,6 +112,9 @@ struct Turner(Arc<Shared>);
 
 impl Drop for Turner {
     fn drop(&mut self) {
+        if !self.0.process.is_this() {
+            return;
+        }
         let mut state = self.0.lock();
         state.has_ended = true;
         let wakers = state.wakers(Instant::ZERO);
@@ -117,12 +125,15 @@ impl Drop for Turner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if !self.shared.process.is_this() {
+            return;
+        }
         self.shared.stops.store(true, Ordering::Release);
         self.shared.fetcher.wake();
-        let is_other = |it: &JoinHandle<()>| it.thread().id() != thread::current().id();
+        let is_other = |it: &Worker| it.thread().id() != thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
             // Its panic has been shown; it is not made another one here.
-            _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -145,8 +156,7 @@ impl Grants {
                 until = shared.turn(now.boot);
             }
         };
-        let thread = thread::Builder::new().name("rma-keys-grants".into()).spawn(run);
-        let thread = thread.map_err(StartError::Thread)?;
+        let thread = Worker::start("rma-keys-grants", run).map_err(StartError::Thread)?;
         grants.owner.thread.set(thread).expect("it has no thread yet");
         Ok(grants)
     }
@@ -254,7 +264,8 @@ impl GrantsLoop {
         let cache = GrantCache::new(holder, u64::from_ne_bytes(seed));
         let client = ClientLoop::from_directory(directory)?;
         let (fetcher, stops) = (client.fetcher(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { fetcher, stops, state: Mutex::new(State::new(cache)) });
+        let (state, process) = (Mutex::new(State::new(cache)), Process::this());
+        let shared = Arc::new(Shared { fetcher, stops, state, process });
         let turner = Turner(Arc::clone(&shared));
         let grants = Grants { owner: Arc::new(Owner { shared, thread: OnceLock::new() }) };
         Ok(Self { client, grants, turner, until: None })

@@ -5,13 +5,14 @@
 //! was taken before holds. Time is an argument.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use rma_core::time::Instant;
 
 use crate::{
+    cause::Cause,
     policy::{Policy, PolicyError},
     tls::directory::LOOK_EVERY,
 };
@@ -21,12 +22,12 @@ use crate::{
 #[non_exhaustive]
 pub enum PolicyFileError {
     /// It cannot be read.
-    #[error("cannot read the policy {}: {kind}", path.display())]
+    #[error("cannot read the policy {}: {why}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        kind: io::ErrorKind,
+        why: Cause,
     },
     /// It is no text, or one in two octets a character.
     #[error("the policy {} is not UTF-8; `iconv -f UTF-16 -t UTF-8 OLD > NEW` makes it so", path.display())]
@@ -45,7 +46,7 @@ pub enum PolicyFileError {
 }
 
 /// What a look at the file has found.
-type Look = Result<String, io::ErrorKind>;
+type Look = Result<String, Cause>;
 
 /// A file that is looked at again and again.
 #[derive(Debug)]
@@ -107,14 +108,14 @@ impl PolicyFile {
 }
 
 fn read(path: &Path) -> Look {
-    fs::read_to_string(path).map_err(|error| error.kind())
+    fs::read_to_string(path).map_err(Cause::from)
 }
 
 fn parse(path: &Path, look: &Look) -> Result<Policy, PolicyFileError> {
     let text = look.as_ref();
-    let text = text.map_err(|&kind| match (kind, path.to_owned()) {
+    let text = text.map_err(|&why| match (why.kind(), path.to_owned()) {
         (io::ErrorKind::InvalidData, path) => PolicyFileError::NotUtf8 { path },
-        (kind, path) => PolicyFileError::Read { path, kind },
+        (_, path) => PolicyFileError::Read { path, why },
     })?;
     Policy::parse(text)
         .map_err(|why| PolicyFileError::Policy { path: path.to_owned(), why: Box::new(why) })

@@ -17,8 +17,9 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, PoisonError, atomic::Ordering},
-    thread::{self, JoinHandle},
 };
+
+use rma_core::process::Worker;
 
 pub use admission::Places;
 pub use connection::Times;
@@ -37,7 +38,7 @@ use counters::Shared;
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl Server {
@@ -54,7 +55,7 @@ impl Server {
                 turns.turn(clock::now());
             }
         };
-        let thread = thread::Builder::new().name("rma-keys-server".into()).spawn(run)?;
+        let thread = Worker::start("rma-keys-server", run)?;
         Ok(Self { shared, address, thread: Some(thread) })
     }
 
@@ -73,11 +74,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stops.store(true, Ordering::Release);
-        self.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // A handler's panic has been shown; it is not made another one here.
-            _ = thread.join();
+        if let Some(thread) = self.thread.take()
+            && thread.is_ours()
+        {
+            self.shared.stops.store(true, Ordering::Release);
+            self.shared.waker.wake();
+            // Its panic, or a handler's, has been shown; it is not made another one here.
+            thread.join();
         }
     }
 }

@@ -25,11 +25,14 @@ use rma_core::time::Instant;
 use rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
-use crate::tls::{
-    credentials::{Credentials, CredentialsError, identity},
-    pem::{self, PemError},
-    refused::CertificateRefused,
-    trust::{Trust, TrustError},
+use crate::{
+    cause::Cause,
+    tls::{
+        credentials::{Credentials, CredentialsError, identity},
+        pem::{self, PemError},
+        refused::CertificateRefused,
+        trust::{Trust, TrustError},
+    },
 };
 
 /// How often files are looked at. Longer, and new credentials are taken later; shorter, and two
@@ -54,12 +57,12 @@ const KEY_MODE_FORBIDDEN: u32 = 0o027;
 #[non_exhaustive]
 pub enum DirectoryError {
     /// A file cannot be read.
-    #[error("cannot read {}: {kind}", path.display())]
+    #[error("cannot read {}: {why}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        kind: io::ErrorKind,
+        why: Cause,
     },
     /// A file is too long.
     #[error("{} is longer than {FILE_LEN_MAX} octets", path.display())]
@@ -210,7 +213,7 @@ impl Contents {
         let (bundle, _) = read(path.join("bundle.pem"))?;
         let folder = path.join("bundles");
         let failed =
-            |error: io::Error| DirectoryError::Read { path: folder.clone(), kind: error.kind() };
+            |error: io::Error| DirectoryError::Read { path: folder.clone(), why: error.into() };
         let mut paths = Vec::new();
         match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -282,7 +285,7 @@ fn read(path: PathBuf) -> Result<(Vec<u8>, u32), DirectoryError> {
         Ok((contents, mode)) => Ok((contents, mode)),
         Err(error) => {
             let error: io::Error = error;
-            Err(DirectoryError::Read { path, kind: error.kind() })
+            Err(DirectoryError::Read { path, why: error.into() })
         }
     }
 }

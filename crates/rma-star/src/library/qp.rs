@@ -1,5 +1,6 @@
 //! Queue pairs, as their application has them: `struct ibv_qp`.
 
+use rma_shm::Forked;
 use thiserror::Error;
 
 use super::{
@@ -71,6 +72,9 @@ pub enum SwitchError {
     /// The engine does not take what is posted: it stands still. To be tried again.
     #[error("the engine has not taken what was posted before")]
     EngineStalled,
+    /// The portal is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }
 
 /// What there is to know of a queue pair: `ibv_query_qp`.

@@ -23,6 +23,7 @@
 //! and the key in the Confirm.
 
 use rma_core::addr::{HostAddr, LocalAddresses};
+use rma_shm::Forked;
 use thiserror::Error;
 
 use super::negotiate::{Load, Part, Role, RolesClash};
@@ -82,6 +83,9 @@ pub enum ConnectError {
     /// The engine does not take what is posted: it stands still. To be tried again.
     #[error("the engine has not taken what was posted before")]
     EngineStalled,
+    /// The portal is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }
 
 /// What each side tells of its queue pair.

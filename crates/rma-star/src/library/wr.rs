@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use rma_shm::Region;
+use rma_shm::{Forked, Region};
 use thiserror::Error;
 
 use crate::{
@@ -260,4 +260,7 @@ pub enum PostError {
         /// The op.
         op: WqeOp,
     },
+    /// The portal is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }

@@ -3,6 +3,7 @@
 use std::{io, net::IpAddr};
 
 use rma_core::addr::HostAddr;
+use rma_shm::Told;
 
 /// Why an interface cannot be used or watched.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum NetError {
         name: Box<str>,
     },
     /// The kernel refused a question or answered what cannot be understood.
-    #[error("{doing} for interface {name}: {source}")]
+    #[error("{doing} for interface {name}: {}", Told::of(source))]
     Kernel {
         /// What was being done.
         doing: &'static str,
@@ -34,7 +35,10 @@ pub enum NetError {
         source: io::Error,
     },
     /// No thread could be started.
-    #[error("the network monitor of interface {name} could not start its thread: {source}")]
+    #[error(
+        "the network monitor of interface {name} could not start its thread: {}",
+        Told::of_thread(source)
+    )]
     Thread {
         /// The interface.
         name: Box<str>,
@@ -124,7 +128,7 @@ pub enum PathError {
         interface: Box<str>,
     },
     /// The kernel refused a question.
-    #[error("{doing} for {destination}: {source}")]
+    #[error("{doing} for {destination}: {}", Told::of(source))]
     Kernel {
         /// What was being done.
         doing: &'static str,

@@ -12,11 +12,11 @@ use std::{
         Arc,
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
     },
-    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use rma_core::addr::HostAddr;
+use rma_shm::Worker;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::AsFd,
@@ -62,7 +62,7 @@ pub struct NetMonitor {
     table: Arc<PathTable>,
     waker: Arc<Waker>,
     commands: SyncSender<Command>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl NetMonitor {
@@ -96,9 +96,7 @@ impl NetMonitor {
             inbox,
             waker: Arc::clone(&waker),
         };
-        let thread = thread::Builder::new()
-            .name("rma-net".into())
-            .spawn(move || thread.run())
+        let thread = Worker::start("rma-net", move || thread.run())
             .map_err(|source| NetError::Thread { name: interface.into(), source })?;
         Ok(Self { interface: facts, table, waker, commands, thread: Some(thread) })
     }
@@ -163,6 +161,9 @@ impl NetMonitor {
     ) -> Result<T, PathError> {
         let (reply, answer) = mpsc::sync_channel(1);
         let stopped = || PathError::Stopped { interface: self.interface.name.clone() };
+        if self.thread.as_ref().is_none_or(|it| !it.is_ours()) {
+            return Err(stopped());
+        }
         let deadline = monotonic().saturating_add(timeout).saturating_add(ANSWER_GRACE);
         send_until(&self.commands, command(reply), deadline).ok_or_else(stopped)?;
         self.waker.wake();
@@ -189,12 +190,13 @@ fn send_until<T>(commands: &SyncSender<T>, mut command: T, deadline: Duration) -
 
 impl Drop for NetMonitor {
     fn drop(&mut self) {
-        // Fails if the thread is gone already.
-        let _ = self.commands.send(Command::Stop);
-        self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // Fails if it panicked: that was reported then, and a destructor has nothing to add.
-            let _ = thread.join();
+        if let Some(thread) = self.thread.take()
+            && thread.is_ours()
+        {
+            // Fails if the thread is gone already.
+            let _ = self.commands.send(Command::Stop);
+            self.waker.wake();
+            thread.join();
         }
     }
 }
@@ -273,6 +275,8 @@ fn answer<T>(reply: &SyncSender<Result<T, PathError>>, result: Result<T, PathErr
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]

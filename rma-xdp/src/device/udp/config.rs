@@ -7,6 +7,7 @@ use rma_core::{
     port::{Port, Ports, PortsError},
     wire,
 };
+use rma_shm::Told;
 
 use super::batching::UdpBatching;
 
@@ -203,7 +204,7 @@ pub enum UdpError {
         source: io::Error,
     },
     /// The kernel refused in a way that is not expected.
-    #[error("{doing} of the UDP socket on {address} failed: {source}")]
+    #[error("{doing} of the UDP socket on {address} failed: {}", Told::of(source))]
     Kernel {
         /// What was being done.
         doing: &'static str,

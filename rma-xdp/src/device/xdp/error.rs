@@ -8,6 +8,7 @@ use std::{error::Error, io, net::IpAddr};
 
 use arrayvec::ArrayString;
 use rma_core::port::PortsError;
+use rma_shm::{Shortage, Told};
 
 use super::{
     attachment::SINGLE_BUFFER_MTU,
@@ -214,7 +215,8 @@ pub enum XdpError {
     },
     /// UMEM could not be mapped or registered.
     #[error(
-        "interface {interface}: {bytes} bytes of UMEM could not be had ({source}): lower chunk_count"
+        "interface {interface}: {bytes} bytes of UMEM could not be had: {}; or lower chunk_count",
+        Told::of(source)
     )]
     UmemAllocation {
         /// The interface.
@@ -234,6 +236,18 @@ pub enum XdpError {
         interface: Box<str>,
         /// How much was asked for.
         bytes: u64,
+    },
+    /// A limit of this process was met.
+    #[error("interface {interface}: {call} failed: {source}; {shortage}")]
+    Shortage {
+        /// The interface.
+        interface: Box<str>,
+        /// The call.
+        call: &'static str,
+        /// The limit.
+        shortage: Shortage,
+        /// What the kernel or a library said.
+        source: io::Error,
     },
     /// A system call failed for a reason that has no variant of its own.
     #[error("interface {interface}: {call} failed: {source}")]
@@ -333,6 +347,9 @@ impl core::fmt::Display for Refusal {
 impl XdpError {
     /// A failed system call, by its error number.
     pub(crate) fn from_call(interface: &str, call: &'static str, source: io::Error) -> Self {
+        if let Some(shortage) = Shortage::of(&source) {
+            return Self::Shortage { interface: interface.into(), call, shortage, source };
+        }
         let interface = interface.into();
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
@@ -360,6 +377,28 @@ impl XdpError {
         }
     }
 
+    /// A thread that could not be started.
+    pub(crate) fn from_thread(interface: &str, call: &'static str, source: io::Error) -> Self {
+        let interface = interface.into();
+        match Shortage::of_thread(&source) {
+            Some(shortage) => Self::Shortage { interface, call, shortage, source },
+            None => Self::System { interface, call, source },
+        }
+    }
+
+    /// A failed call of a library, if a limit of this process is why.
+    pub(crate) fn of_library(
+        interface: &str,
+        call: &'static str,
+        source: &io::Error,
+    ) -> Option<Self> {
+        let shortage = Shortage::of_library(source)?;
+        let source = source
+            .raw_os_error()
+            .map_or_else(|| io::Error::other(source.to_string()), io::Error::from_raw_os_error);
+        Some(Self::Shortage { interface: interface.into(), call, shortage, source })
+    }
+
     /// A failed creation of a UMEM of so many bytes.
     pub(crate) fn from_umem(
         interface: &str,
@@ -367,6 +406,12 @@ impl XdpError {
         error: &xsk_rs::umem::UmemCreateError,
     ) -> Self {
         let source = cause(error);
+        if let Some(short) = Self::of_library(interface, "making an AF_XDP socket", &source)
+            // Memory of this much may be had of a smaller UMEM.
+            && !matches!(short, Self::Shortage { shortage: Shortage::Memory, .. })
+        {
+            return short;
+        }
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 Self::from_call(interface, "creating an AF_XDP socket", source)
@@ -386,6 +431,9 @@ impl XdpError {
         error: &xsk_rs::socket::SocketCreateError,
     ) -> Self {
         let source = cause(error);
+        if let Some(short) = Self::of_library(interface, "binding an AF_XDP socket", &source) {
+            return short;
+        }
         match source.raw_os_error() {
             Some(libc::EBUSY) => {
                 Self::QueueInUse { interface: interface.into(), queue, holder: None }
@@ -429,6 +477,17 @@ mod tests {
         );
         let setcap = "setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep PROGRAM";
         assert!(text.contains(setcap), "{text}");
+    }
+
+    #[test]
+    fn a_limit_of_the_process_is_named_with_how_to_raise_it() {
+        for (errno, named) in [(libc::EMFILE, "ulimit -n"), (libc::ENFILE, "fs.file-max")] {
+            let text = from(errno).to_string();
+            assert!(text.contains(named), "{text}");
+        }
+        let busy = io::Error::from_raw_os_error(libc::EAGAIN);
+        let text = XdpError::from_thread("eth9", "starting a thread", busy).to_string();
+        assert!(text.contains("ulimit -u"), "{text}");
     }
 
     #[test]

@@ -21,8 +21,10 @@ use core::{
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
+    thread,
 };
+
+use rma_shm::Worker;
 
 use super::{
     attachment::{Attachment, FewerQueues, Learnt},
@@ -137,7 +139,7 @@ impl InterfaceWatch {
 #[derive(Debug)]
 pub(crate) struct Follower {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl Follower {
@@ -162,7 +164,7 @@ impl Follower {
             }),
         });
         let failed = |source| {
-            XdpError::from_call(&config.interface, "starting the interface's thread", source)
+            XdpError::from_thread(&config.interface, "starting the interface's thread", source)
         };
         let body = Thread {
             config: config.clone(),
@@ -173,7 +175,7 @@ impl Follower {
             refused_queues: None,
             look_at: monotonic(),
         };
-        let spawned = thread::Builder::new().name("rma-attach".into()).spawn(move || body.run());
+        let spawned = Worker::start("rma-attach", move || body.run());
         let thread = spawned.map_err(failed)?;
         paths.wake_on_change(thread.thread().clone());
         // What changed before that woke nobody.
@@ -192,8 +194,7 @@ impl Drop for Follower {
         self.shared.stop.store(true, SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // Fails if it panicked: that was printed then.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

@@ -22,6 +22,7 @@ use aya::{
 };
 
 use rma_core::port::Ports;
+use rma_shm::Shortage;
 
 use super::{
     capabilities::Capabilities,
@@ -79,6 +80,10 @@ impl Steering {
                 Ok(link) => return Ok(Self { ebpf, link: Some(link), mode, reason, fallback }),
                 Err(error) => system_error(&error),
             };
+            // A driver that has no memory for native mode may have enough for generic mode.
+            if Shortage::of(&error) == Some(Shortage::Files) {
+                return Err(XdpError::from_call(interface, "attaching an XDP program", error));
+            }
             match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => {
                     return Err(occupant::in_the_way(interface, index));
@@ -156,7 +161,10 @@ fn system_error(error: &(dyn Error + 'static)) -> io::Error {
 }
 
 fn load_error(interface: &str, error: impl Error + Send + Sync + 'static) -> XdpError {
-    let system = system_error(&error);
+    let (system, loading) = (system_error(&error), "loading the steering program");
+    if let Some(short) = XdpError::of_library(interface, loading, &system) {
+        return short;
+    }
     match system.raw_os_error() {
         Some(libc::EPERM) => XdpError::from_call(interface, "loading the steering program", system),
         // The verifier says so as well: to a program that it does not like, and to one for which a

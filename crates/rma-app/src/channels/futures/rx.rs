@@ -215,6 +215,7 @@ impl<R: Receiver + Send + 'static> Rx<R> {
         context: &Context<'_>,
         has_event: HasEvent<R>,
     ) -> Poll<Result<Received<R>, ChannelError>> {
+        self.handle.shared().check_process().map_err(WaitError::from)?;
         let polled = self.handle.shared().with(|state, after| {
             // A future that is being polled need not be woken.
             let last = self.end.lock().waiting.take();
@@ -241,6 +242,9 @@ impl<R: Receiver + Send + 'static> Rx<R> {
 
 impl<R> Drop for Rx<R> {
     fn drop(&mut self) {
+        if self.handle.shared().check_process().is_err() {
+            return;
+        }
         // Dropped without a lock: with its last waker, a task may go.
         let last = {
             let mut inner = self.end.lock();
@@ -248,7 +252,7 @@ impl<R> Drop for Rx<R> {
             inner.waiting.take()
         };
         drop(last);
-        self.handle.shared().with(State::turn);
+        self.handle.shared().with_own(|state, after| _ = state.turn(after));
     }
 }
 
@@ -307,7 +311,7 @@ impl<R: Claims> Received<R> {
 impl<R: Claims> Drop for Received<R> {
     fn drop(&mut self) {
         let Some(claim) = self.claim.take() else { return };
-        self.handle.shared().with(|state, after| {
+        self.handle.shared().with_own(|state, after| {
             self.end.lock().receiver.free(claim);
             // The sender may have to be told.
             state.turn(after);

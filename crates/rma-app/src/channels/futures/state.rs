@@ -90,7 +90,9 @@ impl State {
 impl Polled for State {
     fn turn(&mut self, after: &mut After) -> usize {
         // Looked at first: what came before the engine ended is still there.
-        if let Err(gone @ WaitError::EngineGone) = self.lease.ended() {
+        if let Err(gone) = self.lease.ended()
+            && gone.is_for_good()
+        {
             self.seat.gone = Some(gone);
         }
         let now = self.clock.now();

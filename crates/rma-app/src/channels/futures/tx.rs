@@ -255,6 +255,7 @@ impl<S: Sender + Send + 'static> Tx<S> {
     /// # Errors
     /// As [`Sender::send`], but for want of room; and if there will be none, as the engine is gone.
     pub async fn send_bytes(&self, message: &[u8]) -> Result<SendHandle, ChannelError> {
+        self.handle.shared().check_process().map_err(WaitError::from)?;
         let taken = self.handle.shared().with(|state, after| {
             state.turn(after);
             if let Some(gone) = state.gone() {
@@ -335,8 +336,10 @@ impl<S: Sender + Send + 'static> Tx<S> {
 
 impl<S> Drop for Tx<S> {
     fn drop(&mut self) {
-        self.end.lock().is_closed = true;
-        self.handle.shared().with(State::turn);
+        if self.handle.shared().check_process().is_ok() {
+            self.end.lock().is_closed = true;
+            self.handle.shared().with(State::turn);
+        }
     }
 }
 
@@ -368,6 +371,13 @@ impl<S: Sender + Send> Future for Pending<'_, S> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { tx, phase } = &mut *self;
+        if let Err(forked) = tx.handle.shared().check_process()
+            && let Phase::New(_) = phase
+            && let Phase::New(order) = mem::replace(phase, Phase::Done)
+        {
+            let buf = Task::new(order).into_buf();
+            return Poll::Ready((Err(WaitError::from(forked).into()), buf));
+        }
         tx.handle.shared().with(|state, after| {
             let number = match mem::replace(phase, Phase::Done) {
                 Phase::New(order) => {
@@ -400,7 +410,7 @@ impl<S: Sender + Send> Future for Pending<'_, S> {
 impl<S: Sender + Send> Drop for Pending<'_, S> {
     fn drop(&mut self) {
         let Phase::Begun(number) = self.phase else { return };
-        self.tx.handle.shared().with(|state, after| {
+        self.tx.handle.shared().with_own(|state, after| {
             {
                 let mut inner = self.tx.end.lock();
                 let Some(task) = inner.tasks.get_mut(&number) else { return };

@@ -19,7 +19,6 @@ use rma_star::{
 use super::{error::WorkError, watches::Watches};
 use crate::{
     buffer::{Bufs, RegionBuf},
-    error::WaitError,
     idle::IdlePolicy,
     polling::shared::{After, Polled, Seat},
     star::{memory::MemoryRegion, verbs::StarVerbs},
@@ -287,7 +286,9 @@ impl Polled for State {
                 break;
             }
         }
-        if let (Err(gone @ WaitError::EngineGone), None) = (ended, self.seat.gone) {
+        if let (Err(gone), None) = (ended, self.seat.gone)
+            && gone.is_for_good()
+        {
             // Nobody writes to the buffers any more.
             self.seat.gone = Some(gone);
             for id in 0..self.tasks.len() as u32 {

@@ -4,7 +4,9 @@
 
 use std::io::ErrorKind;
 
-use crate::{io::link::Ended, message::malformed::Malformed, tls::refused::CertificateRefused};
+use crate::{
+    cause::Cause, io::link::Ended, message::malformed::Malformed, tls::refused::CertificateRefused,
+};
 
 /// What hinders a fetch.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -18,7 +20,7 @@ pub enum Hindrance {
     Silent,
     /// No connection was made.
     #[error("cannot connect: {0}")]
-    Connect(ErrorKind),
+    Connect(Cause),
     /// Something took too long.
     #[error("{0} took too long")]
     Time(&'static str),

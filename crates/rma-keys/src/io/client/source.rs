@@ -203,7 +203,7 @@ impl Source {
             match self.connect(now, means) {
                 Ok(Some(connection)) => self.state = State::Connected(Box::new(connection)),
                 Ok(None) => (self.binds, self.state) = (false, State::Pause(now)),
-                Err(error) => self.fail(now, means, Hindrance::Connect(error.kind()), None),
+                Err(error) => self.fail(now, means, Hindrance::Connect(error.into()), None),
             }
         }
         let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Idle)
@@ -308,7 +308,7 @@ impl Source {
         let Connection { socket, link, .. } = connection;
         if !connection.is_connected {
             let failed = socket_error(&*socket).unwrap_or_else(Err);
-            failed.map_err(|errno| Hindrance::Connect(io::Error::from(errno).kind()))?;
+            failed.map_err(|errno| Hindrance::Connect(io::Error::from(errno).into()))?;
             match socket.peer_addr() {
                 Ok(_) => {
                     connection.is_connected = true;

@@ -5,8 +5,9 @@ use std::{
     net::SocketAddr,
     sync::atomic::Ordering,
     sync::{Arc, PoisonError},
-    thread::{self, JoinHandle},
 };
+
+use rma_core::process::Worker;
 
 use crate::{
     io::{
@@ -27,7 +28,7 @@ pub struct KeeperThread {
     shared: Shared,
     server: Arc<ServerShared>,
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl KeeperThread {
@@ -45,7 +46,7 @@ impl KeeperThread {
                 turns.turn(clock::now(), &host);
             }
         };
-        let thread = thread::Builder::new().name("rma-keys-keeper".into()).spawn(run)?;
+        let thread = Worker::start("rma-keys-keeper", run)?;
         Ok(Self { shared, server, address, thread: Some(thread) })
     }
 
@@ -72,11 +73,13 @@ impl KeeperThread {
 
 impl Drop for KeeperThread {
     fn drop(&mut self) {
-        self.server.stops.store(true, Ordering::Release);
-        self.server.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been shown; it is not made another one here.
-            _ = thread.join();
+        if let Some(thread) = self.thread.take()
+            && thread.is_ours()
+        {
+            self.server.stops.store(true, Ordering::Release);
+            self.server.waker.wake();
+            // Its panic, or a handler's, has been shown; it is not made another one here.
+            thread.join();
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
 };
 
-use rma_core::{addr::HostAddr, time::Instant};
+use rma_core::{addr::HostAddr, shortage::Told, time::Instant};
 use rustls::ServerConfig;
 
 use crate::{
@@ -412,10 +412,10 @@ pub enum StartError {
         why: Box<CertificateRefused>,
     },
     /// The system refuses it a socket.
-    #[error("the key service gets no socket: {0}")]
+    #[error("the key service gets no socket: {}", Told::of(.0))]
     Socket(#[from] io::Error),
     /// There is no thread for it.
-    #[error("no thread for the key service: {0}")]
+    #[error("no thread for the key service: {}", Told::of_thread(.0))]
     Thread(io::Error),
     /// The kernel gives no random octets.
     #[error("the kernel gives no random octets: {0}")]

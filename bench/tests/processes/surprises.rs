@@ -1,0 +1,209 @@
+//! Of processes: few descriptors, pauses, signals. Each is told as what it is, and none costs what
+//! was measured or leaves what was written.
+
+use super::*;
+
+/// How long a machine stands still that is moved, or looked at by a debugger.
+const PAUSE: Duration = Duration::from_millis(600);
+
+/// Arguments of a server of these ops, over UDP on loopback.
+struct Serving {
+    folder: Folder,
+    at: Loopback,
+}
+
+impl Serving {
+    fn new() -> Self {
+        Self { folder: Folder::new(), at: Loopback::unused() }
+    }
+
+    fn start(&self, ops: &str) -> Running {
+        let grant = self.folder.grant();
+        let _ = fs::remove_file(&grant);
+        let Loopback { client, server, port } = &self.at;
+        let args = ["serve", "--udp", server, "--initiator", client, "--port", port, "--op", ops];
+        let more = ["--region-len", "1000000", "--grant", grant.to_str().unwrap()];
+        let mut server = Running::start(bench(None, &[&args[..], &more].concat()));
+        wait_for_grant(&mut server, &grant);
+        server
+    }
+
+    fn client(&self, command: &str, more: &[&str]) -> Command {
+        let grant = self.folder.grant();
+        let args = [command, "--udp", &self.at.client, "--grant", grant.to_str().unwrap()];
+        bench(None, &[&args[..], more].concat())
+    }
+
+    /// A client that has begun: it has said which device it has.
+    fn begun(
+        &self,
+        command: &str,
+        more: &[&str],
+    ) -> (Running, impl Iterator<Item = String> + use<>) {
+        let mut client = Running::start(self.client(command, more));
+        let mut said =
+            BufReader::new(client.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.any(|it| it.contains("device")), "{command} has ended");
+        (client, said)
+    }
+}
+
+/// Stops a process for a moment, some times.
+fn pause(process: &Running) {
+    for _ in 0..3 {
+        for signal in [Signal::STOP, Signal::CONT] {
+            process.signal(signal);
+            let clock = TscClock::new();
+            wait_for("a moment", || Duration::from_nanos(clock.now().as_nanos()) >= PAUSE);
+        }
+    }
+}
+
+/// What a client says from now on until Ctrl-C ends it.
+fn interrupted(client: Running, said: impl Iterator<Item = String>) -> (String, Output) {
+    client.signal(Signal::INT);
+    let said: Vec<String> = said.collect();
+    (said.join("\n"), client.output())
+}
+
+/// As many ops as nobody waits for.
+const ENDLESS: [&str; 4] = ["--verify", "500", "-n", "1000000000"];
+
+#[test]
+fn a_pause_of_either_side_ends_no_command_and_is_told() {
+    let serving = Serving::new();
+    let server = serving.start("read,write,compare-swap,fetch-add");
+    for command in ["read-lat", "write-lat", "cas-lat", "fetch-add-lat", "verify"] {
+        let more = if command == "verify" { &["--ops", "100"][..] } else { &ENDLESS };
+        let (client, said) = match command {
+            // It says nothing before its first round.
+            "verify" => {
+                let mut client = Running::start(serving.client(command, more));
+                let mut said =
+                    BufReader::new(client.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+                assert!(said.any(|it| it.contains("round")), "{command} has ended");
+                (client, Box::new(said) as Box<dyn Iterator<Item = String>>)
+            }
+            _ => {
+                let (client, said) = serving.begun(command, more);
+                (client, Box::new(said) as Box<dyn Iterator<Item = String>>)
+            }
+        };
+        pause(&server);
+        pause(&client);
+        let (said, output) = interrupted(client, said);
+        let error = text(&output.stderr);
+        assert!(!error.contains("TIMEOUT"), "{command}: {error}");
+        if command == "verify" {
+            assert!(said.contains("restored   what was there"), "{said}{error}");
+        } else {
+            assert!(said.contains("paused  "), "{command}: {said}{error}");
+            assert!(said.contains("partial  "), "{command}: {said}{error}");
+            assert!(error.contains("interrupted"), "{command}: {error}");
+        }
+        // Whoever was interrupted has left what was there.
+        assert_read(
+            &serving.client("read-lat", &["--verify", "500", "-n", "10"]).output().unwrap(),
+        );
+    }
+    drop(server);
+    let server = serving.start("send");
+    let (client, said) = serving.begun("send-lat", &["-n", "1000000000"]);
+    pause(&server);
+    pause(&client);
+    let (said, output) = interrupted(client, said);
+    assert!(said.contains("paused  ") && said.contains("delivered"), "{said}{output:?}");
+}
+
+#[test]
+fn interrupted_json_says_so_and_has_what_was_measured() {
+    let serving = Serving::new();
+    let _server = serving.start("read,write");
+    for command in ["read-lat", "write-lat"] {
+        let more = [&ENDLESS[..], &["--json"]].concat();
+        let mut client = Running::start(serving.client(command, &more));
+        let said = client.0.stdout.take().unwrap();
+        // There is nothing to see before its end: a signal finds it opening, or measuring.
+        let clock = TscClock::new();
+        wait_for("a moment", || Duration::from_nanos(clock.now().as_nanos()) >= PAUSE * 3);
+        let (said, output) =
+            interrupted(client, BufReader::new(said).lines().map_while(Result::ok));
+        if output.status.code() == Some(130) {
+            continue;
+        }
+        let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(json["interrupted"], true, "{json}");
+    }
+}
+
+#[test]
+fn a_verification_whose_server_is_gone_tells_at_ctrl_c_what_it_has_verified() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let serving = Serving::new();
+        let server = serving.start("read,write");
+        let mut verify = Running::start(serving.client("verify", &["--ops", "100"]));
+        let mut said =
+            BufReader::new(verify.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.any(|it| it.contains("round")));
+        server.signal(Signal::KILL);
+        assert!(said.any(|it| it.contains("failing")));
+        verify.signal(signal);
+        let rest: Vec<String> = said.collect();
+        let at = |text: &str| rest.iter().position(|it| it.trim_start().starts_with(text));
+        let (verified, restoring) = (at("verified"), at("restoring"));
+        assert!(verified.is_some() && verified < restoring, "{rest:?}");
+        assert!(at("not restored").is_some(), "{rest:?}");
+        assert!(!verify.output().status.success());
+    }
+}
+
+/// Servers that may have so few descriptors that they cannot be opened: each says which limit that
+/// is. Returns how many could not.
+fn few_descriptors(netns: Option<&Netns>, device: &[&str], more: &[&str]) -> usize {
+    let folder = Folder::new();
+    let grant = folder.grant();
+    let mut refused = 0;
+    for limit in 4..=40 {
+        let args = ["serve", "--duration", "1", "--region-len", "65536", "--grant"];
+        let args = [&args[..], &[grant.to_str().unwrap()], device, more].concat();
+        let program = env!("CARGO_BIN_EXE_rma-bench");
+        let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+        let mut command = match netns {
+            None => Command::new("sh"),
+            Some(netns) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", netns.name(), "sh"]);
+                command
+            }
+        };
+        let output = command.args(["-c", &script, program]).args(args).output().unwrap();
+        let error = text(&output.stderr);
+        // Not even started: the limit is the loader's affair.
+        if output.status.success() || error.contains("shared libraries") {
+            continue;
+        }
+        refused += 1;
+        assert!(error.contains("ulimit -n"), "with {limit} descriptors: {error}");
+        for wrong in ["chown", "repair the disk", "IVs could repeat", "or newer is needed"] {
+            assert!(!error.contains(wrong), "with {limit} descriptors: {error}");
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_server_over_udp_with_few_descriptors_names_the_limit() {
+    let Loopback { client, server, port } = Loopback::unused();
+    let device = ["--udp", &server, "--initiator", &client, "--port", &port];
+    assert!(few_descriptors(None, &device, &[]) > 0);
+    assert!(few_descriptors(None, &device, &["--metrics", "127.0.0.1:0"]) > 1);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_server_over_xdp_with_few_descriptors_names_the_limit() {
+    let lab = Lab::new(&LabConfig::default()).unwrap();
+    let initiator = Lab::A_V4.to_string();
+    let device = ["--interface", Lab::INTERFACE, "--initiator", &initiator];
+    assert!(few_descriptors(Some(lab.b()), &device, &[]) > 5);
+}
