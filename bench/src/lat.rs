@@ -24,7 +24,7 @@ use crate::{
     line,
     machine::{Machine, mode_and_mtu},
     pair::{VERIFY_DEPTH, pin},
-    serve::{HostArgs, ServeError, introduce, open},
+    serve::{HostArgs, ServeError, introduce, open, tell_ways},
 };
 
 /// What all of them are told.
@@ -105,6 +105,14 @@ enum Permit {
 }
 
 impl Remote {
+    /// What `error` means, and what the host knows of the ways that may have to do with it.
+    pub(crate) fn explain_on(&self, client: &Client, quiet: bool, error: PairError) -> ServeError {
+        if !quiet {
+            tell_ways(&client.host);
+        }
+        self.explain(error)
+    }
+
     /// What `error` means between two machines.
     pub(crate) fn explain(&self, error: PairError) -> ServeError {
         let Self { responder, port, permit } = self.clone();
@@ -239,6 +247,8 @@ struct Report<V> {
     device: String,
     mode: String,
     mtu: u32,
+    /// What the path carries, if that is less.
+    path_mtu: Option<u32>,
     size: u32,
     #[serde(flatten)]
     verified: V,
@@ -261,6 +271,7 @@ pub(crate) fn print_json<V: Serialize>(
         device: client.host.info().to_string(),
         mode,
         mtu,
+        path_mtu: client.host.narrow_paths().first().map(|narrow| narrow.mtu),
         size,
         verified,
         core: args.host.core,
@@ -284,10 +295,10 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
     let (mut client, remote) = open_client(args, (*size, &[OpType::Read]), interrupt)?;
     let grant = client.grants.get(OpType::Read)?;
     let verified = client.verify(OpType::Read, *verify, interrupt, |_| ());
-    let verified = verified.map_err(|error| remote.explain(error))?;
+    let verified = verified.map_err(|error| remote.explain_on(&client, args.json, error))?;
     let counts = (args.iters / 10, args.iters);
     let latencies = client.measure(LoneOp::Read, (*size, *span), counts, interrupt);
-    let latencies = latencies.map_err(|error| remote.explain(error))?;
+    let latencies = latencies.map_err(|error| remote.explain_on(&client, args.json, error))?;
     let latency = latencies.summary(&format!("READ {size} B"));
     if args.json {
         print_json(args, *size, &client, VerifiedReads { verified_reads: verified.reads }, latency);
@@ -299,6 +310,7 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
             verified.bytes as f64 / 1e6,
             if verified.retried > 0 { ", some repeated" } else { "" }
         );
+        tell_ways(&client.host);
         line!("{}", Table(&[latency]));
     }
     Ok(())

@@ -18,7 +18,7 @@ use crate::{
     latency::{Latencies, Table},
     line,
     model::Model,
-    serve::ServeError,
+    serve::{ServeError, tell_ways},
 };
 
 /// How much of the region is written to: all of it, if it is not longer than this.
@@ -41,8 +41,8 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
     let op_types = if *verify > 0 { &[OpType::Write, OpType::Read][..] } else { &[OpType::Write] };
     let (mut client, remote) = open_client(common, (*size, op_types), interrupt)?;
     let grant = client.grants.get(OpType::Write)?;
-    let (verified, latencies) =
-        write(&mut client, args, interrupt).map_err(|error| remote.explain(error))?;
+    let (verified, latencies) = write(&mut client, args, interrupt)
+        .map_err(|error| remote.explain_on(&client, common.json, error))?;
     let latency = latencies.summary(&format!("WRITE {size} B"));
     if common.json {
         let Verified { writes: verified_writes, compared: compared_bytes, .. } = verified;
@@ -65,6 +65,7 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
             "  verified  nothing, as asked for with --verify 0: the region holds what was written last\n"
         );
     }
+    tell_ways(&client.host);
     line!("{}", Table(&[latency]));
     Ok(())
 }

@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use rma_app::{BufferPoolError, StartError, WaitError};
-use rma_core::{error::RegionError, executor::ExecutorConfigError, nic::ConfigError};
+use rma_core::{
+    addr::HostAddr, error::RegionError, executor::ExecutorConfigError, nic::ConfigError,
+};
 use rma_star::{
     config::StarConfigError,
     limits::{QPS_MAX, SLOTS_MAX},
@@ -75,9 +77,9 @@ pub enum HostError {
     )]
     TwoAddresses {
         /// One of them.
-        first: rma_core::addr::HostAddr,
+        first: HostAddr,
         /// The other.
-        second: rma_core::addr::HostAddr,
+        second: HostAddr,
         /// Their family: 4 or 6.
         version: u8,
     },
@@ -88,6 +90,28 @@ pub enum HostError {
     NoAddress {
         /// The interface.
         interface: Box<str>,
+    },
+    /// The address is not usable yet, or never will be.
+    #[error(
+        "address {address} of interface {interface} is tentative: duplicate address detection has not ended, or has found \
+         another machine with it (dadfailed); see `ip addr show dev {interface}`"
+    )]
+    TentativeAddress {
+        /// The interface.
+        interface: Box<str>,
+        /// The address.
+        address: HostAddr,
+    },
+    /// The interface has no address but one that means something on its link only.
+    #[error(
+        "interface {interface} has a link-local address alone, which is good for hosts on its link: choose it with \
+         --address {address}%{interface}, or add one: ip addr add ADDRESS/PREFIX dev {interface}"
+    )]
+    LinkLocalAlone {
+        /// The interface.
+        interface: Box<str>,
+        /// The address.
+        address: HostAddr,
     },
     /// A grant was asked for an initiator of a family that this host has no address of.
     #[error(
