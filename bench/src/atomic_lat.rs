@@ -20,7 +20,7 @@ use crate::{
     lat::{ClientArgs, SpanArgs, end, open_client, print_json, say_partial},
     latency::{Latencies, Table},
     line,
-    serve::ServeError,
+    serve::{ServeError, tell_ways},
 };
 
 /// Bytes of a word.
@@ -69,7 +69,7 @@ fn atomic_lat(args: &AtomicLatArgs, op: LoneOp, interrupt: &Interrupt) -> Result
         let counts = (args.iters / 10, args.iters);
         client.measure_into(op, (WORD, *span), counts, (&mut latencies, interrupt))
     });
-    let interrupted = remote.is_interrupted(done)?;
+    let interrupted = remote.is_interrupted(done, &client, args.json)?;
     let latency = latencies.summary(op.name());
     if args.json {
         print_json(args, WORD, &client, verified, (latency, interrupted));
@@ -85,6 +85,7 @@ fn atomic_lat(args: &AtomicLatArgs, op: LoneOp, interrupt: &Interrupt) -> Result
     );
     line!("  restored  what was there before\n");
     client.failures.pauses().say();
+    tell_ways(&client.host);
     line!("{}", Table(&[latency]));
     end(interrupted)
 }

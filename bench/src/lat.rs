@@ -24,7 +24,7 @@ use crate::{
     line,
     machine::{Machine, mode_and_mtu},
     pair::{VERIFY_DEPTH, pin},
-    serve::{HostArgs, ServeError, introduce, open},
+    serve::{HostArgs, ServeError, introduce, open, tell_ways},
 };
 
 /// What all of them are told.
@@ -106,12 +106,22 @@ enum Permit {
 
 impl Remote {
     /// Whether a run was ended early by somebody: then there is something to tell of it. All else
-    /// that ends one is an error.
-    pub(crate) fn is_interrupted(&self, done: Result<(), PairError>) -> Result<bool, ServeError> {
+    /// that ends one is an error, with what the host knows of the ways that may have to do with it.
+    pub(crate) fn is_interrupted(
+        &self,
+        done: Result<(), PairError>,
+        client: &Client,
+        quiet: bool,
+    ) -> Result<bool, ServeError> {
         match done {
             Ok(()) => Ok(false),
             Err(PairError::Interrupted) => Ok(true),
-            Err(error) => Err(self.explain(error)),
+            Err(error) => {
+                if !quiet {
+                    tell_ways(&client.host);
+                }
+                Err(self.explain(error))
+            }
         }
     }
 
@@ -250,6 +260,8 @@ struct Report<V> {
     device: String,
     mode: String,
     mtu: u32,
+    /// What the path carries, if that is less.
+    path_mtu: Option<u32>,
     size: u32,
     #[serde(flatten)]
     verified: V,
@@ -276,6 +288,7 @@ pub(crate) fn print_json<V: Serialize>(
         device: client.host.info().to_string(),
         mode,
         mtu,
+        path_mtu: client.host.narrow_paths().first().map(|narrow| narrow.mtu),
         size,
         verified,
         core: args.host.core,
@@ -308,7 +321,7 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
         let into = (&mut latencies, interrupt);
         client.measure_into(LoneOp::Read, (*size, *span), counts, into)
     });
-    let interrupted = remote.is_interrupted(done)?;
+    let interrupted = remote.is_interrupted(done, &client, args.json)?;
     let latency = latencies.summary(&format!("READ {size} B"));
     if args.json {
         let verified = VerifiedReads { verified_reads: verified.reads };
@@ -323,6 +336,7 @@ pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError>
             if verified.retried > 0 { ", some repeated" } else { "" }
         );
         client.failures.pauses().say();
+        tell_ways(&client.host);
         line!("{}", Table(&[latency]));
     }
     end(interrupted)

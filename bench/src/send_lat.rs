@@ -18,7 +18,7 @@ use crate::{
     lat::{ClientArgs, SizeArgs, end, open_client, print_json, say_partial},
     latency::{Latencies, Table},
     line,
-    serve::ServeError,
+    serve::{ServeError, tell_ways},
 };
 
 /// Arguments of `send-lat`.
@@ -50,7 +50,7 @@ pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
     let (mut sent, mut latencies) = (Sent::default(), Latencies::new());
     let counts = (args.iters / 10, args.iters);
     let done = send(&mut client, *size, counts, (&mut sent, &mut latencies), interrupt);
-    let interrupted = remote.is_interrupted(done)?;
+    let interrupted = remote.is_interrupted(done, &client, args.json)?;
     let latency = latencies.summary(&format!("SEND {size} B"));
     if args.json {
         print_json(args, *size, &client, sent, (latency, interrupted));
@@ -65,6 +65,7 @@ pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeEr
         sent.not_ready,
     );
     client.failures.pauses().say();
+    tell_ways(&client.host);
     line!("{}", Table(&[latency]));
     end(interrupted)
 }

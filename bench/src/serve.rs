@@ -53,12 +53,28 @@ pub struct DeviceArgs {
 pub struct HostArgs {
     #[command(flatten)]
     device: DeviceArgs,
-    /// This host's address, if the interface has several.
-    #[arg(long, value_name = "ADDRESS")]
-    address: Vec<HostAddr>,
+    /// This host's address, if the interface has several. A link-local one may name it: fe80::1%eth1.
+    #[arg(long, value_name = "ADDRESS", value_parser = own_address)]
+    address: Vec<OwnAddress>,
     /// The core to pin the engine to.
     #[arg(long)]
     pub(crate) core: Option<usize>,
+}
+
+/// An address of this host, as people type it.
+#[derive(Clone, Debug)]
+struct OwnAddress {
+    address: HostAddr,
+    /// The interface that it is on, if that was said.
+    zone: Option<String>,
+}
+
+fn own_address(text: &str) -> Result<OwnAddress, AddressError> {
+    let (address, zone) = match text.split_once('%') {
+        Some((address, zone)) => (address, Some(zone.to_owned())),
+        None => (text, None),
+    };
+    Ok(OwnAddress { address: address.parse()?, zone })
 }
 
 /// A type of op, as people type it.
@@ -229,6 +245,16 @@ pub enum ServeError {
         /// The length.
         len: u64,
     },
+    /// An address was named with an interface that is not the one to open.
+    #[error(
+        "{address}%{zone} is on interface {zone}: give --interface {zone}, or the address without %{zone}"
+    )]
+    OtherZone {
+        /// The address.
+        address: HostAddr,
+        /// The interface that it was named with.
+        zone: String,
+    },
     /// The grant is for another host.
     #[error(
         "the grant in {path} is for initiator {granted}, and this host has {here}; run `rma-bench serve` with --initiator and one of these"
@@ -288,7 +314,7 @@ pub enum ServeError {
 
 /// Opens the host. The caller pins itself afterwards: threads that the host starts must not share
 /// the engine's core.
-pub(crate) fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, HostError> {
+pub(crate) fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, ServeError> {
     host.core.map_or(Ok(()), HostError::check_core)?;
     let config = match (&host.device.interface, host.device.udp) {
         (Some(interface), _) => mode::host(interface),
@@ -296,12 +322,30 @@ pub(crate) fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, H
         (None, None) => unreachable!("one of the two is required"),
     };
     let mut addresses = config.addresses.clone();
-    addresses.extend(&host.address);
-    InlineHost::open(config.with(|it| {
+    for OwnAddress { address, zone } in &host.address {
+        let is_other = |zone: &String| Some(zone) != host.device.interface.as_ref();
+        if let Some(zone) = zone.clone().filter(is_other) {
+            return Err(ServeError::OtherZone { address: *address, zone });
+        }
+        addresses.push(*address);
+    }
+    let host = InlineHost::open(config.with(|it| {
         it.addresses = addresses;
         it.port = port;
         it.pid = pid;
-    }))
+    }))?;
+    Ok(host)
+}
+
+/// Says which ways carry less than the device, and which of its addresses the host has lost.
+pub(crate) fn tell_ways(host: &InlineHost) {
+    for narrow in host.narrow_paths() {
+        line!("  path      {narrow}");
+    }
+    for status in host.address_status().iter().filter(|it| !it.is_there) {
+        let address = status.address;
+        line!("  address   {address} is not one of this machine any more: see `ip addr`");
+    }
 }
 
 pub(crate) fn introduce(host: &InlineHost) {

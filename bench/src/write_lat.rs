@@ -18,7 +18,7 @@ use crate::{
     latency::{Latencies, Table},
     line,
     model::Model,
-    serve::ServeError,
+    serve::{ServeError, tell_ways},
 };
 
 /// How much of the region is written to: all of it, if it is not longer than this.
@@ -57,7 +57,7 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
     if done.is_ok() {
         done = client.restore(&run.found, interrupt).map(drop);
     }
-    let interrupted = remote.is_interrupted(done)?;
+    let interrupted = remote.is_interrupted(done, &client, common.json)?;
     if interrupted {
         run.restore_hastily(&mut client);
     }
@@ -71,6 +71,7 @@ pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError
         say_partial(interrupted);
         say(&verified, &grant, client.model.is_some());
         client.failures.pauses().say();
+        tell_ways(&client.host);
         line!("{}", Table(&[latency]));
     }
     not_restored.map_or_else(|| end(interrupted), |why| Err(ServeError::NotRestored { why }))

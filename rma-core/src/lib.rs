@@ -24,6 +24,7 @@
 //! | [`watch`] | which portals are worth a look | what is in them |
 //! | [`counter_mark`] | which counter values nobody has had | files |
 //! | [`backend`] | what an operating system must offer | the protocol |
+//! | [`path_limits`] | how long frames may be on the way to a host | how that is found |
 //!
 //! # How to drive a NIC
 //!
@@ -62,6 +63,7 @@ pub mod one_rma;
 pub mod op;
 pub mod outcome;
 pub mod packet;
+pub mod path_limits;
 pub mod port;
 pub mod portal;
 pub mod quantum;

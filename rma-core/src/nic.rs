@@ -56,6 +56,7 @@ use crate::{
     error::{CommandError, DropReason, RegionError},
     op::ClassOfService,
     packet::Tail,
+    path_limits::Paths,
     quantum::Quantum,
     region::RegionId,
     time::{Clock, Instant},
@@ -88,6 +89,8 @@ pub struct Nic {
     initiator: Initiator,
     responder: Responder,
     counters: Arc<NicCounters>,
+    /// What the ways to other hosts carry. `None`: as much as the device.
+    paths: Option<Paths>,
     /// Whether the responder is asked first for the next frame to send.
     responder_first: bool,
     /// Whether the frame that was written last is of an op of the latency class that has more of
@@ -116,6 +119,7 @@ impl Nic {
             initiator: Initiator::new(&config),
             responder: Responder::new(&config),
             counters: Arc::default(),
+            paths: None,
             responder_first: true,
             rest_is_next: false,
             latency_class_seen_at: None,
@@ -143,6 +147,12 @@ impl Nic {
         let place = NicPlace { receive_len_max: receive, ..self.config.place };
         self.config = self.config.settings.build(place)?;
         Ok(())
+    }
+
+    /// Has what `paths` knows taken into account from now on, and tells it how ops end.
+    pub fn set_paths(&mut self, paths: Paths) {
+        self.initiator.set_paths(paths.clone());
+        self.paths = Some(paths);
     }
 
     /// The registered region table.
@@ -356,14 +366,16 @@ impl Nic {
     #[inline]
     fn initiating(&mut self) -> (&mut Initiator, Tables<'_>) {
         let Self { config, security, regions, window, events, initiator, counters, .. } = self;
-        (initiator, Tables { security, regions, window, events, counters, config })
+        let paths = self.paths.as_ref();
+        (initiator, Tables { security, regions, window, events, counters, config, paths })
     }
 
     /// The responder, and what it works with.
     #[inline]
     fn responding(&mut self) -> (&mut Responder, Tables<'_>) {
         let Self { config, security, regions, window, events, responder, counters, .. } = self;
-        (responder, Tables { security, regions, window, events, counters, config })
+        let paths = self.paths.as_ref();
+        (responder, Tables { security, regions, window, events, counters, config, paths })
     }
 
     /// Expires whatever is due. Early or repeated calls do nothing.

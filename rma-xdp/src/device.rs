@@ -1,13 +1,15 @@
 //! Which device carries a host's frames, and how it is opened.
 
+mod address;
 pub(crate) mod backend;
 pub(crate) mod metrics;
-#[cfg(feature = "xdp")]
 pub(crate) mod monotonic;
-#[cfg(feature = "xdp")]
 pub mod net;
+pub(crate) mod paths;
+mod search;
 pub(crate) mod status;
 pub mod udp;
+pub(crate) mod ways;
 #[cfg(feature = "xdp")]
 pub mod xdp;
 
@@ -23,11 +25,12 @@ use self::{
     backend::AnyBackend,
     metrics::DeviceWatch,
     status::InterfaceStatus,
-    udp::{BatchingInUse, UdpBackend, UdpBatching, UdpConfig, UdpCounters},
+    udp::{BatchingInUse, Keeper, UdpBackend, UdpBatching, UdpConfig, UdpCounters},
+    ways::Ways,
 };
 #[cfg(feature = "xdp")]
 use self::{
-    net::{Interface, NetMonitor},
+    net::{Interface, InterfaceAddress, NetMonitor},
     xdp::{Follower, XdpBackend, XdpConfig},
 };
 use crate::error::HostError;
@@ -134,7 +137,7 @@ pub(crate) enum DeviceKeeper {
     // The follower is dropped first: it reads what the monitor writes.
     #[cfg(feature = "xdp")]
     Xdp(Follower, NetMonitor),
-    Udp(BatchingInUse, Arc<UdpCounters>),
+    Udp(BatchingInUse, Arc<UdpCounters>, Keeper),
 }
 
 impl DeviceKeeper {
@@ -142,8 +145,21 @@ impl DeviceKeeper {
     pub(crate) fn watch(&self) -> DeviceWatch {
         match self {
             #[cfg(feature = "xdp")]
-            Self::Xdp(follower, _) => DeviceWatch::Xdp(follower.watch()),
-            Self::Udp(_, counters) => DeviceWatch::Udp(counters.clone()),
+            Self::Xdp(follower, monitor) => {
+                DeviceWatch::Xdp(follower.watch(), monitor.ways().clone())
+            }
+            Self::Udp(_, counters, keeper) => {
+                DeviceWatch::Udp(counters.clone(), keeper.ways().clone())
+            }
+        }
+    }
+
+    /// What is known of the ways to other hosts, and of the host's addresses.
+    pub(crate) fn ways(&self) -> &Arc<Ways> {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp(_, monitor) => monitor.ways(),
+            Self::Udp(_, _, keeper) => keeper.ways(),
         }
     }
 
@@ -164,7 +180,7 @@ impl DeviceKeeper {
                 let fallbacks = follower.watch().description().fallbacks;
                 fallbacks.iter().map(ToString::to_string).collect()
             }
-            Self::Udp(batching, counters) => batching.fallbacks(counters).collect(),
+            Self::Udp(batching, counters, _) => batching.fallbacks(counters).collect(),
         }
     }
 
@@ -180,18 +196,20 @@ impl DeviceKeeper {
                 monitor.resolve(destination, timeout)?;
                 Ok(())
             }
-            // The kernel finds its way itself, at the first datagram.
-            Self::Udp(..) => Ok(()),
+            // The kernel finds its way itself, at the first datagram; what that carries is asked.
+            Self::Udp(_, _, keeper) => {
+                keeper.resolve(destination);
+                Ok(())
+            }
         }
     }
 
     /// Has the way to a host looked for that will soon be heard of. Does not wait.
-    #[cfg_attr(not(feature = "xdp"), expect(unused_variables, reason = "for AF_XDP alone"))]
     pub(crate) fn prepare(&self, destination: HostAddr) {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp(_, monitor) => monitor.prepare(destination),
-            Self::Udp(..) => {}
+            Self::Udp(_, _, keeper) => keeper.prepare(destination),
         }
     }
 }
@@ -205,12 +223,26 @@ fn open_xdp(
 ) -> Result<OpenDevice, HostError> {
     let monitor = NetMonitor::start(name)?;
     let interface = monitor.interface();
-    let addresses = if wanted.is_empty() {
-        first_of_each_family(interface).ok_or_else(|| no_address(interface))?
-    } else {
-        at_most_one_of_each_family(wanted)?
+    let chosen = match wanted {
+        [] => own_addresses(interface)?,
+        wanted => at_most_one_of_each_family(wanted)?,
     };
     wanted.iter().try_for_each(|&address| reaches(interface, address))?;
+    let mut addresses = LocalAddresses::default();
+    for address in chosen.iter() {
+        if address::wait_until_usable(address, Some(interface.index)) {
+            addresses.insert(address);
+        } else if wanted.is_empty() && chosen.iter().count() > 1 {
+            tracing::warn!(%address, "tentative, or another machine has it: not used");
+        } else {
+            return Err(HostError::TentativeAddress { interface: name.into(), address });
+        }
+    }
+    if addresses.is_empty() {
+        let address = chosen.iter().next().expect("there is one at least");
+        return Err(HostError::TentativeAddress { interface: name.into(), address });
+    }
+    monitor.send_from(addresses);
     let local: Vec<HostAddr> = addresses.iter().collect();
     let config = XdpConfig { mode, ..XdpConfig::new(name, ports, &local) };
     let backend = XdpBackend::open(&config, monitor.table())?;
@@ -228,9 +260,10 @@ fn open_udp(
     let addresses = at_most_one_of_each_family(wanted)?;
     let config = UdpConfig::new(addresses.iter().collect(), ports);
     let config = config.with(|it| it.batching = batching);
-    let backend = UdpBackend::open(&config)?;
+    let mut backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
-    let keeper = DeviceKeeper::Udp(backend.describe().batching, backend.counters().clone());
+    let (batching, counters) = (backend.describe().batching, backend.counters().clone());
+    let keeper = DeviceKeeper::Udp(batching, counters, backend.keep()?);
     Ok(OpenDevice { backends: vec![AnyBackend::Udp(backend)], addresses, info, keeper })
 }
 
@@ -245,18 +278,32 @@ fn at_most_one_of_each_family(wanted: &[HostAddr]) -> Result<LocalAddresses, Hos
     Ok(addresses)
 }
 
-/// The interface's addresses as the kernel lists them: its primary one of each family first.
-/// Link-local IPv6 addresses are left out: their names mean nothing on another link.
+/// The interface's addresses: the best of each family. Tentative ones are among them: they will be
+/// usable soon. Link-local IPv6 addresses are left out: their names mean nothing on another link.
 #[cfg(feature = "xdp")]
-fn first_of_each_family(interface: &Interface) -> Option<LocalAddresses> {
+fn own_addresses(interface: &Interface) -> Result<LocalAddresses, HostError> {
     let mut addresses = LocalAddresses::default();
-    let addresses_there = interface.addresses.iter().map(|there| there.address);
-    for address in addresses_there.filter(|&address| !is_link_local(address)) {
+    let mut there = interface.addresses.clone();
+    there.retain(|it| !it.has_failed && !is_link_local(it.address));
+    // The kernel's order among equals: the primary one first.
+    there.sort_by_key(|it| (it.is_deprecated, it.is_temporary));
+    for InterfaceAddress { address, .. } in there {
         if addresses.toward(address).is_none() {
             addresses.insert(address);
         }
     }
-    (!addresses.is_empty()).then_some(addresses)
+    if !addresses.is_empty() {
+        return Ok(addresses);
+    }
+    let name = || interface.name.clone();
+    let mut rest = interface.addresses.iter();
+    Err(match rest.find(|it| it.has_failed) {
+        Some(it) => HostError::TentativeAddress { interface: name(), address: it.address },
+        None => match interface.addresses.first() {
+            Some(it) => HostError::LinkLocalAlone { interface: name(), address: it.address },
+            None => no_address(interface),
+        },
+    })
 }
 
 #[cfg(feature = "xdp")]

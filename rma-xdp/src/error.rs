@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use rma_app::{BufferPoolError, StartError, WaitError};
-use rma_core::{error::RegionError, executor::ExecutorConfigError, nic::ConfigError};
+use rma_core::{
+    addr::HostAddr, error::RegionError, executor::ExecutorConfigError, nic::ConfigError,
+};
 use rma_shm::{Forked, Told};
 use rma_star::{
     config::StarConfigError,
@@ -76,9 +78,9 @@ pub enum HostError {
     )]
     TwoAddresses {
         /// One of them.
-        first: rma_core::addr::HostAddr,
+        first: HostAddr,
         /// The other.
-        second: rma_core::addr::HostAddr,
+        second: HostAddr,
         /// Their family: 4 or 6.
         version: u8,
     },
@@ -100,7 +102,7 @@ pub enum HostError {
         /// The bridge or bond.
         master: Box<str>,
         /// Its address.
-        address: rma_core::addr::HostAddr,
+        address: HostAddr,
     },
     /// No other host reaches a loopback address.
     #[error(
@@ -108,7 +110,7 @@ pub enum HostError {
     )]
     LoopbackAddress {
         /// The address.
-        address: rma_core::addr::HostAddr,
+        address: HostAddr,
         /// The interface.
         interface: Box<str>,
     },
@@ -118,11 +120,33 @@ pub enum HostError {
     )]
     AddressElsewhere {
         /// The address.
-        address: rma_core::addr::HostAddr,
+        address: HostAddr,
         /// The interface.
         interface: Box<str>,
         /// The one that has it.
         other: Box<str>,
+    },
+    /// The address is not usable yet, or never will be.
+    #[error(
+        "address {address} of interface {interface} is tentative: duplicate address detection has not ended, or has found \
+         another machine with it (dadfailed); see `ip addr show dev {interface}`"
+    )]
+    TentativeAddress {
+        /// The interface.
+        interface: Box<str>,
+        /// The address.
+        address: HostAddr,
+    },
+    /// The interface has no address but one that means something on its link only.
+    #[error(
+        "interface {interface} has a link-local address alone, which is good for hosts on its link: choose it with \
+         --address {address}%{interface}, or add one: ip addr add ADDRESS/PREFIX dev {interface}"
+    )]
+    LinkLocalAlone {
+        /// The interface.
+        interface: Box<str>,
+        /// The address.
+        address: HostAddr,
     },
     /// A grant was asked for an initiator of a family that this host has no address of.
     #[error(

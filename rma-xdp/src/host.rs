@@ -36,7 +36,10 @@ use rma_star::{
 
 use crate::{
     device::{
-        Device, DeviceInfo, DeviceKeeper, OpenDevice, backend::HostBackend, status::InterfaceStatus,
+        Device, DeviceInfo, DeviceKeeper, OpenDevice,
+        backend::HostBackend,
+        status::InterfaceStatus,
+        ways::{AddressStatus, NarrowPath},
     },
     driver::{
         Capacities, Driver, Shard, Shards, StarCapacities, control::ControlPath,
@@ -345,7 +348,8 @@ impl<P: ControlPath> HostOf<P> {
                 it.receive_len_max = receive_len_max;
                 it.bucket_secret = bucket_secret;
             });
-            let nic = Nic::with_aead(nic.build(place)?, aead);
+            let mut nic = Nic::with_aead(nic.build(place)?, aead);
+            nic.set_paths(backend.paths());
             let counters = nic.counters().clone();
             let of_star = star.as_ref().map(|star| star.counters().clone());
             shards.push(ShardState { counters, star: of_star, iv_blocks });
@@ -547,6 +551,20 @@ impl<P: ControlPath> HostOf<P> {
     #[must_use]
     pub fn interface(&self) -> Option<InterfaceStatus> {
         self.device.interface()
+    }
+
+    /// The ways to other hosts that carry less than the device: as routes or routers say, or as
+    /// losses told where these say nothing. Ops take more frames on them and are as certain. What is
+    /// found by losses costs the first ops; it is asked anew after ten minutes.
+    #[must_use]
+    pub fn narrow_paths(&self) -> Vec<NarrowPath> {
+        self.device.ways().narrow()
+    }
+
+    /// The host's addresses, and whether the machine still has them.
+    #[must_use]
+    pub fn address_status(&self) -> Vec<AddressStatus> {
+        self.device.ways().addresses()
     }
 
     /// Everything that works less well than it could, a sentence each: of the device, and of the

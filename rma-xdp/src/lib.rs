@@ -111,15 +111,17 @@ mod metrics;
 mod random;
 pub mod star;
 
+pub use device::net;
+#[cfg(feature = "xdp")]
+pub use device::xdp;
 pub use device::{
     Device, DeviceInfo,
     backend::{AnyBackend, HostBackend},
     metrics::{DeviceCounter, DeviceMetrics},
     status::{InterfaceState, InterfaceStatus},
     udp,
+    ways::{AddressStatus, NarrowPath},
 };
-#[cfg(feature = "xdp")]
-pub use device::{net, xdp};
 pub use driver::ReceiveQueues;
 pub use driver::tenant::{
     AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,

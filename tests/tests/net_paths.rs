@@ -237,8 +237,8 @@ fn each_reason_for_having_no_path_is_its_own_error() {
         Ipv6Addr::LOCALHOST.into(),
     ] {
         match fixture.resolve(own).unwrap_err() {
-            PathError::WrongInterface { interface, route_interface, .. } => {
-                assert_eq!((&*interface, &*route_interface), (Lab::INTERFACE, "lo"), "{own}");
+            PathError::ThisHost { interface, .. } => {
+                assert_eq!(&*interface, Lab::INTERFACE, "{own}");
             }
             other => panic!("{own}: {other}"),
         }

@@ -312,13 +312,11 @@ impl NicConfig {
         CounterBlock::new(first, self.place.counter_end)
     }
 
-    /// The largest payload, in bytes, of one frame to `own`, one of the NIC's addresses, of a kind
-    /// that has `overhead` octets besides. More than an op has where packets may be longer than a
-    /// frame: it tells how long they may be.
-    pub(super) fn payload_len_max(&self, own: HostAddr, overhead: usize) -> u16 {
+    /// The largest frame, in bytes, that the device can receive to `own`, one of the NIC's
+    /// addresses.
+    pub(super) const fn frame_len_max(&self, own: HostAddr) -> usize {
         let receive = &self.place.receive_len_max;
-        let frame = if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
-        u16::try_from(frame.saturating_sub(overhead)).unwrap_or(u16::MAX)
+        if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 }
     }
 
     /// More bytes of answers than this may not wait before a read, or it is NACKed (§6.1).

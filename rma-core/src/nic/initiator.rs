@@ -38,6 +38,7 @@ use crate::{
     granules::Granules,
     index_list::{IndexList, Links},
     op::{ClassOfService, Moves, OpStatus},
+    path_limits::Paths,
     port::SourcePort,
     time::Instant,
 };
@@ -74,6 +75,8 @@ pub(super) struct Initiator {
     bulk_answered_at: Option<Instant>,
     dispatch_timeout_nanos: u64,
     timeout_nanos: u64,
+    /// Who is told how long the frames were that came, and those that did not.
+    paths: Option<Paths>,
 }
 
 /// An op that has ended, and whose completion waits to be polled.
@@ -104,6 +107,7 @@ impl Initiator {
             source_port: SourcePort::FIRST,
             seal: RequestSeal::NONE,
             arrived: Granules::NONE,
+            longest: 0,
             loaded: Loaded::NOTHING,
             solicited: Solicited::NONE,
             ending: Ending::NONE,
@@ -128,7 +132,12 @@ impl Initiator {
             bulk_answered_at: None,
             dispatch_timeout_nanos: config.dispatch_timeout_nanos,
             timeout_nanos: config.timeout_nanos,
+            paths: None,
         }
+    }
+
+    pub(super) fn set_paths(&mut self, paths: Paths) {
+        self.paths = Some(paths);
     }
 
     /// Takes a command into its slot, and tells whether it waits there, and with which class. A
@@ -317,6 +326,9 @@ impl Initiator {
             }
             State::Completed => unreachable!("an op completes once"),
         };
+        if let Some(paths) = &self.paths {
+            slot.tell(status, paths);
+        }
         let was_under_way = matches!(slot.state, State::InService | State::Solicited);
         if was_under_way && slot.command.class == ClassOfService::Throughput {
             self.bulk_under_way -= 1;

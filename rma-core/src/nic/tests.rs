@@ -26,6 +26,7 @@ mod counter_blocks;
 mod gather;
 mod mutation;
 mod overload;
+mod paths;
 mod read;
 mod read_order;
 mod receive_queues;

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use rma_core::{
     backend::{Backend, RxPacket, TxFrame},
     nic::ReceiveLenMax,
+    path_limits::Paths,
     time::Instant,
 };
 
@@ -41,6 +42,17 @@ pub enum AnyBackend {
     Xdp(XdpBackend),
     /// Kernel UDP sockets.
     Udp(UdpBackend),
+}
+
+impl AnyBackend {
+    /// What the ways to other hosts carry, and who is told how ops end.
+    pub(crate) fn paths(&self) -> Paths {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp(xdp) => xdp.paths().limits(),
+            Self::Udp(udp) => udp.paths().limits(),
+        }
+    }
 }
 
 impl Backend for AnyBackend {
@@ -82,8 +94,7 @@ impl HostBackend for AnyBackend {
         match self {
             #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.follow(),
-            // The kernel's sockets follow by themselves.
-            Self::Udp(_) => {}
+            Self::Udp(udp) => udp.follow(),
         }
     }
 

@@ -9,7 +9,11 @@ use rma_core::{packet::sizes::PacketSizes, tally::Tally};
 
 #[cfg(feature = "xdp")]
 use super::xdp::{Counters, InterfaceWatch, XskStatistics};
-use super::{status::InterfaceStatus, udp::UdpCounters};
+use super::{
+    status::InterfaceStatus,
+    udp::UdpCounters,
+    ways::{AddressStatus, NarrowPath, Ways},
+};
 
 /// One thing that a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,10 @@ pub struct DeviceMetrics {
     pub xsk: Option<XskStatistics>,
     /// How the interface is doing. `None` over UDP.
     pub interface: Option<InterfaceStatus>,
+    /// The host's addresses, and whether the machine has them.
+    pub addresses: Vec<AddressStatus>,
+    /// The ways that carry less than the device.
+    pub narrow_paths: Vec<NarrowPath>,
 }
 
 impl DeviceMetrics {
@@ -56,30 +64,41 @@ impl DeviceMetrics {
 #[derive(Clone, Debug)]
 pub(crate) enum DeviceWatch {
     #[cfg(feature = "xdp")]
-    Xdp(InterfaceWatch),
-    Udp(Arc<UdpCounters>),
+    Xdp(InterfaceWatch, Arc<Ways>),
+    Udp(Arc<UdpCounters>, Arc<Ways>),
 }
 
 impl DeviceWatch {
     pub(crate) fn metrics(&self, opened: &Arc<str>) -> DeviceMetrics {
         match self {
             #[cfg(feature = "xdp")]
-            Self::Xdp(watch) => {
+            Self::Xdp(watch, ways) => {
                 let (counters, xsk) = (of_xdp(watch.counters()), watch.statistics());
                 let packets_sent = watch.counters().tx_packet_sizes.load();
                 let interface = watch.status();
                 // It may have come back as another.
                 let description = interface.device.clone();
                 let interface = Some(interface);
-                DeviceMetrics { description, counters, packets_sent, xsk, interface }
+                let (addresses, narrow_paths) = (ways.addresses(), ways.narrow());
+                DeviceMetrics {
+                    description,
+                    counters,
+                    packets_sent,
+                    xsk,
+                    interface,
+                    addresses,
+                    narrow_paths,
+                }
             }
-            Self::Udp(counters) => DeviceMetrics {
+            Self::Udp(counters, ways) => DeviceMetrics {
                 description: opened.clone(),
                 counters: of_udp(counters),
                 packets_sent: counters.tx_packet_sizes.load(),
                 #[cfg(feature = "xdp")]
                 xsk: None,
                 interface: None,
+                addresses: ways.addresses(),
+                narrow_paths: ways.narrow(),
             },
         }
     }

@@ -20,9 +20,9 @@
 //! - The kernel puts fragments together before a socket sees them. It tells of each datagram
 //!   whether it did, and those are dropped and counted: no host sends any, and one that came in
 //!   pieces was cut by somebody else (WIRE, section 1).
-//! - [`RxPacket::reply_len_max`] follows from the device's MTU when the backend was opened, not
-//!   from the path's. Frames are never fragmented: what the kernel knows to be too long for its
-//!   path is sent a frame at a time, and a frame that is too long is dropped; both are counted.
+//! - Frames are never fragmented: what the kernel knows to be too long for its path is sent a frame
+//!   at a time, and a frame that is too long is dropped; both are counted, and a thread asks the
+//!   kernel then what that path carries (`keeper.rs`). From then on frames are cut to it.
 //!
 //! Invariant: after [`UdpBackend::open`] nothing here allocates, locks, logs or blocks, and every
 //! frame is either handed on or counted under the reason why not.
@@ -34,6 +34,7 @@ mod ancillary;
 mod batching;
 mod config;
 mod counters;
+mod keeper;
 mod name;
 mod option;
 mod peers;
@@ -47,13 +48,16 @@ use std::{
     sync::Arc,
 };
 
+use keeper::{DeviceMtus, Seed};
 use peers::Peers;
 use receive::Inbox;
 use rma_core::{
+    addr::LocalAddresses,
     backend::{Backend, RxPacket, TxFrame},
     nic::ReceiveLenMax,
     port::Ports,
     time::Instant,
+    wire,
 };
 use send::{Outbox, SLOTS};
 
@@ -64,7 +68,12 @@ pub use self::{
     socket::SocketDescription,
 };
 pub use rma_core::tally::Tally;
-use socket::Socket;
+
+pub(crate) use self::keeper::Keeper;
+pub(super) use self::option::set_option;
+use self::socket::Socket;
+use super::paths::{PathTable, Waker};
+use crate::error::HostError;
 
 /// What was opened, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +123,11 @@ pub struct UdpBackend {
     outbox: Box<Outbox>,
     counters: Arc<UdpCounters>,
     description: Description,
+    /// How long packets may be to hosts whose way carries less than the device.
+    paths: Arc<PathTable>,
+    mtus: Arc<DeviceMtus>,
+    /// What a keeper begins with, until there is one.
+    seed: Option<Seed>,
 }
 
 impl UdpBackend {
@@ -146,8 +160,25 @@ impl UdpBackend {
             receive: several(Mechanism::Recvmmsg),
             send: several(Mechanism::Sendmmsg),
         };
+        let waker =
+            Waker::new().map(Arc::new).map_err(|errno| UdpError::Descriptor(errno.into()))?;
+        let of_family = |is_ipv4| {
+            let of_it = |it: &&SocketDescription| it.address.is_ipv4() == is_ipv4;
+            described.iter().find(of_it).map_or(socket::MTU_ASSUMED, |it| it.mtu)
+        };
+        let mtus = Arc::new(DeviceMtus::new(of_family));
+        let mut addresses = LocalAddresses::default();
+        for &address in &config.addresses {
+            addresses.insert(address);
+        }
+        let (paths, writer) = PathTable::with_waker(mtus.of(true), Some(waker.clone()));
+        let is_fixed = config.mtu.is_some();
+        let seed = Some(Seed { writer, waker, mtus: mtus.clone(), addresses, is_fixed });
         let tx_len_max = sockets.iter().map(|socket| socket.frame_len_max).max();
         Ok(Self {
+            paths,
+            mtus,
+            seed,
             sockets,
             tx_len_max: tx_len_max.unwrap_or(0),
             messages_max,
@@ -158,6 +189,31 @@ impl UdpBackend {
             counters: Arc::default(),
             description: Description { ports, batching, sockets: described },
         })
+    }
+
+    /// Starts what follows the device and the ways to other hosts. Without it everything stays as
+    /// it was when the backend was opened.
+    pub(crate) fn keep(&mut self) -> Result<Keeper, HostError> {
+        let seed = self.seed.take().expect("a backend has one keeper");
+        let what = "starting the thread that follows the ways to other hosts";
+        Keeper::start(seed).map_err(|source| HostError::System { what, source })
+    }
+
+    /// How long packets may be to hosts whose way carries less than the device.
+    pub(crate) const fn paths(&self) -> &Arc<PathTable> {
+        &self.paths
+    }
+
+    /// Follows the MTU of the devices. To be called now and then.
+    pub(crate) fn follow(&mut self) {
+        for socket in &mut self.sockets {
+            let mtu = self.mtus.of(socket.address.is_ipv4());
+            let len = config::payload_of(mtu, socket.address).min(FRAME_LEN_MAX);
+            // Below that nothing fits, and what comes may still.
+            socket.frame_len_max = len.max(wire::FRAME_LEN_MIN);
+        }
+        let longest = self.sockets.iter().map(|socket| socket.frame_len_max).max();
+        self.tx_len_max = longest.unwrap_or(0);
     }
 
     /// What was opened.
@@ -172,12 +228,12 @@ impl UdpBackend {
         &self.counters
     }
 
-    /// The largest frames that the devices can receive, going by their MTU when the backend was
-    /// opened. A family without an address gets what the other's MTU would give it.
+    /// The largest frames that the devices can receive, going by their MTU. A family without an
+    /// address gets what the other's MTU would give it.
     #[must_use]
     pub fn receive_len_max(&self) -> ReceiveLenMax {
-        let smallest = self.description.sockets.iter().map(|socket| socket.mtu).min();
-        let of_smallest = ReceiveLenMax::of_mtu(smallest.unwrap_or(0) as usize);
+        let mtus = self.sockets.iter().map(|socket| self.mtus.of(socket.address.is_ipv4()));
+        let of_smallest = ReceiveLenMax::of_mtu(mtus.min().unwrap_or(0) as usize);
         let of_family = |is_ipv4, other: usize| {
             let socket = self.sockets.iter().find(|socket| socket.address.is_ipv4() == is_ipv4);
             socket.map_or(other.min(FRAME_LEN_MAX), |socket| socket.frame_len_max)
@@ -195,15 +251,15 @@ impl UdpBackend {
 
     /// Gives the kernel what was written, as far as it has room.
     fn send(&mut self) {
-        let Self { outbox, sockets, messages_max, counters, .. } = self;
-        outbox.send(sockets, messages_max.send, counters);
+        let Self { outbox, sockets, messages_max, counters, paths, .. } = self;
+        outbox.send(sockets, messages_max.send, counters, paths);
     }
 }
 
 impl Backend for UdpBackend {
     fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
-        let Self { sockets, inbox, peers, counters, messages_max, .. } = self;
-        let mut handed = inbox.hand_on(sockets, max, &mut on_packets);
+        let Self { sockets, inbox, peers, counters, messages_max, paths, .. } = self;
+        let mut handed = inbox.hand_on(sockets, paths, max, &mut on_packets);
         // Bounds the calls, also those whose datagrams are all dropped.
         let mut left = max - handed;
         for index in (self.first..sockets.len()).chain(0..self.first) {
@@ -212,7 +268,7 @@ impl Backend for UdpBackend {
                 let socket = (index, &sockets[index]);
                 let wanted = (left, messages_max.receive);
                 let received = inbox.receive(socket, wanted, peers, counters);
-                let count = inbox.hand_on(sockets, left, &mut on_packets);
+                let count = inbox.hand_on(sockets, paths, left, &mut on_packets);
                 handed += count;
                 left = left.saturating_sub(count + received.dropped);
                 more = received.more;
@@ -232,8 +288,8 @@ impl Backend for UdpBackend {
         let mut taken = 0;
         while self.outbox.is_empty() && taken < max {
             let room = ((max - taken).min(SLOTS), self.tx_len_max);
-            let Self { outbox, sockets, peers, counters, .. } = self;
-            let (offered, filled) = outbox.offer(sockets, peers, room, counters, &mut fill);
+            let Self { outbox, sockets, peers, counters, paths, .. } = self;
+            let (offered, filled) = outbox.offer(sockets, paths, peers, room, counters, &mut fill);
             self.send();
             taken += filled;
             if filled < offered {

@@ -15,7 +15,10 @@ use rma_core::{
 
 use super::{Metrics, NicTotals, StarTotals};
 use crate::{
-    device::status::{InterfaceState, InterfaceStatus},
+    device::{
+        metrics::DeviceMetrics,
+        status::{InterfaceState, InterfaceStatus},
+    },
     driver::{
         ReceiveQueues,
         tenant::{PoolUsage, TenantUsage, Usage},
@@ -36,6 +39,7 @@ impl Metrics {
         if let Some(interface) = &self.device.interface {
             write_interface(interface, &mut text)?;
         }
+        write_ways(&self.device, &mut text)?;
         let (name, help) = ("rma_aead_info", "The AEAD provider that encrypts frames.");
         text.family(GAUGE, name, help)?;
         text.sample(name, &[("provider", self.aead)], 1)?;
@@ -107,6 +111,26 @@ fn write_star(star: &StarTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
     text.family(COUNTER, name, "What has happened in StaR, by event.")?;
     for (event, count) in &star.events {
         text.sample(name, &[("event", &format!("{event:?}"))], *count)?;
+    }
+    Ok(())
+}
+
+fn write_ways(device: &DeviceMetrics, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let name = "rma_address_present";
+    text.family(GAUGE, name, "1 if the host's address is one of this machine, and usable.")?;
+    for status in &device.addresses {
+        let address = status.address.to_string();
+        text.sample(name, &[("address", &*address)], u8::from(status.is_there))?;
+    }
+    let name = "rma_path_mtu_bytes";
+    text.family(
+        GAUGE,
+        name,
+        "The longest packet to a host whose path carries less than the device.",
+    )?;
+    for narrow in &device.narrow_paths {
+        let peer = narrow.peer.to_string();
+        text.sample(name, &[("peer", &*peer)], narrow.mtu)?;
     }
     Ok(())
 }

@@ -38,8 +38,9 @@ pub(super) struct Solicited {
     pub(super) iv: Iv,
     /// The responder's name for the op.
     pub(super) name: OpName,
-    /// The largest payload that both sides and the path between them can carry.
-    payload_len_max: u16,
+    /// The largest payload that both sides and the path between them can carry. Of a read: what its
+    /// request said.
+    pub(super) payload_len_max: u16,
     /// The longest packet that the responder receives.
     packet_len_max: u16,
     /// Bytes of the op that have been sent.

@@ -49,6 +49,7 @@ impl Initiator {
             counter: 0,
         };
         let timeout_micros = || (self.timeout_nanos / 1_000) as u32;
+        let payload_len_max = tables.payload_len_max(source, command.responder, RESPONSE_OVERHEAD);
         let (key, security) = (&command.key, &mut *tables.security);
         let plain = |mutation| {
             let timeout_micros = timeout_micros();
@@ -58,11 +59,12 @@ impl Initiator {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
                 tables.window.debit(Solicitor::Read, op_size);
                 self.shares.take(slot.tenant, op_size);
+                slot.solicited.payload_len_max = payload_len_max;
                 let request = Request {
                     header,
                     region_offset: remote_offset,
                     op_size: op_size as u16,
-                    payload_len_max: tables.config.payload_len_max(source, RESPONSE_OVERHEAD),
+                    payload_len_max,
                 };
                 (security.write_request(key, request, out.bytes), REQUEST_LEN)
             }
@@ -92,6 +94,7 @@ impl Initiator {
         self.data_first = true;
         slot.entered_at = now;
         slot.arrived = Granules::NONE;
+        slot.longest = 0;
         slot.state = State::InService;
         slot.source_port = SourcePort::of_turn(now);
         let ends = [source, slot.command.responder];

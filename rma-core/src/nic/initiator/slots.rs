@@ -10,15 +10,17 @@ use crate::{
     command::{Command, CommandSlotId, Ending},
     crypto::{DerivedRegionKey, Iv},
     error::{CommandError, DropReason},
-    granules::Granules,
+    granules::{Granules, cut},
     limits::TAG_LEN,
     nic::{
         security::RequestSeal,
         tenant::{Presence, TenantIndex},
     },
+    op::{Moves, OpStatus},
+    path_limits::Paths,
     port::SourcePort,
     time::Instant,
-    wire::Header,
+    wire::{Header, mutation::DATA_OVERHEAD, read::RESPONSE_OVERHEAD},
 };
 
 /// One entry of the command slot table. Flat, and filled in place, so that an op is not copied from
@@ -45,6 +47,8 @@ pub(super) struct Slot {
     pub(super) seal: RequestSeal,
     /// Which of a read's granules have arrived.
     pub(super) arrived: Granules,
+    /// Octets of the longest frame in which they came.
+    pub(super) longest: u16,
     /// When these were loaded.
     pub(super) loaded: Loaded,
     /// What a mutation's solicitation said.
@@ -60,6 +64,32 @@ pub(super) enum State {
     InService,
     Solicited,
     Completed,
+}
+
+impl Slot {
+    /// Octets of the longest frame with data that the op needs on its way; 0 if none of them was
+    /// asked for.
+    pub(super) fn longest_frame(&self) -> usize {
+        let (op, size) = (&self.command.op, self.command.op.op_size() as usize);
+        let frame = |overhead| overhead + cut(size, self.solicited.payload_len_max.into());
+        match self.state {
+            State::Solicited => frame(DATA_OVERHEAD),
+            State::InService if op.moves() == Moves::In => frame(RESPONSE_OVERHEAD),
+            _ => 0,
+        }
+    }
+
+    /// Tells whoever keeps the limits of paths how an op ends that was under way.
+    #[inline]
+    pub(super) fn tell(&self, status: OpStatus, paths: &Paths) {
+        let peer = self.command.responder;
+        match (status, self.state) {
+            (OpStatus::Ok, State::InService) => paths.arrived(peer, || self.longest.into()),
+            (OpStatus::Ok, State::Solicited) => paths.arrived(peer, || self.longest_frame()),
+            (OpStatus::Timeout, _) => paths.lost(peer, self.longest_frame()),
+            _ => {}
+        }
+    }
 }
 
 impl Initiator {

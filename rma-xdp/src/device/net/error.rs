@@ -63,7 +63,7 @@ pub enum PathError {
         /// The destination.
         destination: HostAddr,
     },
-    /// The route goes out somewhere else. Over `lo`, it leads to this host itself.
+    /// The route goes out somewhere else, and none that is as good goes out the interface.
     #[error(
         "the route to {destination} goes out interface {route_interface}, not {interface}: \
          see `ip route get {destination}`, and open the interface that it names"
@@ -75,6 +75,30 @@ pub enum PathError {
         interface: Box<str>,
         /// The interface that the route names.
         route_interface: Box<str>,
+    },
+    /// The destination is an address of this machine: what goes there does not leave it.
+    #[error(
+        "{destination} is an address of this machine itself, and what it sends to itself does not \
+         leave by interface {interface}; for two ports of one machine give the other one a network \
+         namespace (`ip netns add peer`, then `ip link set dev PORT netns peer` and its address \
+         anew), or use kernel sockets, `--udp ADDRESS`, at both ends"
+    )]
+    ThisHost {
+        /// The destination.
+        destination: HostAddr,
+        /// The interface that was opened.
+        interface: Box<str>,
+    },
+    /// The address that the host sends from has been taken from it.
+    #[error(
+        "{source_address}, which this host sends from, is not an address of this machine any more, or \
+         not usable: see `ip addr show dev {interface}`; the host goes on when it is back"
+    )]
+    SourceGone {
+        /// The address.
+        source_address: HostAddr,
+        /// The interface.
+        interface: Box<str>,
     },
     /// Nobody answers for the next hop's address.
     #[error(

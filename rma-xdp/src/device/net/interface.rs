@@ -18,11 +18,20 @@ use super::{
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterfaceAddress {
     /// The address that the kernel answers for.
     pub address: HostAddr,
     /// Length of its network's prefix, in bits.
     pub prefix_length: u8,
+    /// Whether duplicate address detection is under way: it is not usable yet.
+    pub is_tentative: bool,
+    /// Whether another machine has it: it never will be.
+    pub has_failed: bool,
+    /// Whether its time is nearly over: the kernel does not choose it for what is new.
+    pub is_deprecated: bool,
+    /// Whether it is one that changes, for privacy.
+    pub is_temporary: bool,
 }
 
 /// An Ethernet interface as it was when it was opened.
@@ -41,11 +50,13 @@ pub struct Interface {
     pub is_up: bool,
     /// Whether it is up and has carrier: frames would leave.
     pub is_running: bool,
-    /// Usable addresses in the kernel's order, IPv4 first. Tentative ones, and those that failed
-    /// duplicate address detection, are left out.
+    /// Its addresses in the kernel's order, IPv4 first.
     pub addresses: Vec<InterfaceAddress>,
     /// Receive queues that frames may arrive on now; at least 1.
     pub rx_queues: u32,
+    /// Whether it belongs to a VRF: then routes are the VRF's, and only sockets that are bound to it
+    /// use its addresses.
+    pub in_vrf: bool,
 }
 
 impl Interface {
@@ -85,10 +96,8 @@ impl Interface {
             mtu: link.mtu,
             is_up: link.up,
             is_running: link.running,
-            addresses: addresses
-                .into_iter()
-                .map(|(ip, prefix_length)| InterfaceAddress { address: ip.into(), prefix_length })
-                .collect(),
+            in_vrf: link.in_vrf,
+            addresses,
             rx_queues,
         })
     }

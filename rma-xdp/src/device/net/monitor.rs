@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use rma_core::addr::HostAddr;
+use rma_core::addr::{HostAddr, LocalAddresses};
 use rma_shm::Worker;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -26,10 +26,13 @@ use super::{
     error::{NetError, PathError},
     interface::Interface,
     netlink::{Link, News, NewsSocket, Questions},
-    paths::{Path, PathTable, Waker},
     resolver::{Reply, Resolver},
 };
-use crate::device::monotonic::monotonic;
+use crate::device::{
+    monotonic::monotonic,
+    paths::{Path, PathTable, Waker},
+    ways::Ways,
+};
 
 /// How much longer than its own timeout a caller waits for the thread's answer: the thread may be
 /// busy with others' questions.
@@ -49,6 +52,7 @@ enum Command {
     Prepare { destination: HostAddr },
     Source { destination: HostAddr, reply: Reply<HostAddr> },
     CheckSource { source: HostAddr, reply: Reply<()> },
+    Sources { addresses: LocalAddresses },
     Stop,
 }
 
@@ -61,6 +65,7 @@ pub struct NetMonitor {
     interface: Interface,
     table: Arc<PathTable>,
     waker: Arc<Waker>,
+    ways: Arc<Ways>,
     commands: SyncSender<Command>,
     thread: Option<Worker>,
 }
@@ -88,23 +93,38 @@ impl NetMonitor {
             up: facts.is_up,
             running: facts.is_running,
             rx_queues: facts.rx_queues,
+            in_vrf: facts.in_vrf,
         };
         let (commands, inbox) = mpsc::sync_channel(COMMANDS_MAX);
+        let ways: Arc<Ways> = Arc::default();
         let thread = Thread {
-            resolver: Resolver::new(questions, interface, link, writer),
+            resolver: Resolver::new(questions, interface, link, writer, ways.clone()),
             news,
             inbox,
             waker: Arc::clone(&waker),
         };
         let thread = Worker::start("rma-net", move || thread.run())
             .map_err(|source| NetError::Thread { name: interface.into(), source })?;
-        Ok(Self { interface: facts, table, waker, commands, thread: Some(thread) })
+        Ok(Self { interface: facts, table, waker, ways, commands, thread: Some(thread) })
     }
 
     /// The table that engines read.
     #[must_use]
     pub fn table(&self) -> Arc<PathTable> {
         Arc::clone(&self.table)
+    }
+
+    /// Says from which addresses frames are sent: routes are asked for with these, as the kernel asks
+    /// for its own sockets', and it is told when one of them goes, or comes back.
+    pub fn send_from(&self, addresses: LocalAddresses) {
+        // Waits for a place, of which there are many. Fails if the thread is gone.
+        let _ = self.commands.send(Command::Sources { addresses });
+        self.waker.wake();
+    }
+
+    /// What the kernel, or losses, say of ways that carry less than the interface.
+    pub(crate) fn ways(&self) -> &Arc<Ways> {
+        &self.ways
     }
 
     /// The interface as it was at the start. MTU and link state are followed by the table.
@@ -229,10 +249,12 @@ impl Thread {
                     Command::CheckSource { source, reply } => {
                         answer(&reply, self.resolver.check_source(source));
                     }
+                    Command::Sources { addresses } => self.resolver.set_sources(addresses),
                     Command::Stop => return,
                 }
             }
             self.resolver.handle_requests(now);
+            self.resolver.handle_losses(now);
             if self.read_news(now).is_err() {
                 return;
             }

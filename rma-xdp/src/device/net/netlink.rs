@@ -15,11 +15,13 @@ use netlink_packet_core::{
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage},
-    link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage},
+    link::{InfoPortKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage},
     neighbour::{
         NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
     },
-    route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia},
+    route::{
+        RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteType, RouteVia,
+    },
 };
 use rma_core::addr::HostAddr;
 use rustix::{
@@ -29,7 +31,7 @@ use rustix::{
     },
 };
 
-use super::interface::Delivered;
+use super::interface::{Delivered, InterfaceAddress};
 
 /// The kernel answers at once; this only ends a wait that would otherwise never end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,6 +60,21 @@ pub(super) struct Link {
     /// Up, and with carrier.
     pub(super) running: bool,
     pub(super) rx_queues: u32,
+    /// Whether it belongs to a VRF, which has routes of its own.
+    pub(super) in_vrf: bool,
+}
+
+/// Frames of one of our addresses to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flow {
+    /// The address of ours; `None` while it is not known.
+    pub(super) source: Option<HostAddr>,
+    pub(super) destination: HostAddr,
+    /// Index of the interface that they leave by.
+    pub(super) interface: u32,
+    /// Whether they leave by it whatever other interfaces there are, as those of a socket that is
+    /// bound to it do.
+    pub(super) is_bound: bool,
 }
 
 /// An answer to "how would you send there".
@@ -178,27 +195,44 @@ impl Questions {
         }
     }
 
-    /// The usable addresses of an interface: those that are tentative or failed are left out.
-    pub(super) fn addresses(&mut self, interface: u32) -> io::Result<Vec<(IpAddr, u8)>> {
+    /// The addresses of an interface.
+    pub(super) fn addresses(&mut self, interface: u32) -> io::Result<Vec<InterfaceAddress>> {
         let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self.ask(question, NLM_F_DUMP)?;
         Ok(answers.iter().filter_map(|answer| to_address(answer, interface)).collect())
     }
 
-    /// How the kernel would send to `destination`. `interface` only matters for link-local ones,
-    /// which mean nothing without it.
-    pub(super) fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route> {
+    /// How the kernel would send what a UDP socket of ours sends.
+    pub(super) fn route(&mut self, flow: Flow) -> io::Result<Route> {
+        Ok(to_route(&self.get_route(flow, RouteFlags::empty())?))
+    }
+
+    /// Length of the prefix of the route that [`Questions::route`] follows: fails where there is
+    /// none. That itself does not: given an interface, the kernel's IPv4 look-up treats a
+    /// destination without any route as on the link.
+    pub(super) fn route_prefix(&mut self, flow: Flow) -> io::Result<u8> {
+        let route = self.get_route(flow, RouteFlags::FibMatch)?;
+        Ok(route.header.destination_prefix_length)
+    }
+
+    fn get_route(&mut self, flow: Flow, flags: RouteFlags) -> io::Result<RouteMessage> {
+        let Flow { source, destination, interface, is_bound } = flow;
         let mut message = RouteMessage::default();
+        let prefix_len = if destination.is_ipv4() { 32 } else { 128 };
         message.header.address_family = family(destination.ip());
-        message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
+        message.header.flags = flags;
+        message.header.destination_prefix_length = prefix_len;
         message.attributes.push(RouteAttribute::Destination(destination.ip().into()));
-        // Not for others: given an interface, the kernel's IPv4 look-up treats a destination
-        // without any route as on the link.
-        if matches!(destination.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        if let Some(source) = source {
+            message.header.source_prefix_length = prefix_len;
+            message.attributes.push(RouteAttribute::Source(source.ip().into()));
+        }
+        if is_bound {
             message.attributes.push(RouteAttribute::Oif(interface));
         }
+        message.attributes.push(RouteAttribute::IpProto(libc::IPPROTO_UDP as u8));
         match self.ask(RouteNetlinkMessage::GetRoute(message), 0)?.pop() {
-            Some(RouteNetlinkMessage::NewRoute(message)) => Ok(to_route(&message)),
+            Some(RouteNetlinkMessage::NewRoute(message)) => Ok(message),
             _ => Err(no_answer()),
         }
     }
@@ -376,6 +410,7 @@ fn to_link(message: &LinkMessage) -> Link {
         up: flags.contains(LinkFlags::Up),
         running: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
         rx_queues: 1,
+        in_vrf: false,
     };
     for attribute in &message.attributes {
         match attribute {
@@ -388,6 +423,9 @@ fn to_link(message: &LinkMessage) -> Link {
             }
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::NumRxQueues(queues) => link.rx_queues = *queues,
+            LinkAttribute::LinkInfo(infos) => {
+                link.in_vrf = infos.contains(&LinkInfo::PortKind(InfoPortKind::Vrf));
+            }
             _ => {}
         }
     }
@@ -404,7 +442,7 @@ fn to_delivered(message: &LinkMessage) -> Option<Delivered> {
     })
 }
 
-fn to_address(answer: &RouteNetlinkMessage, interface: u32) -> Option<(IpAddr, u8)> {
+fn to_address(answer: &RouteNetlinkMessage, interface: u32) -> Option<InterfaceAddress> {
     let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
     if message.header.index != interface {
         return None;
@@ -420,10 +458,19 @@ fn to_address(answer: &RouteNetlinkMessage, interface: u32) -> Option<(IpAddr, u
             _ => {}
         }
     }
-    if flags.intersects(AddressFlags::Tentative | AddressFlags::Dadfailed) {
-        return None;
-    }
-    local.or(address).map(|ip| (ip, message.header.prefix_len))
+    // What is used before its detection ends is no longer tentative for a socket.
+    let is_tentative =
+        flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
+    Some(InterfaceAddress {
+        address: local.or(address)?.into(),
+        prefix_length: message.header.prefix_len,
+        is_tentative,
+        has_failed: flags.contains(AddressFlags::Dadfailed),
+        is_deprecated: flags.contains(AddressFlags::Deprecated),
+        // A secondary address of IPv4 has the same flag.
+        is_temporary: flags.contains(AddressFlags::Secondary)
+            && message.header.family == AddressFamily::Inet6,
+    })
 }
 
 fn to_route(message: &RouteMessage) -> Route {

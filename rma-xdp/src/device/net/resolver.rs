@@ -18,15 +18,26 @@
 //! An unannounced change of a peer's hardware address is so noticed within the kernel's reachable
 //! time (15 to 45 s), its delay (5 s) and three probes (3 s); an announced one at once.
 
-use std::{collections::BTreeMap, io, net::IpAddr, sync::mpsc::SyncSender, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::IpAddr,
+    sync::{Arc, mpsc::SyncSender},
+    time::Duration,
+};
 
 use netlink_packet_route::neighbour::NeighbourState;
-use rma_core::addr::HostAddr;
+use rma_core::addr::{HostAddr, LocalAddresses};
 
 use super::{
     error::PathError,
-    netlink::{Link, Neighbour, News, Questions, Route, RouteKind},
-    paths::{DESTINATIONS_MAX, LinkState, Path, PathWriter},
+    netlink::{Flow, Link, Neighbour, News, Questions, Route, RouteKind},
+};
+use crate::device::{
+    address,
+    paths::{DESTINATIONS_MAX, LinkState, Loss, Path, PathWriter, packet_len},
+    search::{Finding, Lost, Search},
+    ways::{NarrowPath, Ways},
 };
 
 /// How often a destination's route and neighbour are asked for again. Longer delays the notice of a
@@ -61,7 +72,11 @@ const BATCH: usize = 32;
 pub(super) trait Kernel {
     fn link(&mut self, index: u32) -> io::Result<Link>;
     fn link_by_name(&mut self, name: &str) -> io::Result<Link>;
-    fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route>;
+    fn route(&mut self, flow: Flow) -> io::Result<Route>;
+    /// Length of the prefix of the route that the flow follows; an error if there is none.
+    fn route_prefix(&mut self, flow: Flow) -> io::Result<u8>;
+    /// Whether an address is this host's, and usable; `interface` is ours.
+    fn has_address(&mut self, address: HostAddr, interface: u32) -> io::Result<bool>;
     fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>>;
     fn use_neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<()>;
 }
@@ -75,8 +90,16 @@ impl Kernel for Questions {
         self.link_by_name(name)
     }
 
-    fn route(&mut self, destination: HostAddr, interface: u32) -> io::Result<Route> {
-        self.route(destination, interface)
+    fn route(&mut self, flow: Flow) -> io::Result<Route> {
+        self.route(flow)
+    }
+
+    fn route_prefix(&mut self, flow: Flow) -> io::Result<u8> {
+        self.route_prefix(flow)
+    }
+
+    fn has_address(&mut self, address: HostAddr, interface: u32) -> io::Result<bool> {
+        address::is_usable(address, Some(interface))
     }
 
     fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
@@ -94,6 +117,8 @@ enum Failure {
     NoRoute,
     NotUnicast,
     WrongInterface { index: u32 },
+    ThisHost,
+    SourceGone { source: HostAddr },
     LinkDown,
     InterfaceGone,
     Kernel { doing: &'static str, errno: i32 },
@@ -139,6 +164,13 @@ pub(super) struct Resolver<K> {
     /// It is not there, nor is another that has its last name or the one that it was opened by.
     gone: bool,
     writer: PathWriter,
+    /// What others are told.
+    ways: Arc<Ways>,
+    /// The addresses that frames are sent from.
+    sources: LocalAddresses,
+    search: Search,
+    /// When it was last looked what was heard.
+    looked_at: Duration,
     destinations: BTreeMap<HostAddr, Destination>,
     /// The kernel's entries of all next hops in use.
     neighbours: BTreeMap<IpAddr, Neighbour>,
@@ -149,7 +181,13 @@ pub(super) struct Resolver<K> {
 
 impl<K: Kernel> Resolver<K> {
     /// `name`: what the interface was opened by.
-    pub(super) fn new(kernel: K, name: &str, link: Link, mut writer: PathWriter) -> Self {
+    pub(super) fn new(
+        kernel: K,
+        name: &str,
+        link: Link,
+        mut writer: PathWriter,
+        ways: Arc<Ways>,
+    ) -> Self {
         writer.set_interface_index(link.index);
         writer.set_interface_mtu(link.mtu);
         writer.set_link(if link.running { LinkState::Up } else { LinkState::Down });
@@ -160,6 +198,10 @@ impl<K: Kernel> Resolver<K> {
             link,
             gone: false,
             writer,
+            ways,
+            sources: LocalAddresses::default(),
+            search: Search::default(),
+            looked_at: Duration::ZERO,
             destinations: BTreeMap::new(),
             neighbours: BTreeMap::new(),
             waiters: Vec::new(),
@@ -174,6 +216,58 @@ impl<K: Kernel> Resolver<K> {
         for _ in 0..DESTINATIONS_MAX {
             let Some(destination) = self.writer.poll_request() else { return };
             self.want(destination, now);
+        }
+    }
+
+    /// Takes what the engines tell of ops that were lost.
+    pub(super) fn handle_losses(&mut self, now: Duration) {
+        while let Some(Loss { peer, len }) = self.writer.poll_loss() {
+            let Some(State::Routed { mtu, .. }) = self.destinations.get(&peer).map(|it| it.state)
+            else {
+                continue;
+            };
+            let full = mtu.map_or(self.link.mtu, |mtu| mtu.min(self.link.mtu));
+            let len = packet_len(peer, len);
+            let heard = packet_len(peer, self.writer.take_heard(peer));
+            let finding = self.search.lost(peer, Lost { len, heard, full }, now);
+            self.found(peer, finding);
+        }
+    }
+
+    /// Looks what was heard of hosts that are searched.
+    fn look(&mut self, now: Duration) {
+        self.looked_at = now;
+        for peer in self.search.watched() {
+            let heard = packet_len(peer, self.writer.take_heard(peer));
+            let finding = self.search.heard(peer, heard, now);
+            self.found(peer, finding);
+        }
+        for peer in self.search.handle_timeout(now) {
+            self.publish(peer);
+        }
+    }
+
+    fn found(&mut self, peer: HostAddr, finding: Option<Finding>) {
+        if let Some(finding) = finding {
+            self.ways.found(peer, finding, self.link.mtu);
+        }
+        self.publish(peer);
+    }
+
+    /// Sets the addresses that frames are sent from.
+    pub(super) fn set_sources(&mut self, sources: LocalAddresses) {
+        self.sources = sources;
+        self.check_sources();
+        self.reroute_wanted = true;
+    }
+
+    /// Looks whether they are there, and tells.
+    fn check_sources(&mut self) {
+        for address in self.sources.iter() {
+            // What cannot be asked for stays as it was; the next news ask again.
+            if let Ok(is_there) = self.kernel.has_address(address, self.link.index) {
+                self.ways.tell_address(address, is_there, Some(&*self.link.name));
+            }
         }
     }
 
@@ -230,7 +324,8 @@ impl<K: Kernel> Resolver<K> {
 
     /// Whether `source_address` is an address of this host, on whichever interface.
     pub(super) fn check_source(&mut self, source_address: HostAddr) -> Result<(), PathError> {
-        match self.kernel.route(source_address, self.link.index) {
+        let flow = Flow { source: None, destination: source_address, ..self.flow(source_address) };
+        match self.kernel.route(flow) {
             Ok(Route { kind: RouteKind::Local, .. }) => Ok(()),
             Err(source) if !is_no_route(&source) => {
                 let doing = "asking whether it is an address of this host";
@@ -256,10 +351,12 @@ impl<K: Kernel> Resolver<K> {
             News::Link(_) | News::LinkGone(_) | News::Neighbour(..) => {}
             News::Routes => {
                 self.reroute_wanted = true;
+                self.check_sources();
                 self.writer.wake_follower();
             }
             News::Anything => {
                 self.reroute_wanted = true;
+                self.check_sources();
                 self.refresh_link();
             }
         }
@@ -286,6 +383,7 @@ impl<K: Kernel> Resolver<K> {
             }
         }
         self.expire_waiters(now);
+        self.look(now);
     }
 
     /// When [`Resolver::handle_timeout`] has something to do; `None` for never.
@@ -293,7 +391,8 @@ impl<K: Kernel> Resolver<K> {
         let refresh = self.destinations.values().map(|entry| entry.refresh_at);
         let deadlines = self.waiters.iter().map(|waiter| waiter.deadline);
         let reroute = self.reroute_wanted.then_some(self.reroute_not_before);
-        refresh.chain(deadlines).chain(reroute).min()
+        let search = self.search.poll_timeout(self.looked_at);
+        refresh.chain(deadlines).chain(reroute).chain(search).min()
     }
 
     /// Asks the kernel for the route and the neighbour, and publishes what follows.
@@ -345,20 +444,59 @@ impl<K: Kernel> Resolver<K> {
         if !self.link.running {
             return Err(Failure::LinkDown);
         }
-        let route = self.kernel.route(destination, self.link.index).map_err(|error| {
+        let flow = self.flow(destination);
+        if let Some(source) = flow.source.filter(|&it| self.ways.is_gone(it)) {
+            return Err(Failure::SourceGone { source });
+        }
+        let bound = Flow { is_bound: true, ..flow };
+        let preferred = self.ask_route(flow);
+        let elsewhere = match preferred {
+            Ok(route) => match route.kind {
+                RouteKind::Unicast if route.interface == self.link.index => return Ok(route),
+                RouteKind::Local => return Err(Failure::ThisHost),
+                RouteKind::NotUnicast => return Err(Failure::NotUnicast),
+                RouteKind::Forbidden => Failure::NoRoute,
+                RouteKind::Unicast => Failure::WrongInterface { index: route.interface },
+            },
+            Err(failure) => failure,
+        };
+        // The kernel would take another interface, and ours would do if it has a route that is as
+        // good: the next hop of several that is ours, or a second link into the same network. So
+        // goes what a socket sends that is bound to it.
+        let Ok(prefix) = self.kernel.route_prefix(bound) else { return Err(elsewhere) };
+        let is_worse = matches!(elsewhere, Failure::WrongInterface { .. })
+            && self.kernel.route_prefix(flow).is_ok_and(|preferred| prefix < preferred);
+        if is_worse {
+            return Err(elsewhere);
+        }
+        match self.ask_route(bound) {
+            Ok(route) if route.kind == RouteKind::Unicast && route.interface == self.link.index => {
+                Ok(route)
+            }
+            _ => Err(elsewhere),
+        }
+    }
+
+    fn ask_route(&mut self, flow: Flow) -> Result<Route, Failure> {
+        self.kernel.route(flow).map_err(|error| {
             if is_no_route(&error) {
                 Failure::NoRoute
             } else {
                 failure("asking for the route", &error)
             }
-        })?;
-        match route.kind {
-            RouteKind::Unicast if route.interface == self.link.index => Ok(route),
-            RouteKind::Unicast | RouteKind::Local => {
-                Err(Failure::WrongInterface { index: route.interface })
-            }
-            RouteKind::NotUnicast => Err(Failure::NotUnicast),
-            RouteKind::Forbidden => Err(Failure::NoRoute),
+        })
+    }
+
+    /// What goes from us to `destination`. In a VRF, and where addresses mean nothing without an
+    /// interface, only what is bound to ours goes by its routes.
+    fn flow(&self, destination: HostAddr) -> Flow {
+        let is_link_local =
+            matches!(destination.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
+        Flow {
+            source: self.sources.toward(destination),
+            destination,
+            interface: self.link.index,
+            is_bound: is_link_local || self.link.in_vrf,
         }
     }
 
@@ -366,6 +504,7 @@ impl<K: Kernel> Resolver<K> {
     fn publish(&mut self, destination: HostAddr) {
         let path = self.path(destination);
         self.tell(destination, path);
+        self.tell_narrow(destination);
         let Some(path) = path else {
             self.writer.remove(destination);
             return;
@@ -380,6 +519,19 @@ impl<K: Kernel> Resolver<K> {
             }
             !served
         });
+    }
+
+    /// Says to the engines and to others whether the way carries less than the interface.
+    fn tell_narrow(&mut self, peer: HostAddr) {
+        let device_mtu = self.link.mtu;
+        let of_route = match self.destinations.get(&peer).map(|it| it.state) {
+            Some(State::Routed { mtu, .. }) => mtu,
+            _ => None,
+        };
+        let mtu = [of_route, self.search.known(peer)].into_iter().flatten().min();
+        let narrow = mtu.filter(|&mtu| mtu < device_mtu);
+        self.ways.set_narrow(peer, narrow.map(|mtu| NarrowPath { peer, mtu, device_mtu }));
+        self.writer.set_watching(!self.search.is_empty() || self.ways.has_narrow());
     }
 
     /// Says what has changed, and nothing each time that it was asked for again.
@@ -405,7 +557,8 @@ impl<K: Kernel> Resolver<K> {
         };
         let next_hop_mac = self.neighbours.get(&next_hop).copied().and_then(Neighbour::usable)?;
         let source_mac = self.link.mac.filter(|_| self.link.running)?;
-        let mtu = mtu.map_or(self.link.mtu, |mtu| mtu.min(self.link.mtu));
+        let limits = [mtu, self.search.limit(destination)].into_iter().flatten();
+        let mtu = limits.fold(self.link.mtu, u32::min);
         Some(Path { source_mac, next_hop_mac, mtu })
     }
 
@@ -536,6 +689,7 @@ impl<K: Kernel> Resolver<K> {
         if let Some(entry) = self.destinations.remove(&destination) {
             self.release_next_hop(entry.state);
         }
+        self.tell_narrow(destination);
     }
 
     /// Drops what is known about a next hop that no destination uses any more.
@@ -604,6 +758,10 @@ impl<K: Kernel> Resolver<K> {
                     Err(_) => format!("number {index}").into(),
                 };
                 PathError::WrongInterface { destination, interface, route_interface }
+            }
+            Failure::ThisHost => PathError::ThisHost { destination, interface },
+            Failure::SourceGone { source } => {
+                PathError::SourceGone { source_address: source, interface }
             }
             Failure::LinkDown => PathError::LinkDown { interface },
             Failure::InterfaceGone => PathError::InterfaceGone { interface },

@@ -39,7 +39,8 @@ pub struct UdpConfig {
     /// The UDP ports of the deployment, one for each service: at least one, and at most
     /// [`PORTS_MAX`](rma_core::port::PORTS_MAX).
     pub ports: Vec<Port>,
-    /// The MTU of the device in bytes. `None`: what the kernel's routes say, see
+    /// The MTU of the device in bytes, whatever it says and becomes. `None`: that of the device
+    /// which has the address, now and when it changes; see
     /// [`SocketDescription::mtu`](super::SocketDescription::mtu). Too small: ops travel in more
     /// frames. Too large: frames that the device cannot send are dropped and counted.
     pub mtu: Option<u32>,
@@ -181,6 +182,17 @@ pub enum UdpError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The address is this host's, and it was waited in vain for that it can be used.
+    #[error(
+        "{address} is tentative: duplicate address detection has not ended, or has found another \
+         machine with it; see `ip -6 addr show to {address}`"
+    )]
+    AddressTentative {
+        /// The address.
+        address: HostAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The kernel has no such address family.
     #[error("this kernel has no IPv{}: use an address of the other family", address.version())]
     NoFamily {
@@ -203,6 +215,9 @@ pub enum UdpError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// No descriptor is to be had for what is not about one address.
+    #[error("creating an event descriptor failed: {0}")]
+    Descriptor(io::Error),
     /// The kernel refused in a way that is not expected.
     #[error("{doing} of the UDP socket on {address} failed: {}", Told::of(source))]
     Kernel {

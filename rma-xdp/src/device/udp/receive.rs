@@ -29,6 +29,7 @@ use super::{
     peers::Peers,
     socket::Socket,
 };
+use crate::device::paths::PathTable;
 
 /// The most messages that one call receives. More than are handed on at once gain nothing.
 const MESSAGES: usize = BATCH;
@@ -178,6 +179,7 @@ impl Inbox {
     pub(super) fn hand_on(
         &mut self,
         sockets: &[Socket],
+        paths: &PathTable,
         max: usize,
         mut on_packets: impl FnMut(&mut [RxPacket<'_>]),
     ) -> usize {
@@ -204,7 +206,7 @@ impl Inbox {
                         // Whatever it was: a bound socket answers from its own, so answers to all
                         // of a host's requests may share a packet.
                         source_port: SourcePort(socket.port.0),
-                        reply_len_max: socket.frame_len_max,
+                        reply_len_max: socket.frame_len_max_to(message.source, paths),
                         link: None,
                         bytes,
                     });

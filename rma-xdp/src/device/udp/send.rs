@@ -27,6 +27,8 @@ use rustix::{
     net::{SendFlags, sendto},
 };
 
+use crate::device::paths::PathTable;
+
 use super::{
     ancillary::SegmentLen, config::FRAME_LEN_MAX, counters::UdpCounters, name::Name,
     option::last_error, peers::Peers, socket::Socket,
@@ -114,6 +116,7 @@ impl Outbox {
     pub(super) fn offer(
         &mut self,
         sockets: &[Socket],
+        paths: &PathTable,
         peers: &mut Peers,
         (max, len_max): (usize, usize),
         counters: &UdpCounters,
@@ -138,7 +141,7 @@ impl Outbox {
         let of = |it: &Transmit| position(sockets, it).map(|index| &sockets[index]);
         // Nothing is moved, so frames of any length may share.
         self.plan.plan(&frames[..filled], usize::MAX, |head, _| {
-            of(head).map_or(0, |socket| socket.frame_len_max)
+            of(head).map_or(0, |socket| socket.frame_len_max_to(head.destination, paths))
         });
         counters.tx_unpaid.add(self.plan.unpaid() as u64);
         self.parts.clear();
@@ -170,6 +173,7 @@ impl Outbox {
         sockets: &mut [Socket],
         messages_max: usize,
         counters: &UdpCounters,
+        paths: &PathTable,
     ) {
         if self.packets.is_empty() {
             return;
@@ -179,7 +183,7 @@ impl Outbox {
         }
         while !self.packets.is_empty() {
             let runs = self.runs(sockets);
-            match self.send_runs(sockets, &runs, messages_max, counters) {
+            match self.send_runs(sockets, &runs, messages_max, counters, paths) {
                 Attempt::Over { sent } => {
                     self.packets.drain(..sent);
                     return;
@@ -248,6 +252,7 @@ impl Outbox {
         runs: &[Run],
         messages_max: usize,
         counters: &UdpCounters,
+        paths: &PathTable,
     ) -> Attempt {
         let mut rest = runs;
         let mut was_refused = false;
@@ -279,6 +284,9 @@ impl Outbox {
                     continue;
                 }
                 _ => {}
+            }
+            if errno == Errno::MSGSIZE {
+                paths.request(run.destination);
             }
             if run.packets.len() > 1
                 && let Some(bursts) = without_runs(errno)

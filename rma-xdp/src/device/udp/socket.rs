@@ -2,28 +2,23 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
 };
 
 use rma_core::{addr::HostAddr, port::Port};
 use rustix::{
     io::Errno,
-    net::{
-        AddressFamily, SocketFlags, SocketType,
-        sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery},
-    },
+    net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery},
 };
 
 use super::{
     config::{UdpConfig, UdpError},
     option::tell_of_fragments,
 };
+use crate::device::{address, paths::PathTable};
 
-/// Assumed where the kernel has no route that would tell.
-const MTU_ASSUMED: u32 = 1500;
-/// The MTU of Linux's loopback device.
-const MTU_LOOPBACK: u32 = 65_536;
+/// Assumed where no device tells.
+pub(super) const MTU_ASSUMED: u32 = 1500;
 
 /// One of a backend's sockets.
 #[derive(Debug)]
@@ -39,6 +34,16 @@ pub(super) struct Socket {
     pub(super) bursts_without_runs: u32,
 }
 
+impl Socket {
+    /// The longest packet that the device and the way to `peer` carry, in octets of UDP payload.
+    #[inline]
+    pub(super) fn frame_len_max_to(&self, peer: HostAddr, paths: &PathTable) -> usize {
+        let path = paths.is_watching().then(|| paths.lookup(peer)).flatten();
+        let path = path.map_or(usize::MAX, |path| path.packet_len_max(peer));
+        self.frame_len_max.min(path)
+    }
+}
+
 /// What was got for one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -47,11 +52,11 @@ pub struct SocketDescription {
     pub address: HostAddr,
     /// The UDP port that it is bound to.
     pub port: Port,
-    /// The MTU that frame lengths follow from, in bytes: as configured, or else that of the route
-    /// to this host's neighbours when the backend was opened (loopback addresses: loopback's). It
-    /// is not followed afterwards.
+    /// The MTU that frame lengths follow from, in bytes, when the backend was opened: as configured,
+    /// or else that of the device which has the address. For an address that lies on loopback and
+    /// is reached by other devices: the smallest of theirs.
     pub mtu: u32,
-    /// Whether the kernel had no route that would tell, so that `mtu` is the usual one of Ethernet.
+    /// Whether there was no device that would tell, so that `mtu` is the usual one of Ethernet.
     pub mtu_assumed: bool,
     /// The receive buffer in bytes, as the kernel counts: its own overhead included.
     pub receive_buffer: usize,
@@ -76,7 +81,7 @@ pub(super) fn open(
 ) -> Result<(OwnedFd, SocketDescription), UdpError> {
     let kernel =
         |doing| move |errno: Errno| UdpError::Kernel { doing, address, source: errno.into() };
-    let socket = unbound(address).map_err(|errno| match errno {
+    let socket = address::unbound(address).map_err(|errno| match errno {
         Errno::AFNOSUPPORT => UdpError::NoFamily { address, source: errno.into() },
         _ => kernel("opening")(errno),
     })?;
@@ -91,17 +96,19 @@ pub(super) fn open(
         .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, config.send_buffer))
         .map_err(kernel("setting the send buffer"))?;
     let port = port.0;
-    rustix::net::bind(&socket, &SocketAddr::new(address.ip(), port)).map_err(
-        |errno| match errno {
-            Errno::ADDRINUSE => UdpError::PortInUse { address, port },
-            Errno::ADDRNOTAVAIL => UdpError::AddressNotLocal { address, source: errno.into() },
-            Errno::ACCESS | Errno::PERM => {
-                UdpError::NotPermitted { address, port, source: errno.into() }
-            }
-            _ => kernel("binding")(errno),
-        },
-    )?;
-    let found = config.mtu.or_else(|| route_mtu(address));
+    let is_usable = address::wait_until_usable(address, None);
+    address::bind_also_in_vrf(&socket, address, port, None).map_err(|errno| match errno {
+        Errno::ADDRINUSE => UdpError::PortInUse { address, port },
+        Errno::ADDRNOTAVAIL if !is_usable => {
+            UdpError::AddressTentative { address, source: errno.into() }
+        }
+        Errno::ADDRNOTAVAIL => UdpError::AddressNotLocal { address, source: errno.into() },
+        Errno::ACCESS | Errno::PERM => {
+            UdpError::NotPermitted { address, port, source: errno.into() }
+        }
+        _ => kernel("binding")(errno),
+    })?;
+    let found = config.mtu.or_else(|| address::device_mtu(address));
     let description = SocketDescription {
         address,
         port: Port(port),
@@ -115,16 +122,6 @@ pub(super) fn open(
     Ok((socket, description))
 }
 
-fn unbound(address: HostAddr) -> Result<OwnedFd, Errno> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
-    if !address.is_ipv4() {
-        sockopt::set_ipv6_v6only(&socket, true)?;
-    }
-    Ok(socket)
-}
-
 /// Frames that do not fit are an error here (`EMSGSIZE`), not fragments on the wire: AF_XDP hosts
 /// do not put fragments together.
 fn never_fragment(socket: &OwnedFd, address: HostAddr) -> Result<(), Errno> {
@@ -132,31 +129,5 @@ fn never_fragment(socket: &OwnedFd, address: HostAddr) -> Result<(), Errno> {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO)
     } else {
         sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::DO)
-    }
-}
-
-/// The MTU of the route from `address` to an address next to it. On any usual subnet that is the
-/// device which has `address`. A UDP `connect` looks up a route and sends nothing.
-fn route_mtu(address: HostAddr) -> Option<u32> {
-    if address.ip().is_loopback() {
-        return Some(MTU_LOOPBACK);
-    }
-    // A neighbour may turn out to be the subnet's broadcast address, which cannot be connected to.
-    [1, 2, 3].into_iter().find_map(|distance| {
-        let socket = unbound(address).ok()?;
-        rustix::net::bind(&socket, &SocketAddr::new(address.ip(), 0)).ok()?;
-        rustix::net::connect(&socket, &SocketAddr::new(next_to(address, distance), 9)).ok()?;
-        let mtu = match address.is_ipv4() {
-            true => sockopt::ip_mtu(&socket),
-            false => sockopt::ipv6_mtu(&socket),
-        };
-        mtu.ok()
-    })
-}
-
-fn next_to(address: HostAddr, distance: u8) -> IpAddr {
-    match address.ip() {
-        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() ^ u32::from(distance)).into(),
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() ^ u128::from(distance)).into(),
     }
 }

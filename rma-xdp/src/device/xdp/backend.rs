@@ -166,6 +166,11 @@ impl XdpBackend {
         ReceiveLenMax::of_mtu(self.state.interface_mtu() as usize)
     }
 
+    /// The ways to other hosts.
+    pub(crate) const fn paths(&self) -> &Arc<PathTable> {
+        &self.state.paths
+    }
+
     /// What the backend counts, for any thread to read.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {

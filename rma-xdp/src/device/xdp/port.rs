@@ -6,10 +6,7 @@
 //! attached) with ICMP port-unreachable. What arrives fills the smallest possible receive buffer
 //! and is dropped from then on; only how many there are is of interest ([`super::doubts`]).
 
-use std::{
-    net::{IpAddr, SocketAddr, SocketAddrV6},
-    os::fd::OwnedFd,
-};
+use std::os::fd::OwnedFd;
 
 use rma_core::{
     addr::HostAddr,
@@ -17,10 +14,11 @@ use rma_core::{
 };
 use rustix::{
     io::Errno,
-    net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt},
+    net::{RecvFlags, sockopt},
 };
 
 use super::error::XdpError;
+use crate::device::address;
 
 /// Datagrams that are read from one socket in one go, at most.
 const DRAINED_MAX: usize = 64;
@@ -42,7 +40,7 @@ impl ReservedPorts {
     ) -> Result<Self, XdpError> {
         let one = |(port, address): (Port, &HostAddr)| {
             let port = port.0;
-            bind(address.ip(), index, port).map_err(|errno| match errno {
+            bind(*address, index, port).map_err(|errno| match errno {
                 Errno::ADDRINUSE => XdpError::PortInUse { port, address: address.ip() },
                 Errno::ADDRNOTAVAIL | Errno::INVAL => XdpError::LocalAddress {
                     interface: interface.into(),
@@ -68,19 +66,12 @@ impl ReservedPorts {
     }
 }
 
-fn bind(address: IpAddr, index: u32, port: u16) -> Result<OwnedFd, Errno> {
-    let (family, address) = match address {
-        IpAddr::V4(_) => (AddressFamily::INET, SocketAddr::new(address, port)),
-        IpAddr::V6(v6) => {
-            let scope = if v6.is_unicast_link_local() { index } else { 0 };
-            (AddressFamily::INET6, SocketAddrV6::new(v6, port, 0, scope).into())
-        }
-    };
-    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+fn bind(address: HostAddr, index: u32, port: u16) -> Result<OwnedFd, Errno> {
+    let socket = address::unbound(address)?;
     // The kernel raises this to its minimum, a packet or two.
     sockopt::set_socket_recv_buffer_size(&socket, 1)?;
     // Without SO_REUSEADDR and SO_REUSEPORT a bind is exclusive.
-    rustix::net::bind(&socket, &address)?;
+    address::bind_also_in_vrf(&socket, address, port, Some(index))?;
     Ok(socket)
 }
 

@@ -390,7 +390,7 @@ impl Source {
 
 /// Whether somebody was reached, who has no service there.
 fn is_refusal(why: &Hindrance) -> bool {
-    matches!(why, Hindrance::Connect(io::ErrorKind::ConnectionRefused))
+    matches!(why, Hindrance::Connect(cause) if cause.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Waits for what the connection needs.

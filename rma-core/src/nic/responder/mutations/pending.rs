@@ -188,7 +188,11 @@ impl Pending {
         let solicitation = Solicitation {
             header: self.asked.header,
             pending: number,
-            payload_len_max: tables.config.payload_len_max(self.asked.responder, DATA_OVERHEAD),
+            payload_len_max: tables.payload_len_max(
+                self.asked.responder,
+                self.asked.initiator,
+                DATA_OVERHEAD,
+            ),
         };
         let frame = out.bytes.get_mut(..SOLICITATION_LEN)?;
         let request_iv = &self.asked.seal.iv;

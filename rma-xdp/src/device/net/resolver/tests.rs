@@ -24,6 +24,11 @@ struct Facts {
     /// Another name that it has.
     also: Option<&'static str>,
     route: Result<Route, i32>,
+    /// That of a socket which is bound to our interface, and how long its prefix is; that of the other
+    /// has 16 bits.
+    bound: Option<Route>,
+    bound_prefix: u8,
+    own: Vec<HostAddr>,
     neighbours: BTreeMap<IpAddr, Neighbour>,
     /// What `use_neighbour` was called with.
     used: Vec<IpAddr>,
@@ -51,10 +56,27 @@ impl Kernel for FakeKernel {
         }
     }
 
-    fn route(&mut self, _destination: HostAddr, _interface: u32) -> io::Result<Route> {
+    fn route(&mut self, flow: Flow) -> io::Result<Route> {
         let mut facts = self.0.borrow_mut();
+        if flow.is_bound {
+            return facts.bound.ok_or_else(|| io::Error::from_raw_os_error(libc::ENETUNREACH));
+        }
         facts.routes_asked += 1;
         facts.route.map_err(io::Error::from_raw_os_error)
+    }
+
+    fn route_prefix(&mut self, flow: Flow) -> io::Result<u8> {
+        let facts = self.0.borrow();
+        let none = || io::Error::from_raw_os_error(libc::ENETUNREACH);
+        if flow.is_bound {
+            facts.bound.map(|_| facts.bound_prefix).ok_or_else(none)
+        } else {
+            Ok(16)
+        }
+    }
+
+    fn has_address(&mut self, address: HostAddr, _interface: u32) -> io::Result<bool> {
+        Ok(self.0.borrow().own.contains(&address))
     }
 
     fn neighbour(&mut self, _interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
@@ -91,18 +113,23 @@ impl Bench {
             up: true,
             running: true,
             rx_queues: 1,
+            in_vrf: false,
         };
         let facts = Rc::new(RefCell::new(Facts {
             link: Some(link.clone()),
             also: None,
             route: Ok(on_link()),
+            bound: None,
+            bound_prefix: 0,
+            own: Vec::new(),
             neighbours: BTreeMap::new(),
             used: Vec::new(),
             use_error: None,
             routes_asked: 0,
         }));
         let (table, writer) = PathTable::new(link.mtu);
-        let resolver = Resolver::new(FakeKernel(Rc::clone(&facts)), name, link, writer);
+        let kernel = FakeKernel(Rc::clone(&facts));
+        let resolver = Resolver::new(kernel, name, link, writer, Arc::default());
         Self { facts, resolver, table, now: Duration::from_secs(1000) }
     }
 
@@ -463,9 +490,80 @@ fn each_unsuitable_route_is_its_own_error() {
     let other = Route { interface: OURS + 1, ..on_link() };
     assert!(matches!(error(Ok(other)), PathError::WrongInterface { .. }));
     let local = Route { kind: RouteKind::Local, ..on_link() };
-    assert!(matches!(error(Ok(local)), PathError::WrongInterface { .. }));
+    assert!(matches!(error(Ok(local)), PathError::ThisHost { .. }));
     let broken = error(Err(libc::ENOMEM));
     assert!(matches!(&broken, PathError::Kernel { .. }), "{broken}");
+}
+
+#[test]
+fn a_route_out_of_our_interface_is_taken_if_it_is_as_good_as_the_kernels_own() {
+    let elsewhere = Ok(Route { interface: OURS + 1, ..on_link() });
+    for (route, prefix, is_taken) in [
+        (elsewhere, 15, false),
+        (elsewhere, 16, true),
+        (elsewhere, 24, true),
+        (Err(libc::ENETUNREACH), 0, true),
+    ] {
+        let mut bench = Bench::new();
+        {
+            let mut facts = bench.facts.borrow_mut();
+            (facts.route, facts.bound, facts.bound_prefix) = (route, Some(on_link()), prefix);
+        }
+        bench.reachable(host(2));
+        bench.request(host(2));
+        bench.reachable(host(2));
+        assert_eq!(bench.table.lookup(host(2)).is_some(), is_taken, "{route:?} {prefix}");
+    }
+}
+
+#[test]
+fn no_way_is_promised_from_an_address_that_is_gone_until_it_is_back() {
+    let mut bench = Bench::new();
+    let own = host(1);
+    bench.facts.borrow_mut().own.push(own);
+    bench.resolver.set_sources(own.into());
+    bench.reachable(host(2));
+    bench.request(host(2));
+    bench.reachable(host(2));
+    assert!(bench.table.lookup(host(2)).is_some());
+    bench.facts.borrow_mut().own.clear();
+    bench.resolver.handle_news(News::Routes, bench.now);
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.table.lookup(host(2)).is_none());
+    let error = bench.resolve(host(2)).try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, PathError::SourceGone { source_address, .. } if source_address == own));
+    bench.facts.borrow_mut().own.push(own);
+    bench.resolver.handle_news(News::Routes, bench.now);
+    bench.request(host(2));
+    bench.reachable(host(2));
+    assert!(bench.table.lookup(host(2)).is_some());
+}
+
+#[test]
+fn what_losses_say_is_in_the_table_and_ends_with_the_path() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.request(host(2));
+    bench.reachable(host(2));
+    let limits: &dyn rma_core::path_limits::PathLimits = &*bench.table.clone();
+    let mtu = |bench: &Bench| bench.table.lookup(host(2)).unwrap().mtu;
+    for _ in 0..2 {
+        assert_eq!(mtu(&bench), 1500);
+        limits.lost(host(2), 1456);
+        bench.resolver.handle_losses(bench.now);
+    }
+    assert_eq!(mtu(&bench), 1280);
+    assert!(bench.table.is_watching());
+    // That of the other host works for a while; then at full length.
+    for _ in 0..20 {
+        limits.arrived(host(2), 1228);
+        bench.pass(Duration::from_millis(100));
+    }
+    assert_eq!(mtu(&bench), 1500, "it is asked once more");
+    limits.lost(host(2), 1456);
+    bench.resolver.handle_losses(bench.now);
+    assert_eq!(mtu(&bench), 1280);
+    assert_eq!(limits.packet_len_max(host(2)), Some(1280 - 28));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The path table: what the engine must know to put a frame on the wire towards a host.
 //!
-//! One thread writes (the network monitor, through [`PathWriter`]), any number of threads read. It
+//! One thread writes (the network monitor over AF_XDP, the keeper of the ways over UDP; both through
+//! [`PathWriter`]), any number of threads read. It
 //! is not a cache that fetches on a miss: a miss is answered with `None`, and
 //! [`PathTable::request`] asks the monitor to find the path.
 //!
@@ -24,14 +25,19 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence},
     },
-    thread::Thread,
 };
+#[cfg(feature = "xdp")]
+use std::{sync::OnceLock, thread::Thread};
 
 use crossbeam_queue::ArrayQueue;
-use rma_core::addr::HostAddr;
+use rma_core::{
+    addr::HostAddr,
+    nic::ReceiveLenMax,
+    path_limits::{PathLimits, Paths},
+};
 use rustix::{
     event::{EventfdFlags, eventfd},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -44,6 +50,10 @@ pub const DESTINATIONS_MAX: usize = 1024;
 /// Requests that may wait for the monitor. Further ones are dropped: the engine asks again with its
 /// next frame.
 const REQUESTS_MAX: usize = 256;
+
+/// Losses that may wait for the monitor. More come only from many ops that were lost together, and
+/// each of these says the same.
+const LOSSES_MAX: usize = 256;
 
 const PLACES: usize = 2 * DESTINATIONS_MAX;
 const _: () = assert!(PLACES.is_power_of_two());
@@ -65,6 +75,13 @@ pub struct Path {
 }
 
 impl Path {
+    /// The longest packet on this path to `destination`, in octets of UDP payload.
+    #[must_use]
+    pub const fn packet_len_max(&self, destination: HostAddr) -> usize {
+        let len = ReceiveLenMax::of_mtu(self.mtu as usize);
+        if destination.is_ipv4() { len.ipv4 } else { len.ipv6 }
+    }
+
     /// The value as two words: each hardware address with one half of the MTU.
     fn to_words(self) -> [u64; 2] {
         let word = |mac: [u8; 6], half: u32| {
@@ -146,6 +163,8 @@ struct Place {
     copies: [[AtomicU64; 2]; 2],
     /// Whether a reader found this place since the writer last asked.
     used: AtomicBool,
+    /// Octets of the longest frame of an op that was OK since the writer last asked.
+    heard: AtomicU16,
 }
 
 const _: () = assert!(size_of::<Place>() == 64);
@@ -160,14 +179,14 @@ fn store(words: &[AtomicU64; 2], values: [u64; 2]) {
 }
 
 /// What a reader found in one place.
-enum Look {
-    Found(Path),
+enum Look<'p> {
+    Found(Path, &'p Place),
     Empty,
     Other,
 }
 
 impl Place {
-    fn look(&self, key: [u64; 2]) -> Look {
+    fn look(&self, key: [u64; 2]) -> Look<'_> {
         for _ in 0..LOOKS_MAX {
             // Acquire: what was written before this control word was stored is seen below.
             let before = Control(self.control.load(Ordering::Acquire));
@@ -191,7 +210,7 @@ impl Place {
             if !self.used.load(Ordering::Relaxed) {
                 self.used.store(true, Ordering::Relaxed);
             }
-            return Look::Found(Path::from_words(words));
+            return Look::Found(Path::from_words(words), self);
         }
         Look::Other
     }
@@ -199,18 +218,18 @@ impl Place {
 
 /// Wakes the monitor out of its sleep. One system call per sleep, not one per request.
 #[derive(Debug)]
-pub(super) struct Waker {
+pub(in crate::device) struct Waker {
     eventfd: OwnedFd,
     signalled: AtomicBool,
 }
 
 impl Waker {
-    pub(super) fn new() -> rustix::io::Result<Self> {
+    pub(in crate::device) fn new() -> rustix::io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self { eventfd: eventfd(0, flags)?, signalled: AtomicBool::new(false) })
     }
 
-    pub(super) fn wake(&self) {
+    pub(in crate::device) fn wake(&self) {
         // AcqRel: a thread that finds the flag set knows that a monitor that clears it later also
         // sees what was queued before this call.
         if !self.signalled.swap(true, Ordering::AcqRel) {
@@ -221,7 +240,7 @@ impl Waker {
     }
 
     /// Takes the signal back. To be called before looking at the queues.
-    pub(super) fn clear(&self) {
+    pub(in crate::device) fn clear(&self) {
         let mut count = [0; 8];
         // Fails when nobody has signalled, which is as good.
         let _ = rustix::io::read(&self.eventfd, &mut count);
@@ -250,8 +269,12 @@ pub struct PathTable {
     /// A [`LinkState`].
     link: AtomicU8,
     /// The thread that is woken when that, or anything that paths follow from, has changed.
+    #[cfg(feature = "xdp")]
     follower: OnceLock<Thread>,
     requests: ArrayQueue<HostAddr>,
+    losses: ArrayQueue<Loss>,
+    /// Whether any path is shorter than the interface's MTU, or may be.
+    watching: Arc<AtomicBool>,
     waker: Option<Arc<Waker>>,
 }
 
@@ -271,7 +294,7 @@ impl PathTable {
         Self::with_waker(interface_mtu, None)
     }
 
-    pub(super) fn with_waker(
+    pub(in crate::device) fn with_waker(
         interface_mtu: u32,
         waker: Option<Arc<Waker>>,
     ) -> (Arc<Self>, PathWriter) {
@@ -284,8 +307,11 @@ impl PathTable {
             interface_mac: AtomicU64::new(0),
             interface_index: AtomicU32::new(0),
             link: AtomicU8::new(LinkState::Up as u8),
+            #[cfg(feature = "xdp")]
             follower: OnceLock::new(),
             requests: ArrayQueue::new(REQUESTS_MAX),
+            losses: ArrayQueue::new(LOSSES_MAX),
+            watching: Arc::default(),
             waker,
         });
         let writer = PathWriter { table: Arc::clone(&table), live: 0 };
@@ -310,11 +336,16 @@ impl PathTable {
     #[must_use]
     #[inline]
     pub fn lookup(&self, destination: HostAddr) -> Option<Path> {
+        self.find(destination).map(|(path, _)| path)
+    }
+
+    #[inline]
+    fn find(&self, destination: HostAddr) -> Option<(Path, &Place)> {
         let key = key(destination);
         let first = self.first_place(key);
         for distance in 0..=self.reach.load(Ordering::Relaxed) as usize {
             match self.places[(first + distance) % PLACES].look(key) {
-                Look::Found(path) => return Some(path),
+                Look::Found(path, place) => return Some((path, place)),
                 Look::Empty => return None,
                 Look::Other => {}
             }
@@ -340,6 +371,19 @@ impl PathTable {
     #[must_use]
     pub fn has_monitor(&self) -> bool {
         self.waker.is_some()
+    }
+
+    /// What a NIC needs to know of the paths, and who is told how its ops end.
+    #[must_use]
+    pub fn limits(self: &Arc<Self>) -> Paths {
+        Paths::new(Arc::clone(&self.watching), Arc::<Self>::clone(self))
+    }
+
+    /// Whether any path is shorter than the interface's MTU, or may be.
+    #[must_use]
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Relaxed)
     }
 
     /// The interface's MTU, in bytes of IP packet. Follows changes.
@@ -378,6 +422,7 @@ impl PathTable {
 
     /// Has `thread` unparked from now on when the interface, an address or a route may have
     /// changed. The first one that asks for it is the only one.
+    #[cfg(feature = "xdp")]
     pub(crate) fn wake_on_change(&self, thread: Thread) {
         // A second one would be a second follower of one backend: there is none.
         let _ = self.follower.set(thread);
@@ -389,6 +434,52 @@ impl PathTable {
         let product = u128::from(key[0] ^ self.seed[0]) * u128::from(key[1] ^ self.seed[1]);
         ((product >> 64) as u64 ^ product as u64) as usize % PLACES
     }
+}
+
+impl PathLimits for PathTable {
+    fn packet_len_max(&self, peer: HostAddr) -> Option<usize> {
+        self.lookup(peer).map(|path| path.packet_len_max(peer))
+    }
+
+    fn arrived(&self, peer: HostAddr, len: usize) {
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        // A plain load first, as of `used`. An engine is the only one that stores more; what the
+        // writer takes meanwhile and is stored again says the same.
+        if let Some((_, place)) = self.find(peer)
+            && place.heard.load(Ordering::Relaxed) < len
+        {
+            place.heard.store(len, Ordering::Relaxed);
+        }
+    }
+
+    fn lost(&self, peer: HostAddr, len: usize) {
+        if len <= SHORT {
+            return;
+        }
+        // Full: what is lost with it says what the others do.
+        let _ = self.losses.push(Loss { peer, len });
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Frames of so many octets are too long for no path: what IPv4 and UDP leave of 576.
+const SHORT: usize = 576 - 28;
+
+/// A packet with `len` octets of UDP payload, as MTUs count; 0 stays 0.
+pub(in crate::device) fn packet_len(peer: HostAddr, len: usize) -> u32 {
+    let headers = if peer.is_ipv4() { 28 } else { 48 };
+    if len == 0 { 0 } else { (len + headers) as u32 }
+}
+
+/// An op that ended with TIMEOUT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::device) struct Loss {
+    /// Whom it was with.
+    pub(in crate::device) peer: HostAddr,
+    /// Octets of its longest frame.
+    pub(in crate::device) len: usize,
 }
 
 #[inline]
@@ -435,6 +526,7 @@ impl PathWriter {
         store(&place.key, key);
         store(&place.copies[0], words);
         place.used.store(true, Ordering::Relaxed);
+        place.heard.store(0, Ordering::Relaxed);
         self.table.reach.fetch_max(distance, Ordering::Relaxed);
         place.control.store(control.next(Control::LIVE).0, Ordering::Release);
         self.live += 1;
@@ -470,6 +562,23 @@ impl PathWriter {
         self.table.requests.pop()
     }
 
+    /// The loss that waits for longest.
+    pub(in crate::device) fn poll_loss(&mut self) -> Option<Loss> {
+        self.table.losses.pop()
+    }
+
+    /// Octets of the longest frame of an op with `destination` that was OK since this was last
+    /// asked. 0 if there was none, or there is no path.
+    pub(in crate::device) fn take_heard(&mut self, destination: HostAddr) -> usize {
+        let (Some(index), _) = self.find(key(destination)) else { return 0 };
+        self.table.places[index].heard.swap(0, Ordering::Relaxed).into()
+    }
+
+    /// Sets what [`PathTable::is_watching`] says.
+    pub(in crate::device) fn set_watching(&mut self, watching: bool) {
+        self.table.watching.store(watching, Ordering::Relaxed);
+    }
+
     /// Sets what [`PathTable::interface_mtu`] says.
     pub fn set_interface_mtu(&mut self, mtu: u32) {
         self.table.interface_mtu.store(mtu, Ordering::Relaxed);
@@ -481,7 +590,8 @@ impl PathWriter {
     }
 
     /// Says that the interface, an address or a route may have changed.
-    pub(super) fn wake_follower(&self) {
+    #[cfg(feature = "xdp")]
+    pub(in crate::device) fn wake_follower(&self) {
         if let Some(thread) = self.table.follower.get() {
             thread.unpark();
         }
