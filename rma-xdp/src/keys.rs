@@ -36,7 +36,7 @@ pub use rma_keys::{
     io::{
         client::FetchError,
         core_dumps,
-        grants::{Grants, GrantsLoop, KeyedRegion, NoKey, Ready},
+        grants::{Addresses, Grants, GrantsLoop, KeyedRegion, NoKey, Ready},
         keeper::{KeeperCounters, KeeperError},
         server::{EndReason, Limits, ServerCounters, StartError},
     },

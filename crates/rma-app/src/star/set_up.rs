@@ -234,10 +234,7 @@ impl SetUp<'_, '_> {
         look: impl Fn(QpState, Option<Vec<u8>>) -> Option<T>,
     ) -> Result<T, SetUpError> {
         let (left, qp) = (self.left()?, self.qp);
-        let turn = match &mut self.turn {
-            Some(turn) => Some(&mut **turn as _),
-            None => None,
-        };
+        let turn = self.turn.as_mut().map(|turn| &mut **turn as _);
         let found = self.verbs.wait_until(Some(left), turn, |verbs, now| {
             let message = verbs.poll_message(now, qp);
             match alive(verbs.state(qp)) {

@@ -24,12 +24,11 @@ use std::{
 };
 
 use rma_core::{
-    addr::{HostAddr, LocalAddresses},
     process::{Process, Worker},
     time::Instant,
 };
 
-pub use region::{KeyedRegion, NoKey, Ready};
+pub use region::{Addresses, KeyedRegion, NoKey, Ready};
 
 use crate::{
     cache::{CacheCounters, CacheError, GrantCache, RingId, Source},
@@ -217,12 +216,12 @@ impl Grants {
 
     /// Which addresses keys of a ring's region are asked for, and where the connection to its
     /// service comes from.
-    fn addresses(&self, ring: RingId) -> (LocalAddresses, Option<HostAddr>) {
+    fn addresses(&self, ring: RingId) -> Addresses {
         let shared = &self.owner.shared;
         let state = shared.lock();
-        let from =
-            state.cache.place(ring).and_then(|it| state.connected_from(it.0, &shared.fetcher));
-        (state.cache.holder().initiators, from)
+        let place = state.cache.place(ring);
+        let connected_from = place.and_then(|it| state.connected_from(it.0, &shared.fetcher));
+        Addresses { asked_for: state.cache.holder().initiators, connected_from }
     }
 
     /// The process has other names now: all keys are forgotten, and fetched anew where they are in

@@ -32,7 +32,7 @@ use crate::{
 #[non_exhaustive]
 pub enum NoKey {
     /// There is none, and the service has said why.
-    #[error("no key of {region} from {service}: {why}{}", Addresses(*why, *asked_for, *connected_from))]
+    #[error("no key of {region} from {service}: {why}{}", addresses.shown(*why))]
     GaveUp {
         /// The region.
         region: RegionName,
@@ -40,10 +40,8 @@ pub enum NoKey {
         service: SpiffeId,
         /// The reason.
         why: GiveUp,
-        /// The addresses that keys were asked for.
-        asked_for: LocalAddresses,
-        /// Where the connection to the service comes from, as this machine sees it.
-        connected_from: Option<HostAddr>,
+        /// Which addresses the service has compared.
+        addresses: Box<Addresses>,
     },
     /// None has come in time.
     #[error("no key of {region} in {} ms: {why}", waited.as_millis())]
@@ -59,19 +57,35 @@ pub enum NoKey {
     },
 }
 
-/// What a person is told of the addresses that a service has compared: it says of a denial no more
-/// than that.
-struct Addresses(GiveUp, LocalAddresses, Option<HostAddr>);
+/// The addresses that a service compares, as this machine sees them.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Those that keys were asked for.
+    pub asked_for: LocalAddresses,
+    /// Where the connection to the service comes from, if there was one.
+    pub connected_from: Option<HostAddr>,
+}
 
-impl fmt::Display for Addresses {
+impl Addresses {
+    /// What a person is told of them: of a denial a service says no more than that.
+    const fn shown(&self, why: GiveUp) -> Shown<'_> {
+        Shown(self, why)
+    }
+}
+
+struct Shown<'a>(&'a Addresses, GiveUp);
+
+impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(GiveUp::Denied, asked_for, Some(from)) = *self else { return Ok(()) };
+        let Self(Addresses { asked_for, connected_from: Some(from) }, GiveUp::Denied) = self else {
+            return Ok(());
+        };
         f.write_str(" (keys were asked for ")?;
         for (index, address) in asked_for.iter().enumerate() {
             write!(f, "{}{address}", if index > 0 { " and " } else { "" })?;
         }
         write!(f, " over a connection from {from}")?;
-        if asked_for.iter().all(|it| it != from) {
+        if asked_for.iter().all(|it| it != *from) {
             f.write_str(
                 ": a service gives keys to the connection's own address alone, unless its rule lists others as `initiators`",
             )?;
@@ -156,9 +170,9 @@ impl KeyedRegion {
     #[must_use]
     pub fn gave_up(&self, why: GiveUp) -> NoKey {
         let Held { grants, ring, name, service } = &*self.held;
-        let (asked_for, connected_from) = grants.addresses(*ring);
+        let addresses = grants.addresses(*ring).into();
         let (region, service) = (name.clone(), service.clone());
-        NoKey::GaveUp { region, service, why, asked_for, connected_from }
+        NoKey::GaveUp { region, service, why, addresses }
     }
 
     /// The error of a region whose keys have not come after `waited`.
