@@ -24,8 +24,9 @@ use super::{
     linear::Linearizer,
     packet::{self, ETHERNET_LEN},
     port::ReservedPorts,
+    queues::ReadSign,
     socket::{Options, Socket},
-    steering::Steering,
+    steering::{Steered, Steering},
     umem::CHUNK_DATA,
     watch::Watched,
 };
@@ -97,16 +98,24 @@ impl Attachment {
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
         let driver = device.driver();
         let candidates = choice::candidates(config.mode, driver.as_deref(), generic_lost_frames);
-        let mut steering =
-            Steering::attach(interface, device.index, &ports, queue_count, candidates)?;
+        let steered = Steered {
+            ports: &ports,
+            addresses,
+            queues: queue_count,
+            rx_chunks: config.rx_chunks(),
+            multi_buffer,
+        };
+        let mut steering = Steering::attach(interface, device.index, &steered, candidates)?;
         fallbacks.extend(steering.fallback());
 
         let mtu_max = if multi_buffer { mtu } else { SINGLE_BUFFER_MTU };
         let packet_max = LINK_HEADERS + mtu_max as usize;
         let mut queues = Vec::with_capacity(queue_count as usize);
-        for queue in 0..queue_count {
+        let read_signs = steering.read_signs(interface, queue_count)?;
+        for (queue, read_sign) in (0..queue_count).zip(&read_signs) {
             let generic = steering.mode() == AttachMode::Generic;
-            let socket = open_socket(config, queue, generic, multi_buffer, mtu, counters)?;
+            let options = options(config, queue, generic, multi_buffer);
+            let socket = open_socket(&options, read_sign, mtu, counters)?;
             let linearizer = Linearizer::new(if multi_buffer { packet_max } else { 0 });
             queues.push(Queue { socket, linearizer });
         }
@@ -117,7 +126,7 @@ impl Attachment {
         let _before = reserved.drain();
 
         let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
-        let watched = Watched::new(sockets).map_err(|source| {
+        let watched = Watched::new(sockets, read_signs).map_err(|source| {
             XdpError::from_call(interface, "duplicating a socket's descriptor", source)
         })?;
 
@@ -182,17 +191,10 @@ fn check_mtu(config: &XdpConfig, mtu: u32) -> Result<(), XdpError> {
     Ok(())
 }
 
-fn open_socket(
-    config: &XdpConfig,
-    queue: u32,
-    generic: bool,
-    multi_buffer: bool,
-    mtu: u32,
-    counters: &Arc<Counters>,
-) -> Result<Socket, XdpError> {
+fn options(config: &XdpConfig, queue: u32, generic: bool, multi_buffer: bool) -> Options<'_> {
     let ring = |size| QueueSize::new(size).expect("the configuration was checked");
     let transmits = queue as usize == TX_QUEUE;
-    let options = Options {
+    Options {
         interface: &config.interface,
         queue,
         rx_ring: ring(config.rx_ring),
@@ -202,10 +204,18 @@ fn open_socket(
         force_copy: generic,
         multi_buffer,
         busy_poll_us: config.busy_poll_us,
-    };
+    }
+}
+
+fn open_socket(
+    options: &Options<'_>,
+    read_sign: &ReadSign,
+    mtu: u32,
+    counters: &Arc<Counters>,
+) -> Result<Socket, XdpError> {
     let give_up = monotonic() + QUEUE_FREE_AFTER;
     let opened = loop {
-        match Socket::open(&options, Arc::clone(counters)) {
+        match Socket::open(options, read_sign.clone(), Arc::clone(counters)) {
             Err(XdpError::QueueInUse { .. }) if monotonic() < give_up => thread::yield_now(),
             opened => break opened,
         }
@@ -213,7 +223,7 @@ fn open_socket(
     opened.map_err(|error| match error {
         // How kernels and drivers without multi-buffer support refuse the flag for it.
         XdpError::System { interface, source, .. }
-            if multi_buffer
+            if options.multi_buffer
                 && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
         {
             XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }
