@@ -87,8 +87,11 @@ impl Attachment {
         check_mtu(config, mtu)?;
         let multi_buffer = mtu > SINGLE_BUFFER_MTU;
 
+        let driver = device.driver();
+        let driver = driver.as_deref();
+        let candidates = choice::candidates(interface, config.mode, driver, generic_lost_frames)?;
         let mut fallbacks = Vec::new();
-        let queue_count = device.rx_queues().unwrap_or_else(|reason| {
+        let queue_count = device.rx_queues(choice::has_ports(driver)).unwrap_or_else(|reason| {
             let (wanted, got) = (Feature::AllQueues, Feature::OneQueue);
             fallbacks.push(Fallback { wanted, got, reason });
             1
@@ -96,8 +99,6 @@ impl Attachment {
         let addresses = &config.local_addresses;
         let ports = config.ports()?;
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
-        let driver = device.driver();
-        let candidates = choice::candidates(config.mode, driver.as_deref(), generic_lost_frames);
         let steered = Steered {
             ports: &ports,
             addresses,

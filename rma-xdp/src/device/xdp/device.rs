@@ -91,17 +91,19 @@ impl<'a> Device<'a> {
     }
 
     /// The number of receive queues, or why the driver does not tell. Many that have just one do
-    /// not; of these the kernel knows it.
-    pub(super) fn rx_queues(&self) -> Result<u32, Refusal> {
+    /// not, nor those of interfaces that have ports (`has_ports`); of these the kernel knows it.
+    pub(super) fn rx_queues(&self, has_ports: bool) -> Result<u32, Refusal> {
         let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
         let data = (&raw mut channels).cast();
         match self.ioctl(libc::SIOCETHTOOL, libc::__c_anonymous_ifr_ifru { ifru_data: data }) {
             Ok(_) => Ok((channels.rx + channels.combined).max(1)),
-            Err(_) if rx_queues_max(self.index).is_ok_and(|max| max == 1) => Ok(1),
-            Err(error) => Err(Refusal::Errno {
-                call: "ETHTOOL_GCHANNELS",
-                errno: error.raw_os_error().unwrap_or_default(),
-            }),
+            Err(error) => match rx_queues_max(self.index) {
+                Ok(max) if max == 1 || has_ports => Ok(max),
+                _ => Err(Refusal::Errno {
+                    call: "ETHTOOL_GCHANNELS",
+                    errno: error.raw_os_error().unwrap_or_default(),
+                }),
+            },
         }
     }
 
