@@ -130,9 +130,9 @@ fn ipv4(frame: &mut Cursor, addresses: &impl Addresses) -> Option<()> {
     Some(())
 }
 
-/// Moves to the UDP header of an IPv6 packet to us, over at most [`EXTENSIONS_MAX`] extension headers of
-/// the kinds that leave what follows them readable and whole. Fragment headers, AH, ESP and unknown
-/// kinds do not.
+/// Moves to the UDP header of an IPv6 packet to us, over at most [`EXTENSIONS_MAX`] extension
+/// headers of the kinds that leave what follows them readable and whole. Fragment headers, AH, ESP
+/// and unknown kinds do not.
 #[inline(always)]
 fn ipv6(frame: &mut Cursor, addresses: &impl Addresses) -> Option<()> {
     let header: [u8; 24] = frame.take()?;

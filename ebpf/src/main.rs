@@ -78,9 +78,9 @@ const PORTS_MAX: usize = 8;
 #[unsafe(no_mangle)]
 static PORTS: Global<[u16; PORTS_MAX]> = Global::new([0; PORTS_MAX]);
 
-/// The host's addresses, one of which each frame of ours goes to: see [`Addresses`]. The loader sets
-/// them before it loads, as `PORTS`. They are the host's and not the interface's: a host keeps its
-/// addresses for its life.
+/// The host's addresses, one of which each frame of ours goes to: see [`Addresses`]. The loader
+/// sets them before it loads, as `PORTS`. They are the host's and not the interface's: a host keeps
+/// its addresses for its life.
 #[unsafe(no_mangle)]
 static ADDRESS_V4: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]

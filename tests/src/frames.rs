@@ -398,8 +398,8 @@ fn other_ports(table: &mut Table) {
     }
 }
 
-/// To our port, and somebody else's address: whoever shares the interface. Their checksums are those
-/// of frames to us.
+/// To our port, and somebody else's address: whoever shares the interface. Their checksums are
+/// those of frames to us.
 fn other_addresses(table: &mut Table) {
     let v4 = ethernet(&[], IPV4, &ipv4(UDP, &[], DONT_FRAGMENT, &ours_v4()));
     let v6 = ethernet(&[], IPV6, &ipv6(UDP, &ours_v6()));

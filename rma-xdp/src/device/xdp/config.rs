@@ -39,9 +39,9 @@ impl core::fmt::Display for AttachMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The faster one: generic on veth, native with all other drivers; or the other, where that is
-    /// refused. On a bond generic, as native mode receives nothing there. Which one it is, and why, is reported ([`ModeReason`](super::ModeReason)). A host
-    /// changes from generic to native, and says so, if it sees that frames get lost in generic
-    /// mode.
+    /// refused. On a bond generic, as native mode receives nothing there. Which one it is, and why,
+    /// is reported ([`ModeReason`](super::ModeReason)). A host changes from generic to native, and
+    /// says so, if it sees that frames get lost in generic mode.
     #[default]
     Auto,
     /// Native only: in the driver, or not at all. On a bond that is an error.

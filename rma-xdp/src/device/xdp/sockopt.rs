@@ -64,7 +64,8 @@ pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
     if rc == 0 { Ok(flags & XDP_OPTIONS_ZEROCOPY != 0) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel counts for the socket, and nothing of the steering program's. It takes a lock that frames do not.
+/// What the kernel counts for the socket, and nothing of the steering program's. It takes a lock
+/// that frames do not.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
     let mut kernel = libc::xdp_statistics {
         rx_dropped: 0,
