@@ -1,7 +1,7 @@
 //! Reads the headers in front of a UDP port, in the order of the frame.
 //!
-//! Not a checking parser: it reads only what finding the port takes, and believes no length further
-//! than the next bounds check. Lengths, checksums and addresses are for the receiver to judge.
+//! Not a checking parser: it reads only what finding address and port takes, and believes no length
+//! further than the next bounds check. Lengths and checksums are for the receiver to judge.
 //!
 //! The verifier proves what [`Cursor`] keeps: a byte is read only after a comparison against the
 //! end of the frame. Everything is inlined into one function without calls, and each loop has a
@@ -74,14 +74,24 @@ impl Cursor {
     }
 }
 
-/// The destination port of an unfragmented UDP datagram, from the start of its Ethernet frame.
+/// This host's addresses, one of each family at most, in the order of octets that they have in a
+/// frame. Zero, which is nobody's address, stands for none.
+///
+/// Asked for where one is compared: a frame to others should not cost a look at both.
+pub(crate) trait Addresses {
+    fn v4(&self) -> u32;
+    fn v6(&self) -> [u64; 2];
+}
+
+/// The destination port of an unfragmented UDP datagram to one of `addresses`, from the start of
+/// its Ethernet frame.
 ///
 /// `None` is every other frame, and every frame that ends before its UDP header does.
 #[inline(always)]
-pub(crate) fn udp_destination(frame: &mut Cursor) -> Option<u16> {
+pub(crate) fn udp_destination(frame: &mut Cursor, addresses: &impl Addresses) -> Option<u16> {
     match ethertype(frame)? {
-        ETHERTYPE_IPV4 => ipv4(frame)?,
-        ETHERTYPE_IPV6 => ipv6(frame)?,
+        ETHERTYPE_IPV4 => ipv4(frame, addresses)?,
+        ETHERTYPE_IPV6 => ipv6(frame, addresses)?,
         _ => return None,
     }
     let [_, _, port @ .., _, _, _, _]: [u8; 8] = frame.take()?;
@@ -103,26 +113,31 @@ fn ethertype(frame: &mut Cursor) -> Option<u16> {
     Some(ethertype)
 }
 
-/// Moves to the UDP header of an IPv4 packet with any options, if it is not a fragment.
+/// Moves to the UDP header of an IPv4 packet to us with any options, if it is not a fragment.
 #[inline(always)]
-fn ipv4(frame: &mut Cursor) -> Option<()> {
+fn ipv4(frame: &mut Cursor, addresses: &impl Addresses) -> Option<()> {
     let header: [u8; IPV4_LEN_MIN] = frame.peek()?;
     let len = usize::from(header[0] & 0x0f) * 4;
     let whole = u16::from_be_bytes([header[6], header[7]]) & IPV4_FRAGMENT == 0;
     if header[0] >> 4 != 4 || len < IPV4_LEN_MIN || !whole || header[9] != PROTOCOL_UDP {
         return None;
     }
+    let address = u32::from_ne_bytes([header[16], header[17], header[18], header[19]]);
+    if address != addresses.v4() || address == 0 {
+        return None;
+    }
     frame.skip(len);
     Some(())
 }
 
-/// Moves to the UDP header of an IPv6 packet, over at most [`EXTENSIONS_MAX`] extension headers of
-/// the kinds that leave what follows them readable and whole. Fragment headers, AH, ESP and unknown
-/// kinds do not.
+/// Moves to the UDP header of an IPv6 packet to us, over at most [`EXTENSIONS_MAX`] extension
+/// headers of the kinds that leave what follows them readable and whole. Fragment headers, AH, ESP
+/// and unknown kinds do not.
 #[inline(always)]
-fn ipv6(frame: &mut Cursor) -> Option<()> {
-    let header: [u8; 40] = frame.take()?;
-    if header[0] >> 4 != 6 {
+fn ipv6(frame: &mut Cursor, addresses: &impl Addresses) -> Option<()> {
+    let header: [u8; 24] = frame.take()?;
+    let address = [frame.take()?, frame.take()?].map(u64::from_ne_bytes);
+    if header[0] >> 4 != 6 || address != addresses.v6() || address == [0, 0] {
         return None;
     }
     let mut next = header[6];

@@ -60,10 +60,12 @@ pub const IPV6_LEN: usize = 40;
 pub const UDP_LEN: usize = 8;
 
 const SOURCE_V4: [u8; 4] = [192, 0, 2, 1];
-const DESTINATION_V4: [u8; 4] = [192, 0, 2, 2];
+/// Whom the fixtures of ours are for.
+pub const DESTINATION_V4: [u8; 4] = [192, 0, 2, 2];
 /// 2001:db8::1 and ::2, of the documentation prefix as the IPv4 ones are.
 const SOURCE_V6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-const DESTINATION_V6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+/// The same over IPv6.
+pub const DESTINATION_V6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 
 /// One frame and what becomes of it.
 #[derive(Clone, Debug)]
@@ -256,6 +258,7 @@ pub fn cases() -> Vec<Case> {
     ours(&mut table);
     ours_with_lies(&mut table);
     other_ports(&mut table);
+    other_addresses(&mut table);
     other_link_layers(&mut table);
     other_ipv4(&mut table);
     other_ipv6(&mut table);
@@ -392,6 +395,44 @@ fn other_ports(table: &mut Table) {
         table.passed(format!("IPv4, {name}"), ethernet(&[], IPV4, &v4));
         let v6 = ipv6(UDP, &udp(Version::V6, source, destination, PAYLOAD));
         table.passed(format!("IPv6, {name}"), ethernet(&[], IPV6, &v6));
+    }
+}
+
+/// To our port, and somebody else's address: whoever shares the interface. Their checksums are
+/// those of frames to us.
+fn other_addresses(table: &mut Table) {
+    let v4 = ethernet(&[], IPV4, &ipv4(UDP, &[], DONT_FRAGMENT, &ours_v4()));
+    let v6 = ethernet(&[], IPV6, &ipv6(UDP, &ours_v6()));
+    let mut to = |name: String, frame: &[u8], at: usize, octets: &[u8]| {
+        let mut bytes = frame.to_vec();
+        bytes[at..at + octets.len()].copy_from_slice(octets);
+        table.row(name, bytes, 0, false);
+    };
+    // Where the destination lies in a frame without tags.
+    let (at_v4, at_v6) = (ETHERNET_LEN + 16, ETHERNET_LEN + 24);
+    for (octet, &ours) in DESTINATION_V4.iter().enumerate() {
+        to(format!("IPv4, another address by octet {octet}"), &v4, at_v4 + octet, &[ours ^ 1]);
+    }
+    for (octet, &ours) in DESTINATION_V6.iter().enumerate() {
+        to(format!("IPv6, another address by octet {octet}"), &v6, at_v6 + octet, &[ours ^ 1]);
+    }
+    for (name, octets) in [
+        ("no address", [0; 4]),
+        ("all hosts", [255; 4]),
+        ("a group", [224, 0, 0, 251]),
+        ("the source", SOURCE_V4),
+    ] {
+        to(format!("IPv4 to {name}"), &v4, at_v4, &octets);
+    }
+    let mut mapped = [0; 16];
+    mapped[10..12].fill(0xff);
+    mapped[12..].copy_from_slice(&DESTINATION_V4);
+    let mut group = DESTINATION_V6;
+    group[..2].copy_from_slice(&[0xff, 0x02]);
+    for (name, octets) in
+        [("no address", [0; 16]), ("a group", group), ("our IPv4 address", mapped)]
+    {
+        to(format!("IPv6 to {name}"), &v6, at_v6, &octets);
     }
 }
 

@@ -590,6 +590,7 @@ fn over_af_xdp_the_kernels_statistics_are_there_until_the_host_is_gone() {
         "tx_invalid_descs",
         "rx_ring_full",
         "rx_fill_ring_empty_descs",
+        "rx_unread",
     ] {
         assert_eq!(text.get(&format!("rma_xsk_{name}_total")), 0.0);
     }

@@ -1,17 +1,23 @@
 //! The verdicts of the steering program, frame by frame.
 //!
+//! Besides, how much of a receive ring it takes: see [`room`].
+//!
 //! Three ways to the same table. Without privileges the program's own header code runs over slices,
 //! which covers also what the kernel does not let in. With them the built object runs in the kernel
 //! (`BPF_PROG_TEST_RUN`), loaded by libbpf, a second loader beside the one that ships, and by aya,
 //! the one that ships. No frame travels: redirection over a wire is tested where there are two
 //! hosts.
 
-use std::{fs, path::Path, process::Command, thread};
+use std::{fs, ops::Range, path::Path, process::Command, thread};
 
 use aya::programs::TestRun as _;
 use libbpf_rs::{
-    MapCore as _, MapFlags, Object, ObjectBuilder,
-    libbpf_sys::{XDP_PASS, XDP_REDIRECT},
+    MapCore, MapFlags, Object, ObjectBuilder,
+    btf::{
+        Btf,
+        types::{DataSec, Var},
+    },
+    libbpf_sys::{XDP_DROP, XDP_PASS, XDP_REDIRECT},
 };
 use proptest::prelude::*;
 use rma_core::port::PORTS_MAX;
@@ -24,6 +30,8 @@ use sha2::{Digest as _, Sha256};
 
 #[path = "../../ebpf/src/headers.rs"]
 mod headers;
+#[path = "../../ebpf/src/room.rs"]
+mod room;
 
 const OBJECT: &str = "rma-steer.bpf.o";
 
@@ -75,12 +83,31 @@ fn the_object_names_no_folder_of_the_machine_that_built_it() {
 
 // --- The table and the header code, without a kernel ---
 
+/// Whom the fixtures are for.
+struct Fixtures;
+
+impl headers::Addresses for Fixtures {
+    fn v4(&self) -> u32 {
+        u32::from_ne_bytes(frames::DESTINATION_V4)
+    }
+
+    fn v6(&self) -> [u64; 2] {
+        address_v6(frames::DESTINATION_V6)
+    }
+}
+
+/// The global `ADDRESS_V6` for this address.
+fn address_v6(octets: [u8; 16]) -> [u64; 2] {
+    let bits = u128::from_be_bytes(octets);
+    [(bits >> 64) as u64, bits as u64].map(u64::to_be)
+}
+
 /// The verdict by the program's own header code; that there is a socket is taken for granted.
 fn verdict_of_headers(frame: &[u8]) -> bool {
     let bytes = frame.as_ptr_range();
     // SAFETY: the cursor is used up before `frame`, which holds these bytes, is given back.
     let mut cursor = unsafe { headers::Cursor::new(bytes.start.addr(), bytes.end.addr()) };
-    headers::udp_destination(&mut cursor) == Some(PORT)
+    headers::udp_destination(&mut cursor, &Fixtures) == Some(PORT)
 }
 
 #[test]
@@ -158,11 +185,13 @@ fn verdict_of_oracle(frame: &[u8]) -> Option<bool> {
         (frames::IPV4, 4) => {
             let ihl = usize::from(frame[at] & 15);
             let fragment = word(at + 6)? & 0x3fff;
-            frame.get(at + 19)?;
-            (ihl >= 5 && fragment == 0 && frame[at + 9] == frames::UDP).then_some(at + ihl * 4)?
+            let to_us = *frame.get(at + 16..at + 20)? == frames::DESTINATION_V4;
+            (ihl >= 5 && fragment == 0 && frame[at + 9] == frames::UDP && to_us)
+                .then_some(at + ihl * 4)?
         }
         (frames::IPV6, 6) => {
             let mut next = *frame.get(at + 6)?;
+            (*frame.get(at + 24..at + 40)? == frames::DESTINATION_V6).then_some(())?;
             at += 40;
             for _ in 0..4 {
                 if [frames::HOP_BY_HOP, frames::ROUTING, frames::DESTINATION].contains(&next) {
@@ -206,7 +235,107 @@ proptest! {
     }
 }
 
+// --- How much of a receive ring is taken ---
+
+/// A receive ring, its reader, and the program before it.
+#[derive(Debug, Default)]
+struct Ring {
+    room: room::Room,
+    chunks_max: u32,
+    /// Unread chunks, and of these how many the reader has seen.
+    unread: u32,
+    seen: u32,
+    /// How often the reader has emptied what it saw.
+    emptied: u32,
+}
+
+impl Ring {
+    /// A frame comes. It may be lost behind the program. Returns whether the program let it in.
+    fn frame(&mut self, chunks: u32, is_lost: bool) -> bool {
+        let emptied = self.emptied;
+        let is_let_in = self.room.take(chunks, self.chunks_max, || emptied);
+        if is_let_in && !is_lost {
+            self.unread += chunks;
+        }
+        is_let_in
+    }
+
+    /// The reader asks for so many chunks. It looks at the ring's index when it has taken all that
+    /// it saw at its last look, as libxdp does, and once more if there is nothing.
+    fn read(&mut self, most: u32) {
+        if self.seen == 0 {
+            self.seen = self.unread;
+        }
+        if self.seen == 0 {
+            self.emptied = self.emptied.wrapping_add(1);
+        }
+        let taken = self.seen.min(most);
+        (self.seen, self.unread) = (self.seen - taken, self.unread - taken);
+        if taken < most {
+            self.emptied = self.emptied.wrapping_add(1);
+        }
+    }
+}
+
+/// Something that happens to a [`Ring`].
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Frames { count: u32, chunks: u32, are_lost: bool },
+    Read(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let frames = (1..300_u32, 1..4_u32, prop::bool::weighted(0.3));
+    prop_oneof![
+        frames.prop_map(|(count, chunks, are_lost)| Step::Frames { count, chunks, are_lost }),
+        (1..=64_u32).prop_map(Step::Read),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_ring_never_holds_more_than_the_limit_and_losses_do_not_close_it(
+        chunks_max in 16..2000_u32,
+        emptied in any::<u32>(),
+        steps in prop::collection::vec(step(), 0..100),
+    ) {
+        let mut ring = Ring { chunks_max, emptied, ..Ring::default() };
+        for step in steps {
+            match step {
+                Step::Frames { count, chunks, are_lost } => for _ in 0..count {
+                    ring.frame(chunks, are_lost);
+                    prop_assert!(ring.unread <= chunks_max, "{ring:?}");
+                },
+                Step::Read(most) => ring.read(most),
+            }
+        }
+        // Whatever was lost: for a reader that has read all, and sleeps, there is room.
+        while ring.unread > 0 {
+            ring.read(64);
+        }
+        ring.read(64);
+        let all = (0..chunks_max / 2).all(|_| ring.frame(1, false));
+        prop_assert!(all, "{ring:?}");
+    }
+}
+
+#[test]
+fn frames_that_are_lost_behind_the_program_never_close_a_queue_that_is_read() {
+    let mut ring = Ring { chunks_max: 48, ..Ring::default() };
+    for number in 0..1_000_000 {
+        assert!(ring.frame(1, number % 3 > 0), "frame {number}: {ring:?}");
+        ring.read(8);
+    }
+}
+
 // --- The object in the kernel ---
+
+/// As many chunks as no test run takes.
+const ENDLESS: u32 = 1 << 30;
+
+/// Octets of an element of the map `QUEUES`, and where the frames are counted that were dropped.
+const QUEUE_LEN: usize = 256;
+const DROPPED_AT: usize = 144;
 
 /// The object, loaded by libbpf.
 #[derive(Debug)]
@@ -215,45 +344,80 @@ struct Steering {
 }
 
 impl Steering {
+    /// Loaded for the fixtures' addresses and these ports.
     fn load(ports: &[u16]) -> Self {
+        Self::load_with(ports, &[])
+    }
+
+    /// The same, with some globals set otherwise.
+    fn load_with(ports: &[u16], others: &[(&str, &[u8])]) -> Self {
         let object = object();
+        let mut globals = vec![
+            ("PORTS", ports.iter().flat_map(|port| port.to_ne_bytes()).collect()),
+            ("ADDRESS_V4", frames::DESTINATION_V4.to_vec()),
+            ("ADDRESS_V6", frames::DESTINATION_V6.to_vec()),
+            ("CHUNKS_MAX", ENDLESS.to_ne_bytes().to_vec()),
+        ];
+        globals.extend(others.iter().map(|&(name, value)| (name, value.to_vec())));
         let mut open =
             ObjectBuilder::default().open_memory(&object).expect("libbpf reads the object");
-        if !ports.is_empty() {
-            let mut rodata = open
-                .maps_mut()
-                .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
-                .expect("the ports are a read-only global");
-            let globals = rodata.initial_value_mut().expect("read-only data has a value");
-            // The only global of the object; its BTF says so, and a second one would change this
-            // length.
-            assert_eq!(globals.len(), PORTS_MAX * size_of::<u16>());
-            for (place, port) in globals.chunks_exact_mut(size_of::<u16>()).zip(ports) {
-                place.copy_from_slice(&port.to_ne_bytes());
-            }
+        let mut rodata = open
+            .maps_mut()
+            .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+            .expect("the globals are read-only data");
+        let values = rodata.initial_value_mut().expect("read-only data has a value");
+        for (name, value) in globals {
+            let place = global(&object, name);
+            assert!(value.len() <= place.len(), "{name} has {} octets", place.len());
+            values[place.start..][..value.len()].copy_from_slice(&value);
         }
         Self { object: open.load().expect("the verifier takes the program") }
     }
 
     /// Loaded for [`PORT`], with a socket at queue 0, which is where test runs arrive.
     fn with_socket() -> (Self, OwnedFd) {
-        let steering = Self::load(&[PORT]);
+        Self::with_socket_and(&[])
+    }
+
+    fn with_socket_and(others: &[(&str, &[u8])]) -> (Self, OwnedFd) {
+        let steering = Self::load_with(&[PORT], others);
         let socket = xdp_socket();
         steering.set(0, &socket).expect("queue 0 is within the map");
         (steering, socket)
     }
 
+    fn map(&self, name: &str) -> impl MapCore {
+        self.object.maps().find(|map| map.name() == name).expect("a map of the object")
+    }
+
     fn set(&self, queue: u32, socket: &OwnedFd) -> libbpf_rs::Result<()> {
-        let mut maps = self.object.maps();
-        let xsks = maps.find(|map| map.name() == "XSKS").expect("the map of sockets");
         let socket = socket.as_raw_fd().to_ne_bytes();
-        xsks.update(&queue.to_ne_bytes(), &socket, MapFlags::ANY)
+        self.map("XSKS").update(&queue.to_ne_bytes(), &socket, MapFlags::ANY)
     }
 
     fn unset(&self, queue: u32) {
-        let mut maps = self.object.maps();
-        let xsks = maps.find(|map| map.name() == "XSKS").expect("the map of sockets");
+        let xsks = self.map("XSKS");
         xsks.delete(&queue.to_ne_bytes()).expect("there is a socket at this queue");
+    }
+
+    /// What the program and the owner of a queue's socket tell each other.
+    fn queue(&self, queue: u32) -> Vec<u8> {
+        let element = self.map("QUEUES").lookup(&queue.to_ne_bytes(), MapFlags::ANY).unwrap();
+        element.expect("an array has all its elements")
+    }
+
+    /// How many frames of a queue there was no room for.
+    fn dropped(&self, queue: u32) -> u64 {
+        let element = self.queue(queue);
+        u64::from_ne_bytes(element[DROPPED_AT..][..8].try_into().unwrap())
+    }
+
+    /// The owner of the socket has emptied its ring so many times.
+    fn empty(&self, queue: u32, times: u32) {
+        let mut element = self.queue(queue);
+        let before = u32::from_ne_bytes(element[..4].try_into().unwrap());
+        element[..4].copy_from_slice(&before.wrapping_add(times).to_ne_bytes());
+        self.map("QUEUES").update(&queue.to_ne_bytes(), &element, MapFlags::ANY).unwrap();
     }
 
     fn run(&self, frame: &[u8]) -> libbpf_rs::Result<u32> {
@@ -273,6 +437,18 @@ impl Steering {
     }
 }
 
+/// Where a global lies in the read-only data of the object.
+fn global(object: &[u8], name: &str) -> Range<usize> {
+    let btf = Btf::from_raw("steering", object).unwrap().expect("the object has BTF");
+    let section: DataSec<'_> = btf.type_by_name(".rodata").expect("it has globals");
+    let variable = section.iter().find(|variable| {
+        let named: Option<Var<'_>> = btf.type_by_id(variable.ty);
+        named.is_some_and(|it| it.name().is_some_and(|it| it == name))
+    });
+    let variable = variable.unwrap_or_else(|| panic!("no global {name}"));
+    variable.offset as usize..variable.offset as usize + variable.size
+}
+
 /// A socket that may be put into the map. It need not be bound: a test run asks for the verdict
 /// alone.
 fn xdp_socket() -> OwnedFd {
@@ -286,9 +462,10 @@ fn xdp_socket() -> OwnedFd {
 /// The names of `XDP_*` verdicts that a test can meet.
 fn name(verdict: u32) -> &'static str {
     match verdict {
+        XDP_DROP => "DROP",
         XDP_PASS => "PASS",
         XDP_REDIRECT => "REDIRECT",
-        _ => "neither PASS nor REDIRECT",
+        _ => "none of DROP, PASS and REDIRECT",
     }
 }
 
@@ -404,7 +581,72 @@ fn a_frame_to_each_of_the_ports_is_steered_and_to_no_other() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_map_has_room_for_64_queues() {
+fn an_address_that_is_not_set_steers_nothing() {
+    for (name, zeros, version) in
+        [("ADDRESS_V4", &[0; 4][..], Version::V4), ("ADDRESS_V6", &[0; 16], Version::V6)]
+    {
+        let (steering, _socket) = Steering::with_socket_and(&[(name, zeros)]);
+        for case in cases().iter().filter(|case| case.redirected) {
+            let of_version = case.name.contains("IPv4") == (version == Version::V4);
+            let verdict = steering.run(&case.bytes).unwrap();
+            assert_verdict(verdict, !of_version, format_args!("{}, no {name}", case.name));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn frames_are_dropped_before_the_ring_of_a_socket_that_is_not_read_is_full() {
+    let (steering, socket) = Steering::with_socket_and(&[("CHUNKS_MAX", &100_u32.to_ne_bytes())]);
+    let ours = &cases()[0].bytes;
+    let redirected = || (0..300).filter(|_| steering.run(ours).unwrap() == XDP_REDIRECT).count();
+    assert_eq!(redirected(), 100);
+    assert_eq!(name(steering.run(ours).unwrap()), "DROP");
+    assert_eq!(steering.dropped(0), 201);
+    // Others do not notice.
+    for case in cases().iter().filter(|case| !case.redirected) {
+        assert_verdict(steering.run(&case.bytes).unwrap(), false, format_args!("{}", case.name));
+    }
+    // Emptied once, it may have been as it was before the last frames came.
+    steering.empty(0, 1);
+    assert_eq!(redirected(), 0);
+    steering.empty(0, 1);
+    assert_eq!(redirected(), 100, "it goes on as before");
+    // A socket that is gone has no ring to be full.
+    drop(socket);
+    assert_verdict(steering.run(ours).unwrap(), false, format_args!("without a socket"));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_program_without_a_limit_drops_ours_and_counts_them_by_queue() {
+    let (steering, _socket) = Steering::with_socket_and(&[("CHUNKS_MAX", &[0; 4])]);
+    for case in cases().iter().filter(|case| case.redirected) {
+        assert_eq!(name(steering.run(&case.bytes).unwrap()), "DROP", "{}", case.name);
+    }
+    assert!(steering.dropped(0) > 0);
+    assert_eq!(steering.dropped(1), 0);
+    assert_eq!(steering.queue(63).len(), QUEUE_LEN);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_frame_in_several_buffers_takes_room_by_the_chunks_that_it_will_need() {
+    let (chunks_max, chunk_data) = (30_u32.to_ne_bytes(), 3840_u32.to_ne_bytes());
+    let limits = [("CHUNKS_MAX", &chunks_max[..]), ("CHUNK_DATA", &chunk_data[..])];
+    for (payload, chunks) in [(10, 1), (3840 - 42, 1), (3841 - 42, 2), (8900, 3)] {
+        let (steering, _socket) = Steering::with_socket_and(&limits);
+        let datagram = frames::udp(Version::V4, 1, PORT, &vec![0x5a; payload]);
+        let packet = frames::ipv4(frames::UDP, &[], 0, &datagram);
+        let ours = frames::ethernet(&[], frames::IPV4, &packet);
+        let runs = (0..60).filter(|_| steering.run(&ours).unwrap() == XDP_REDIRECT).count();
+        assert_eq!(runs, 30 / chunks, "frames of {} octets", ours.len());
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn the_maps_have_room_for_64_queues() {
     let steering = Steering::load(&[PORT]);
     let socket = xdp_socket();
     steering.set(63, &socket).unwrap();
@@ -485,6 +727,9 @@ fn context(frame: &[u8], ifindex: u32, queue: u32) -> Vec<u8> {
 fn aya_loads_the_same_object_with_the_same_verdicts() {
     let mut ebpf = aya::EbpfLoader::new()
         .override_global("PORTS", &[PORT, 0, 0, 0, 0, 0, 0, 0], true)
+        .override_global("ADDRESS_V4", &u32::from_ne_bytes(frames::DESTINATION_V4), true)
+        .override_global("ADDRESS_V6", &address_v6(frames::DESTINATION_V6), true)
+        .override_global("CHUNKS_MAX", &ENDLESS, true)
         .load(&object())
         .expect("aya reads the object");
     let socket = xdp_socket();

@@ -362,9 +362,12 @@ fn many_bursts_arrive_in_order_through_small_rings() {
                 });
                 (received == sent).then_some(())
             });
+            // As an engine looks again: until then the ring may be taken for half full.
+            assert_eq!(b.rx_burst(64, |_| ()), 0);
         }
         let statistics = b.statistics().unwrap();
         assert_eq!(statistics.rx_dropped + statistics.rx_fill_ring_empty_descs, 0);
+        assert_eq!(statistics.rx_unread, 0);
         assert_eq!(b.counters().chunks_lost.load(), 0);
     }
 }
@@ -562,7 +565,7 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
     assert_eq!(counters.rx_ip_length.load(), 1);
     assert_eq!(counters.rx_udp_length.load(), 1);
     assert_eq!(counters.rx_mapped_address.load(), 1);
-    assert_eq!(counters.rx_not_local.load(), 1);
+    assert_eq!(counters.rx_not_local.load(), 0, "it went to the kernel");
     assert_eq!(counters.rx_packets.load(), 1);
 }
 
@@ -667,14 +670,15 @@ fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u
 }
 
 /// A receive ring cannot be full, and no descriptor of ours is invalid: rings are as large as the
-/// chunks that may be on them. These two statistics are what remains.
+/// chunks that may be on them, and the steering program leaves a quarter of them. These two
+/// statistics are what remains.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn the_kernel_counts_what_it_drops_before_us() {
-    BOTH.into_iter().for_each(the_kernel_counts_what_it_drops_before_us_in);
+fn what_is_dropped_before_us_is_counted() {
+    BOTH.into_iter().for_each(what_is_dropped_before_us_is_counted_in);
 }
 
-fn the_kernel_counts_what_it_drops_before_us_in(mode: Mode) {
+fn what_is_dropped_before_us_is_counted_in(mode: Mode) {
     let lab = lab(1500);
     let mut a = open(&lab, End::A, 1500);
     let small = config(End::B).with(|it| {
@@ -687,12 +691,11 @@ fn the_kernel_counts_what_it_drops_before_us_in(mode: Mode) {
     for number in 0..100_usize {
         send(&mut a, End::A, 4, &pattern(100, number));
     }
-    wait_for("an empty fill ring", || {
-        (b.statistics().unwrap().rx_fill_ring_empty_descs > 0).then_some(())
-    });
-    for number in 0..64 {
+    wait_for("frames without room", || (b.statistics().unwrap().rx_unread == 52).then_some(()));
+    for number in 0..48 {
         assert_eq!(receive(&mut b, End::A, 4).0, pattern(100, number));
     }
+    assert_eq!(b.rx_burst(1, |_| ()), 0);
     send(&mut a, End::A, 4, b"room again");
     assert_eq!(receive(&mut b, End::A, 4).0, b"room again");
 
@@ -710,6 +713,86 @@ fn the_kernel_counts_what_it_drops_before_us_in(mode: Mode) {
     });
     send(&mut a, End::A, 4, b"short");
     assert_eq!(receive(&mut b, End::A, 4).0, b"short");
+}
+
+/// As that of a container with a macvlan of the interface, or of a UDP host that has another of
+/// this machine's addresses.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_frame_to_our_port_and_another_address_goes_to_the_kernels_sockets() {
+    for mode in BOTH {
+        let lab = lab(1500);
+        let [_a, mut b] = open_both(&lab, 1500, mode);
+        for (other, ours) in [("192.0.2.77", Lab::B_V4.into()), ("fd00::77", Lab::B_V6.into())] {
+            let other: IpAddr = other.parse().unwrap();
+            let ours: IpAddr = ours;
+            let prefix = if other.is_ipv4() { 24 } else { 64 };
+            let address = format!("{other}/{prefix}");
+            lab.b().ip(&["addr", "add", &address, "dev", Lab::INTERFACE, "nodad"]).unwrap();
+            let socket = {
+                let _inside = lab.b().enter().unwrap();
+                UdpSocket::bind((other, PORT)).unwrap()
+            };
+            socket.set_read_timeout(Some(DEADLINE)).unwrap();
+            let sender = {
+                let _inside = lab.a().enter().unwrap();
+                UdpSocket::bind((if other.is_ipv4() { "0.0.0.0" } else { "::" }, 0)).unwrap()
+            };
+            sender.send_to(b"theirs", (other, PORT)).unwrap();
+            let mut buffer = [0; 32];
+            assert_eq!(socket.recv(&mut buffer).unwrap(), 6);
+            sender.send_to(b"ours", (ours, PORT)).unwrap();
+            let mut received = Vec::new();
+            wait_for("what is for us", || {
+                b.rx_burst(8, |frames| received.push(frames[0].bytes.to_vec()));
+                (!received.is_empty()).then_some(())
+            });
+            assert_eq!(received, [b"ours"]);
+        }
+        assert_eq!(b.counters().rx_not_local.load(), 0);
+    }
+}
+
+/// As of a process that is stopped: with a driver that has no other chunks, more would take the
+/// machine off the network.
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_backend_that_is_not_polled_leaves_a_quarter_of_its_chunks_alone_and_goes_on_when_it_is() {
+    for (mtu, mode) in [1500, 9000].into_iter().flat_map(|mtu| BOTH.map(|mode| (mtu, mode))) {
+        let lab = lab(mtu);
+        let mut b = try_open(&lab, End::B, mtu, &config(End::B).with(|it| it.mode = mode)).unwrap();
+        let chunks = config(End::B).rx_ring as usize;
+        let sender = {
+            let _inside = lab.a().enter().unwrap();
+            UdpSocket::bind((Lab::A_V4, 0)).unwrap()
+        };
+        // With a large MTU three chunks each.
+        let (frame, chunks_each) =
+            if mtu == 9000 { (pattern(8900, 7), 3) } else { (pattern(100, 7), 1) };
+        let send = || sender.send_to(&frame, (Lab::B_V4, PORT)).unwrap();
+        wait_for("frames without room", || {
+            (0..100).for_each(|_| drop(send()));
+            (b.statistics().unwrap().rx_unread >= 500).then_some(())
+        });
+        let mut received = 0;
+        wait_for("all that the ring holds", || {
+            let before = received;
+            b.rx_burst(64, |frames| {
+                assert!(frames.iter().all(|it| it.bytes == frame));
+                received += frames.len();
+            });
+            (received == before).then_some(())
+        });
+        assert_eq!(received, chunks / 4 * 3 / chunks_each, "MTU {mtu}, {mode:?}");
+        let statistics = b.statistics().unwrap();
+        assert_eq!(statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs, 0);
+        for number in 0..3 * chunks {
+            send();
+            wait_for("a frame", || (b.rx_burst(1, |_| ()) == 1).then_some(()));
+            assert_eq!(b.rx_burst(1, |_| ()), 0, "frame {number}");
+        }
+        assert_eq!(b.statistics().unwrap().rx_unread, statistics.rx_unread);
+    }
 }
 
 #[test]

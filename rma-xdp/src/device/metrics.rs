@@ -37,7 +37,7 @@ pub struct DeviceMetrics {
     pub counters: Box<[DeviceCounter]>,
     /// Packets that were sent, by their frames.
     pub packets_sent: PacketSizes,
-    /// What the kernel counts for AF_XDP sockets, over all queues, since they were attached. `None`
+    /// What kernel and steering program count for AF_XDP sockets, over all queues, since they were attached. `None`
     /// over UDP, while the interface is gone, and once the host is.
     #[cfg(feature = "xdp")]
     pub xsk: Option<XskStatistics>,
@@ -207,6 +207,7 @@ fn of_xsk(statistics: &XskStatistics) -> Box<[DeviceCounter]> {
             rx_ring_full: "Packets that the kernel dropped as the receive ring was full.",
             rx_fill_ring_empty_descs: "Packets that the kernel dropped as the fill ring was empty.",
             tx_ring_empty_descs: "Times that the kernel found nothing to send.",
+            rx_unread: "Packets that the steering program dropped as the receive ring was not read.",
         } = statistics
     );
     rows.into()

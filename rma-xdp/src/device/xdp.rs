@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One kernel concept for each file: [`umem`] (memory, and who owns it), [`socket`] (four rings),
-//! `steering` (the program), `port` (the UDP ports, as far as the kernel is concerned), `device`
+//! `steering` (the program), `queues` (what it hears of the sockets), `port` (the UDP ports, as far as the kernel is concerned), `device`
 //! (the interface), `choice` (the program's mode), `flush` (when to ring the doorbell), [`packet`]
 //! (headers). An `attachment` puts together what there is of one interface, `follower` replaces it
 //! when the interface goes away and comes back, or `doubts` about its mode come true, and
@@ -37,6 +37,7 @@ mod link_return;
 mod occupant;
 pub mod packet;
 mod port;
+mod queues;
 mod silence;
 pub mod socket;
 mod sockopt;

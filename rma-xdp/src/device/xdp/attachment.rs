@@ -25,8 +25,9 @@ use super::{
     occupant,
     packet::{self, ETHERNET_LEN},
     port::ReservedPorts,
+    queues::ReadSign,
     socket::{Options, Socket},
-    steering::Steering,
+    steering::{Steered, Steering},
     umem::CHUNK_DATA,
     watch::Watched,
 };
@@ -113,15 +114,22 @@ impl Attachment {
         check_mtu(config, mtu)?;
         let multi_buffer = mtu > SINGLE_BUFFER_MTU;
 
+        let driver = device.driver();
+        let driver = driver.as_deref();
+        let candidates = choice::candidates(interface, config.mode, driver, learnt.generic_lost_frames)?;
         let mut fallbacks = Vec::new();
         let addresses = &config.local_addresses;
         let ports = config.ports()?;
         let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
-        let driver = device.driver();
-        let driver = driver.as_deref();
-        let candidates = choice::candidates(config.mode, driver, learnt.generic_lost_frames);
-        let mut steering =
-            Steering::attach(interface, index, &ports, device.rx_queues_max()?, candidates)?;
+        let queues_max = device.rx_queues_max()?;
+        let steered = Steered {
+            ports: &ports,
+            addresses,
+            queues: queues_max,
+            rx_chunks: config.rx_chunks(),
+            multi_buffer,
+        };
+        let mut steering = Steering::attach(interface, index, &steered, candidates)?;
         fallbacks.extend(steering.fallback());
         // Not before: attaching gives some interfaces more of them.
         let rx_queues = device.rx_queues()?;
@@ -134,10 +142,12 @@ impl Attachment {
         let (wanted, mode, release) = (config.mode, steering.mode(), Release::running());
         let copying = choice::copying(wanted, mode, driver, release, learnt.zero_copy);
         let why_copy = || why_copy(copying, &device, multi_buffer);
+        let mut read_signs = steering.read_signs(interface, queues_max)?;
         let mut queues = Vec::new();
-        for queue in 0..learnt.fewer_queues.map_or(most, |fewer| fewer.most.min(most)) {
-            let opened = open_socket(config, &device, queue, copying, multi_buffer, mtu, counters);
-            let socket = match opened {
+        let most = learnt.fewer_queues.map_or(most, |fewer| fewer.most.min(most));
+        for (queue, read_sign) in (0..most).zip(&read_signs) {
+            let options = options(config, interface, queue, copying, multi_buffer);
+            let socket = match open_socket(&options, &device, read_sign, mtu, counters) {
                 Ok(socket) => socket,
                 // So the kernel says that there are no more, to who has one already.
                 Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
@@ -160,6 +170,7 @@ impl Attachment {
         for Queue { socket, .. } in &queues {
             steering.redirect(interface, socket.queue(), socket.fd())?;
         }
+        read_signs.truncate(queues.len());
         let queue_count = queues.len() as u32;
         let queues_there = match rx_queues {
             RxQueues::Exactly(queues) => queues,
@@ -179,7 +190,7 @@ impl Attachment {
             return Err(XdpError::UnknownInterface { interface: interface.into() });
         }
         let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
-        let watched = Watched::new(sockets).map_err(|source| {
+        let watched = Watched::new(sockets, read_signs).map_err(|source| {
             XdpError::from_call(interface, "duplicating a socket's descriptor", source)
         })?;
 
@@ -253,19 +264,17 @@ fn index_of(interface: &str) -> Result<u32, XdpError> {
     })
 }
 
-fn open_socket(
+fn options<'a>(
     config: &XdpConfig,
-    device: &Device,
+    interface: &'a str,
     queue: u32,
     copying: Copying,
     multi_buffer: bool,
-    mtu: u32,
-    counters: &Arc<Counters>,
-) -> Result<Socket, XdpError> {
+) -> Options<'a> {
     let ring = |size| QueueSize::new(size).expect("the configuration was checked");
     let transmits = queue as usize == TX_QUEUE;
-    let options = Options {
-        interface: &device.name,
+    Options {
+        interface,
         queue,
         rx_ring: ring(config.rx_ring),
         tx_ring: ring(config.tx_ring),
@@ -274,10 +283,19 @@ fn open_socket(
         copying,
         multi_buffer,
         busy_poll_us: config.busy_poll_us,
-    };
+    }
+}
+
+fn open_socket(
+    options: &Options<'_>,
+    device: &Device,
+    read_sign: &ReadSign,
+    mtu: u32,
+    counters: &Arc<Counters>,
+) -> Result<Socket, XdpError> {
     let give_up = monotonic() + QUEUE_FREE_AFTER;
     let opened = loop {
-        match Socket::open(&options, Arc::clone(counters)) {
+        match Socket::open(options, read_sign.clone(), Arc::clone(counters)) {
             Err(XdpError::QueueInUse { .. }) if monotonic() < give_up => thread::yield_now(),
             opened => break opened,
         }
@@ -289,8 +307,8 @@ fn open_socket(
         }
         // How kernels and drivers without multi-buffer support refuse the flag for it.
         XdpError::System { interface, source, .. }
-            if multi_buffer
-                && copying != Copying::ZeroCopy
+            if options.multi_buffer
+                && options.copying != Copying::ZeroCopy
                 && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
         {
             XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }

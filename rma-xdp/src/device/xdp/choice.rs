@@ -2,12 +2,13 @@
 //! zero-copy, and why.
 //!
 //! Rules by the driver's name. A probe would need a peer that answers, would take time at each
-//! start, and on a busy machine would now choose this and now that. Whether frames get through
-//! where no rule says so is seen later: see [`super::doubts`].
+//! start, and on a busy machine would now choose this and now that. The rules are about speed,
+//! about bonds, which are known not to deliver in native mode, and about zero-copy that is known to
+//! lose frames; whether frames get through elsewhere is seen later: see [`super::doubts`].
 
 use super::{
     config::{AttachMode, Mode},
-    error::Refusal,
+    error::{Refusal, XdpError},
 };
 
 /// Why the steering program runs in the mode that it runs in.
@@ -21,8 +22,9 @@ pub enum ModeReason {
     /// The driver is veth. It has XDP, but makes a packet from what an AF_XDP socket sends, and
     /// copies it again for its program; in generic mode that packet comes as it is.
     FasterOnVeth,
-    /// It is a bond. It has XDP, but runs the program on its ports, whose frames do not get to
-    /// AF_XDP sockets of the bond.
+    /// The driver is that of bonds. It has XDP, but the program then runs on the bond's ports, and
+    /// what it redirects there to a socket of the bond the kernel drops. In generic mode the frames
+    /// are the bond's when they come to the program.
     OverPorts,
     /// Native mode would have been chosen and was refused, as a [`Fallback`](super::Fallback)
     /// tells.
@@ -42,7 +44,7 @@ impl core::fmt::Display for ModeReason {
             Self::AskedFor => "as asked for",
             Self::InTheDriver => "the driver has XDP",
             Self::FasterOnVeth => "faster on veth",
-            Self::OverPorts => "a bond's native XDP reaches no sockets",
+            Self::OverPorts => "native mode receives nothing on a bond",
             Self::NativeRefused => "native was refused",
             Self::GenericRefused => "generic was refused",
             Self::GenericLostFrames => "in generic mode frames were lost",
@@ -71,15 +73,19 @@ pub(super) enum ZeroCopy {
     Acquitted,
 }
 
-/// The modes to try on an interface with this driver, in this order. `generic_lost_frames`: they
-/// are tried anew, as in generic mode frames were lost.
+/// The modes to try on the interface, which has this driver, in this order. `generic_lost_frames`:
+/// they are tried anew, as in generic mode frames were lost.
 pub(super) fn candidates(
+    interface: &str,
     wanted: Mode,
     driver: Option<&str>,
     generic_lost_frames: bool,
-) -> &'static [Candidate] {
+) -> Result<&'static [Candidate], XdpError> {
     use AttachMode::{Generic, Native};
-    match wanted {
+    Ok(match wanted {
+        Mode::Native | Mode::NativeCopy | Mode::NativeZeroCopy if driver == Some(BOND) => {
+            return Err(XdpError::NativeOnBond { interface: interface.into() });
+        }
         Mode::Native | Mode::NativeCopy | Mode::NativeZeroCopy => &[(Native, ModeReason::AskedFor)],
         Mode::Generic => &[(Generic, ModeReason::AskedFor)],
         Mode::Auto if driver == Some(BOND) => &[(Generic, ModeReason::OverPorts)],
@@ -90,7 +96,7 @@ pub(super) fn candidates(
             &[(Native, ModeReason::GenericLostFrames), (Generic, ModeReason::NativeRefused)]
         }
         Mode::Auto => &[(Generic, ModeReason::FasterOnVeth), (Native, ModeReason::GenericRefused)],
-    }
+    })
 }
 
 /// A release of Linux, as far as rules go by it.
@@ -240,21 +246,20 @@ mod tests {
         assert_eq!(of(ZeroCopy::Acquitted), Copying::Either);
     }
 
-    #[test]
-    fn a_bond_gets_generic_mode_alone() {
-        let of_bond = candidates(Mode::Auto, Some("bonding"), false);
-        assert_eq!(of_bond, [(AttachMode::Generic, ModeReason::OverPorts)]);
+    /// The candidates where there are some.
+    fn tried(wanted: Mode, driver: Option<&str>, lost: bool) -> &'static [Candidate] {
+        candidates("eth9", wanted, driver, lost).unwrap()
     }
 
     #[test]
     fn what_is_asked_for_is_all_that_is_tried() {
-        for driver in [None, Some("veth"), Some("virtio_net")] {
+        for driver in [None, Some("veth"), Some("virtio_net"), Some("team")] {
             for lost in [false, true] {
                 for wanted in [Mode::Native, Mode::NativeCopy, Mode::NativeZeroCopy] {
-                    let native = candidates(wanted, driver, lost);
+                    let native = tried(wanted, driver, lost);
                     assert_eq!(native, [(AttachMode::Native, ModeReason::AskedFor)]);
                 }
-                let generic = candidates(Mode::Generic, driver, lost);
+                let generic = tried(Mode::Generic, driver, lost);
                 assert_eq!(generic, [(AttachMode::Generic, ModeReason::AskedFor)]);
             }
         }
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn generic_is_first_on_veth_alone_and_only_until_it_loses_frames() {
-        let first = |driver, lost| candidates(Mode::Auto, driver, lost)[0];
+        let first = |driver, lost| tried(Mode::Auto, driver, lost)[0];
         assert_eq!(first(Some("veth"), false), (AttachMode::Generic, ModeReason::FasterOnVeth));
         assert_eq!(first(Some("veth"), true), (AttachMode::Native, ModeReason::GenericLostFrames));
         for driver in [None, Some("virtio_net"), Some("e1000e"), Some("bridge"), Some("veth2")] {
@@ -274,11 +279,23 @@ mod tests {
     fn whatever_is_first_the_other_mode_is_second() {
         for driver in [None, Some("veth")] {
             for lost in [false, true] {
-                let [(first, _), (second, _)] = candidates(Mode::Auto, driver, lost) else {
+                let [(first, _), (second, _)] = tried(Mode::Auto, driver, lost) else {
                     panic!("two candidates")
                 };
                 assert_ne!(first, second);
             }
+        }
+    }
+
+    #[test]
+    fn on_a_bond_native_mode_is_neither_chosen_nor_taken_for_an_answer() {
+        for lost in [false, true] {
+            let generic = (AttachMode::Generic, ModeReason::OverPorts);
+            assert_eq!(tried(Mode::Auto, Some("bonding"), lost), [generic]);
+            let asked_for = (AttachMode::Generic, ModeReason::AskedFor);
+            assert_eq!(tried(Mode::Generic, Some("bonding"), lost), [asked_for]);
+            let error = candidates("bond0", Mode::Native, Some("bonding"), lost).unwrap_err();
+            assert!(error.to_string().contains("bond0 is a bond"), "{error}");
         }
     }
 }

@@ -39,14 +39,15 @@ impl core::fmt::Display for AttachMode {
 /// itself (zero-copy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The faster one: generic on veth and on bonds, native with all other drivers; or the other,
-    /// where that is refused. Which one it is, and why, is reported
-    /// ([`ModeReason`](super::ModeReason)). A host changes from generic to native, and says so, if
-    /// it sees that frames get lost in generic mode.
+    /// The faster one: generic on veth, native with all other drivers; or the other, where that is
+    /// refused. On a bond generic, as native mode receives nothing there. Which one it is, and why,
+    /// is reported ([`ModeReason`](super::ModeReason)). A host changes from generic to native, and
+    /// says so, if it sees that frames get lost in generic mode.
     #[default]
     Auto,
-    /// Native only: in the driver, or not at all. As with [`Mode::Auto`], zero-copy is taken where
-    /// the driver has it and is not known to lose frames so, and given up where it is seen to.
+    /// Native only: in the driver, or not at all. On a bond that is an error. As with
+    /// [`Mode::Auto`], zero-copy is taken where the driver has it and is not known to lose frames
+    /// so, and given up where it is seen to.
     Native,
     /// Native only, and without zero-copy.
     NativeCopy,
@@ -67,7 +68,8 @@ pub struct XdpConfig {
     /// The UDP ports of the deployment, one for each service: at least one, and at most
     /// [`PORTS_MAX`](rma_core::port::PORTS_MAX).
     pub ports: Vec<Port>,
-    /// This host's addresses on the interface. Frames to others are dropped and counted.
+    /// This host's addresses on the interface, at most one of each family. Frames to others are
+    /// left to the kernel.
     pub local_addresses: Vec<HostAddr>,
     /// In which mode the steering program may be attached.
     pub mode: Mode,
@@ -137,6 +139,11 @@ impl XdpConfig {
         if self.local_addresses.is_empty() {
             return Err(XdpError::NoLocalAddress { interface: self.interface.clone() });
         }
+        let of_v4 = self.local_addresses.iter().filter(|address| address.is_ipv4()).count();
+        let most = of_v4.max(self.local_addresses.len() - of_v4);
+        if most > 1 {
+            return wrong("local_addresses", most as u32, "a host has at most one of each family");
+        }
         Ok(ports)
     }
 }
@@ -172,6 +179,10 @@ mod tests {
         assert_eq!(field(|c| c.rx_ring = 32), "rx_ring");
         assert_eq!(field(|c| c.tx_ring = 1 << 16), "tx_ring");
         assert_eq!(field(|c| c.chunk_count = 63), "chunk_count");
+        assert_eq!(
+            field(|c| c.local_addresses.push("192.0.2.2".parse().unwrap())),
+            "local_addresses"
+        );
     }
 
     #[test]

@@ -165,6 +165,14 @@ pub enum XdpError {
         /// Why generic mode failed, or that it was not asked for.
         generic: Refusal,
     },
+    /// Native mode was asked for on a bond.
+    #[error(
+        "interface {interface} is a bond: in native mode the steering program runs on the ports of the bond, and the kernel drops what it redirects there to a socket of {interface}; ask for generic mode, or for none, which is generic mode on a bond"
+    )]
+    NativeOnBond {
+        /// The interface.
+        interface: Box<str>,
+    },
     /// The kernel did not load the steering program.
     #[error(
         "the steering program for interface {interface} did not load: {source}; Linux 5.18 or newer is needed"

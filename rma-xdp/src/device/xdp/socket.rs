@@ -41,6 +41,7 @@ use super::{
     counters::Counters,
     error::XdpError,
     flush::{FlushPolicy, Ring},
+    queues::ReadSign,
     sockopt::{self, XskStatistics},
     umem::{Frame, FrameBytes, Side, Umem},
 };
@@ -99,6 +100,8 @@ pub struct Socket {
     rx_batch: Box<[FrameDesc; BATCH]>,
     /// Where the next packets will lie.
     arrivals: Arrivals,
+    /// Tells the steering program that the receive ring is empty.
+    read_sign: ReadSign,
     /// Descriptors of one batch from the completion ring.
     completed: Box<[FrameDesc; BATCH]>,
     /// Descriptors staged for the transmit ring. Never longer than the number of transmit chunks.
@@ -149,7 +152,11 @@ impl Socket {
     ///
     /// # Errors
     /// Those of [`Umem::new`], [`XdpError::QueueInUse`], [`XdpError::System`].
-    pub(crate) fn open(options: &Options<'_>, counters: Arc<Counters>) -> Result<Self, XdpError> {
+    pub(super) fn open(
+        options: &Options<'_>,
+        read_sign: ReadSign,
+        counters: Arc<Counters>,
+    ) -> Result<Self, XdpError> {
         let Options { interface, queue, .. } = *options;
         let chunk_count = NonZeroU32::new(options.rx_chunks + options.tx_chunks)
             .expect("a configuration without chunks is refused");
@@ -200,6 +207,7 @@ impl Socket {
             busy_poll: options.busy_poll_us.is_some(),
             rx_batch: Box::new([FrameDesc::default(); BATCH]),
             arrivals: Arrivals::new(frames.len()),
+            read_sign,
             completed: Box::new([FrameDesc::default(); BATCH]),
             staged: Vec::with_capacity(tx_frames.len()),
             free: tx_frames,
@@ -250,20 +258,13 @@ impl Socket {
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 
-    /// What the kernel has counted. A system call: not for the engine thread.
+    /// What kernel and steering program have counted. A system call: not for the engine thread.
     ///
     /// # Errors
     /// What the system call says; it fails only for a socket whose interface is gone.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
-        let kernel = self.rx.fd().xdp_statistics()?;
-        Ok(XskStatistics {
-            rx_dropped: kernel.rx_dropped(),
-            rx_invalid_descs: kernel.rx_invalid_descs(),
-            tx_invalid_descs: kernel.tx_invalid_descs(),
-            rx_ring_full: kernel.rx_ring_full(),
-            rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs(),
-            tx_ring_empty_descs: kernel.tx_ring_empty_descs(),
-        })
+        let kernel = sockopt::statistics(self.fd())?;
+        Ok(XskStatistics { rx_unread: self.read_sign.dropped(), ..kernel })
     }
 
     /// The error after which doorbells were given up, if there was one.
@@ -292,7 +293,13 @@ impl Socket {
     ) -> usize {
         let max = max.min(BATCH);
         // SAFETY: the descriptors are only written to.
-        let count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+        let mut count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+        if count == 0 {
+            // A look after this was told: then nothing that came before it is held for unread.
+            self.read_sign.emptied();
+            // SAFETY: as above.
+            count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+        }
         if count > 0 {
             self.arrivals.prefetch(count);
         }
@@ -332,6 +339,10 @@ impl Socket {
             if filled < kept {
                 self.counters.chunks_lost.add((kept - filled) as u64);
             }
+        }
+        // The ring's index is looked at anew only after all that was seen has been taken.
+        if count < max {
+            self.read_sign.emptied();
         }
         // Only zero-copy drivers ever ask for this. Also when nothing came: a driver that ran out
         // of chunks sleeps until it is told that there are some.

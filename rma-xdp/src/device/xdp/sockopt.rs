@@ -13,7 +13,7 @@ use std::{
 const XDP_OPTIONS: c_int = 8;
 const XDP_OPTIONS_ZEROCOPY: u32 = 1;
 
-/// What the kernel counts for a socket (`XDP_STATISTICS`).
+/// What the kernel counts for a socket (`XDP_STATISTICS`), and the steering program before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct XskStatistics {
@@ -29,6 +29,9 @@ pub struct XskStatistics {
     pub rx_fill_ring_empty_descs: u64,
     /// Times the kernel looked for something to send and found nothing.
     pub tx_ring_empty_descs: u64,
+    /// Packets that the steering program dropped because the receive ring was not read: the process
+    /// was stopped, or too slow. They are in none of the others.
+    pub rx_unread: u64,
 }
 
 impl core::ops::AddAssign for XskStatistics {
@@ -39,6 +42,7 @@ impl core::ops::AddAssign for XskStatistics {
         self.rx_ring_full += other.rx_ring_full;
         self.rx_fill_ring_empty_descs += other.rx_fill_ring_empty_descs;
         self.tx_ring_empty_descs += other.tx_ring_empty_descs;
+        self.rx_unread += other.rx_unread;
     }
 }
 
@@ -60,7 +64,8 @@ pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
     if rc == 0 { Ok(flags & XDP_OPTIONS_ZEROCOPY != 0) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel counts for the socket. It takes a lock that frames do not.
+/// What the kernel counts for the socket, and nothing of the steering program's. It takes a lock
+/// that frames do not.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
     let mut kernel = libc::xdp_statistics {
         rx_dropped: 0,
@@ -92,6 +97,7 @@ pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
         rx_ring_full: kernel.rx_ring_full,
         rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs,
         tx_ring_empty_descs: kernel.tx_ring_empty_descs,
+        rx_unread: 0,
     })
 }
 

@@ -1,7 +1,8 @@
 //! The steering program: loads it, attaches it to the interface, puts our sockets into its map.
 //!
-//! The program itself is in `ebpf/`. It redirects UDP datagrams to our ports to the AF_XDP socket
-//! of the receive queue they came in on, and passes everything else to the kernel.
+//! The program itself is in `ebpf/`. It redirects UDP datagrams to our addresses and ports to the
+//! AF_XDP socket of the receive queue they came in on, as long as that is read, and passes
+//! everything else to the kernel.
 //!
 //! Invariant: the attachment lives exactly as long as a [`Steering`]. It is a `bpf_link`, which the
 //! kernel removes when its last descriptor is closed, so nothing stays attached after a kill
@@ -12,16 +13,17 @@
 use std::{
     error::Error,
     io,
-    os::fd::{AsRawFd, BorrowedFd},
+    net::IpAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
 use aya::{
     Ebpf, EbpfLoader,
-    maps::{MapError, XskMap},
+    maps::{Map, MapError, XskMap},
     programs::{Xdp, XdpMode, xdp::XdpLinkId},
 };
 
-use rma_core::port::Ports;
+use rma_core::{addr::HostAddr, port::Ports};
 use rma_shm::Shortage;
 
 use super::{
@@ -31,6 +33,8 @@ use super::{
     description::Fallback,
     error::{Refusal, XdpError},
     occupant,
+    queues::ReadSign,
+    umem::CHUNK_DATA,
 };
 
 /// The program, as `cargo xtask ebpf` built it.
@@ -39,7 +43,50 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../rma-steer.bpf.o");
 /// Names in the object.
 const PROGRAM: &str = "rma_steer";
 const SOCKETS: &str = "XSKS";
+const QUEUES: &str = "QUEUES";
 const PORTS: &str = "PORTS";
+const ADDRESS_V4: &str = "ADDRESS_V4";
+const ADDRESS_V6: &str = "ADDRESS_V6";
+const CHUNKS_MAX: &str = "CHUNKS_MAX";
+const CHUNK_OCTETS: &str = "CHUNK_DATA";
+
+/// What is steered, and to how many queues.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steered<'a> {
+    pub(super) ports: &'a Ports,
+    /// At most one of each family.
+    pub(super) addresses: &'a [HostAddr],
+    pub(super) queues: u32,
+    /// Chunks that each queue's socket receives with; its ring has as many places.
+    pub(super) rx_chunks: u32,
+    /// Whether a frame may take several of them.
+    pub(super) multi_buffer: bool,
+}
+
+impl Steered<'_> {
+    /// How many chunks of a queue may be unread before the program drops frames: three of four. The
+    /// others are for a driver in zero-copy mode, to receive what passes, and for the frames of a
+    /// burst, which the program may take for read ones. More: a burst of the machine's other
+    /// traffic finds no chunk while this process is stopped. Fewer: a short pause loses frames.
+    fn chunks_max(&self) -> u32 {
+        self.rx_chunks / 4 * 3
+    }
+
+    /// The addresses in the order of their octets, by family. Zero stands for none.
+    fn addresses(&self) -> (u32, [u64; 2]) {
+        let (mut v4, mut v6) = (0, [0; 2]);
+        for address in self.addresses {
+            match address.ip() {
+                IpAddr::V4(ip) => v4 = u32::from_ne_bytes(ip.octets()),
+                IpAddr::V6(ip) => {
+                    let bits = ip.to_bits();
+                    v6 = [(bits >> 64) as u64, bits as u64].map(u64::to_be);
+                }
+            }
+        }
+        (v4, v6)
+    }
+}
 
 /// The program, attached. Dropping it detaches the program and empties the map.
 pub(super) struct Steering {
@@ -51,19 +98,25 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// Loads the program for `ports` and attaches it, in the first mode of `candidates` that is not
-    /// refused. Until sockets are in its map, which has room for `queues` of them, it passes
-    /// everything.
+    /// Loads the program for what is `steered` and attaches it, in the first mode of `candidates`
+    /// that is not refused. Until sockets are in its map, which has room for as many as the
+    /// interface may have queues, it passes everything.
     pub(super) fn attach(
         interface: &str,
         index: u32,
-        ports: &Ports,
-        queues: u32,
+        steered: &Steered<'_>,
         candidates: &[Candidate],
     ) -> Result<Self, XdpError> {
+        let (v4, v6) = steered.addresses();
+        let chunk_octets = if steered.multi_buffer { CHUNK_DATA as u32 } else { 0 };
         let mut ebpf = EbpfLoader::new()
-            .override_global(PORTS, &ports.numbers(), true)
-            .map_max_entries(SOCKETS, queues)
+            .override_global(PORTS, &steered.ports.numbers(), true)
+            .override_global(ADDRESS_V4, &v4, true)
+            .override_global(ADDRESS_V6, &v6, true)
+            .override_global(CHUNKS_MAX, &steered.chunks_max(), true)
+            .override_global(CHUNK_OCTETS, &chunk_octets, true)
+            .map_max_entries(SOCKETS, steered.queues)
+            .map_max_entries(QUEUES, steered.queues)
             .load(OBJECT)
             .map_err(|error| load_error(interface, error))?;
         let program = program(&mut ebpf);
@@ -115,6 +168,20 @@ impl Steering {
     /// The mode that would have been better, if that was refused.
     pub(super) fn fallback(&self) -> Option<Fallback> {
         self.fallback
+    }
+
+    /// By what each queue's socket tells the program what it has read.
+    pub(super) fn read_signs(
+        &self,
+        interface: &str,
+        queues: u32,
+    ) -> Result<Vec<ReadSign>, XdpError> {
+        let Some(Map::Array(map)) = self.ebpf.map(QUEUES) else {
+            unreachable!("the object has the map, and it is an array")
+        };
+        ReadSign::of_map(map.fd().as_fd(), queues as usize).map_err(|error| {
+            XdpError::from_call(interface, "mapping the steering program's queues", error)
+        })
     }
 
     /// From now on frames that come in on `queue` go to the socket.

@@ -13,17 +13,33 @@ use std::{
 
 use rustix::{io::Errno, net::RecvFlags};
 
-use super::sockopt::{self, XskStatistics};
+use super::{
+    queues::ReadSign,
+    sockopt::{self, XskStatistics},
+};
 
 /// What the attachment has of this.
 #[derive(Debug)]
-pub(super) struct Watched(Arc<[OwnedFd]>);
+pub(super) struct Watched(Arc<[Socket]>);
+
+/// A socket, and what the steering program counts for it.
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    read_sign: ReadSign,
+}
 
 impl Watched {
     /// # Errors
     /// If the process has as many descriptors as it may have.
-    pub(super) fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
-        Ok(Self(sockets.map(|socket| socket.try_clone_to_owned()).collect::<io::Result<_>>()?))
+    pub(super) fn new<'a>(
+        sockets: impl Iterator<Item = BorrowedFd<'a>>,
+        read_signs: Vec<ReadSign>,
+    ) -> io::Result<Self> {
+        let both = sockets.zip(read_signs);
+        let all =
+            both.map(|(fd, read_sign)| Ok(Socket { fd: fd.try_clone_to_owned()?, read_sign }));
+        Ok(Self(all.collect::<io::Result<_>>()?))
     }
 
     pub(super) fn watch(&self) -> XskWatch {
@@ -33,15 +49,16 @@ impl Watched {
 
 /// Looks at the sockets on any thread, while they are attached.
 #[derive(Clone, Debug)]
-pub(super) struct XskWatch(Weak<[OwnedFd]>);
+pub(super) struct XskWatch(Weak<[Socket]>);
 
 impl XskWatch {
-    /// What the kernel counts, over all queues: a system call each. `None` once the attachment has
-    /// gone.
+    /// What kernel and steering program count, over all queues: a system call each. `None` once the
+    /// attachment has gone.
     pub(super) fn statistics(&self) -> Option<XskStatistics> {
         let mut sum = XskStatistics::default();
-        for socket in self.0.upgrade()?.iter() {
-            sum += sockopt::statistics(socket.as_fd()).ok()?;
+        for Socket { fd, read_sign } in self.0.upgrade()?.iter() {
+            sum += sockopt::statistics(fd.as_fd()).ok()?;
+            sum.rx_unread += read_sign.dropped();
         }
         Some(sum)
     }
@@ -55,8 +72,8 @@ impl XskWatch {
         // ENETDOWN (`xsk_check_common` in
         // <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>). Nothing is taken from the
         // ring by this call.
-        let dead = |socket: &OwnedFd| {
-            rustix::net::recv(socket, &mut [0_u8; 0], RecvFlags::DONTWAIT) == Err(Errno::NXIO)
+        let dead = |Socket { fd, .. }: &Socket| {
+            rustix::net::recv(fd, &mut [0_u8; 0], RecvFlags::DONTWAIT) == Err(Errno::NXIO)
         };
         sockets.iter().any(dead)
     }
