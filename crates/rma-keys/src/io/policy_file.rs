@@ -5,7 +5,7 @@
 //! was taken before holds. Time is an argument.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 

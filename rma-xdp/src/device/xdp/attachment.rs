@@ -116,7 +116,8 @@ impl Attachment {
 
         let driver = device.driver();
         let driver = driver.as_deref();
-        let candidates = choice::candidates(interface, config.mode, driver, learnt.generic_lost_frames)?;
+        let candidates =
+            choice::candidates(interface, config.mode, driver, learnt.generic_lost_frames)?;
         let mut fallbacks = Vec::new();
         let addresses = &config.local_addresses;
         let ports = config.ports()?;
@@ -157,9 +158,7 @@ impl Attachment {
                 {
                     break;
                 }
-                Err(XdpError::System { interface, source, .. })
-                    if copying == Copying::ZeroCopy =>
-                {
+                Err(XdpError::System { interface, source, .. }) if copying == Copying::ZeroCopy => {
                     return Err(XdpError::ZeroCopy { interface, reason: why_copy(), source });
                 }
                 Err(error) => return Err(error),
