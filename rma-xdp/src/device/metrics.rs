@@ -37,8 +37,8 @@ pub struct DeviceMetrics {
     pub counters: Box<[DeviceCounter]>,
     /// Packets that were sent, by their frames.
     pub packets_sent: PacketSizes,
-    /// What kernel and steering program count for AF_XDP sockets, over all queues, since they were attached. `None`
-    /// over UDP, while the interface is gone, and once the host is.
+    /// What kernel and steering program count for AF_XDP sockets, over all queues, since they were
+    /// attached. `None` over UDP, while the interface is gone, and once the host is.
     #[cfg(feature = "xdp")]
     pub xsk: Option<XskStatistics>,
     /// How the interface is doing. `None` over UDP.

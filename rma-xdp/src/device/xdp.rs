@@ -7,13 +7,13 @@
 //! ```
 //!
 //! One kernel concept for each file: [`umem`] (memory, and who owns it), [`socket`] (four rings),
-//! `steering` (the program), `queues` (what it hears of the sockets), `port` (the UDP ports, as far as the kernel is concerned), `device`
-//! (the interface), `choice` (the program's mode), `flush` (when to ring the doorbell), [`packet`]
-//! (headers). An `attachment` puts together what there is of one interface, `follower` replaces it
-//! when the interface goes away and comes back, or `doubts` about its mode come true, and
-//! [`XdpBackend`] moves packets over it; [`SteeredSockets`] are without that. Routes and neighbours
-//! are not known here: a path is looked up in [`crate::net::PathTable`], and a packet without one
-//! is dropped and counted.
+//! `steering` (the program), `queues` (what it hears of the sockets), `port` (the UDP ports, as far
+//! as the kernel is concerned), `device` (the interface), `choice` (the program's mode), `flush`
+//! (when to ring the doorbell), [`packet`] (headers). An `attachment` puts together what there is
+//! of one interface, `follower` replaces it when the interface goes away and comes back, or
+//! `doubts` about its mode come true, and [`XdpBackend`] moves packets over it; [`SteeredSockets`]
+//! are without that. Routes and neighbours are not known here: a path is looked up in
+//! [`crate::net::PathTable`], and a packet without one is dropped and counted.
 //!
 //! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
 //! blocks, and whatever is received becomes a frame or a counter.
