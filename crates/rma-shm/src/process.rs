@@ -171,7 +171,7 @@ mod tests {
         Worker::start("worker", body).unwrap().join();
         assert_eq!(receiver.try_recv(), Ok(()), "it has ended");
         let elsewhere = Process { mark: 1, word: Box::leak(Box::default()) };
-        let mut inherited = Worker::start("worker", || thread::park()).unwrap();
+        let mut inherited = Worker::start("worker", thread::park).unwrap();
         inherited.process = elsewhere;
         let thread = inherited.thread().clone();
         inherited.join();
