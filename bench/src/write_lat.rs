@@ -3,8 +3,8 @@
 //! The writer checks its own writes: it reads the region before, notes what it writes in a model,
 //! and reads everything back at the end, through the READ grant that `serve --op read,write` puts
 //! beside the WRITE grant. The server takes no part, as always. Then the writer restores what it
-//! found, so that `read-lat` still finds the pattern; also if it is interrupted. Two writers at once would each find the
-//! other's bytes.
+//! found, so that `read-lat` still finds the pattern; also if it is interrupted. Two writers at
+//! once would each find the other's bytes.
 
 use rma_xdp::{Grant, OpType};
 use serde::Serialize;

@@ -609,7 +609,7 @@ impl<P: ControlPath> HostOf<P> {
         &self.metrics
     }
 
-    /// The driver, with its lock. That may be held by a thread of the parent's for ever, in a child.
+    /// The driver, with its lock, which in a child a thread of the parent's may hold for ever.
     fn driver(&self) -> Result<MutexGuard<'_, Driver<P>>, Forked> {
         self.process.check()?;
         // What a panicking thread left is whole: questions and answers come in pairs.

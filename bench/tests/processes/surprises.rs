@@ -48,9 +48,9 @@ impl Serving {
     }
 }
 
-/// Stops a process for a moment, some times.
+/// Stops a process for a moment, twice.
 fn pause(process: &Running) {
-    for _ in 0..3 {
+    for _ in 0..2 {
         for signal in [Signal::STOP, Signal::CONT] {
             process.signal(signal);
             let clock = TscClock::new();

@@ -2,8 +2,8 @@
 //! them may do then.
 //!
 //! `forked-host udp`, or `forked-host INTERFACE ADDRESS STATE_DIR` over AF_XDP. In the child every
-//! call has to be refused at once, and all is dropped; the parent issues ops meanwhile. It ends with
-//! 0 if all is well, and says otherwise what is not. A child that waits is killed.
+//! call has to be refused at once, and all is dropped; the parent issues ops meanwhile. It ends
+//! with 0 if all is well, and says otherwise what is not. A child that waits is killed.
 
 use core::time::Duration;
 use std::process::{ExitCode, exit};
