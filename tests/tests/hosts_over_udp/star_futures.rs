@@ -213,12 +213,8 @@ fn another(host: &Host, verbs: &AsyncVerbs, (cq, role): (CqId, Role)) -> Qp {
 
 /// Both ends of a connection with threads that poll, sleep at once, and do so now.
 fn lazy_pair(hosts: &[Host; 2]) -> [(Async, CqId); 2] {
-    lazy_pair_with(hosts, &StarPortalConfig::default())
-}
-
-fn lazy_pair_with(hosts: &[Host; 2], config: &StarPortalConfig) -> [(Async, CqId); 2] {
-    let [mut one, mut other] = [(0, Role::Stateless), (1, Role::Stateful)]
-        .map(|(at, role)| End::over(&hosts[at], hosts[at].verbs(config.clone()).unwrap(), role));
+    let [mut one, mut other] =
+        [(0, Role::Stateless), (1, Role::Stateful)].map(|(at, role)| End::new(&hosts[at], role));
     for result in connect((&mut one.verbs, one.qp), (&mut other.verbs, other.qp)) {
         result.unwrap();
     }
@@ -331,7 +327,8 @@ fn futures_go_on_beside_peers_that_are_silent_in_a_set_up_which_ends_in_its_time
     let [(one, one_cq), (other, other_cq)] = lazy_pair(&hosts);
     // One that never ends, as its time is long.
     let silent = another(&hosts[0], &one.verbs, (one_cq, Role::Stateless));
-    let mut accepts = pin!(one.verbs.accept(silent, &mut Silent));
+    let mut stream = Silent;
+    let mut accepts = pin!(one.verbs.accept(silent, &mut stream));
     assert!(accepts.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert!(exchange(&one, &other), "a future was not woken");
     // Others are set up meanwhile, several at once, in any order at the two ends.
@@ -361,7 +358,8 @@ fn a_set_up_ends_in_its_time_whatever_its_stream_does() {
     let hosts = hosts();
     let brief = Duration::from_millis(50);
     let config = StarPortalConfig::default().with(|it| it.verbs.set_up_timeout = brief);
-    let [(one, one_cq), _other] = lazy_pair_with(&hosts, &config);
+    let end = End::over(&hosts[0], hosts[0].verbs(config).unwrap(), Role::Stateless);
+    let (one_cq, one) = (end.cq, end.start());
     let mut ends = Vec::new();
     let qps = [(); 4].map(|()| another(&hosts[0], &one.verbs, (one_cq, Role::Stateless)));
     ends.push(one.run(one.verbs.accept(qps[0], &mut Silent)));
