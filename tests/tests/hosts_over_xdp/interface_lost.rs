@@ -37,7 +37,7 @@ pub(super) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn wait_state(host: &Host, wanted: InterfaceState) {
+pub(super) fn wait_state(host: &Host, wanted: InterfaceState) {
     wait_for("the interface's state", || (host.interface().unwrap().state == wanted).then_some(()));
 }
 

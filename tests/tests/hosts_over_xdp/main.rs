@@ -1,7 +1,7 @@
 //! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host, those of
 //! messages and atomics among them; keys by name; and what only such a host meets: an interface
-//! that goes away, a mode that is chosen, capabilities that are missing, and a peer to whom no way
-//! is known.
+//! that goes away, is renamed, is in use or gets more queues, a mode that is chosen, capabilities
+//! that are missing, and a peer to whom no way is known.
 
 mod capabilities;
 mod channels;
@@ -11,6 +11,9 @@ mod jumbo;
 mod keys;
 mod messages;
 mod modes;
+mod names;
+mod occupied;
+mod queues;
 mod stale_grants;
 #[path = "../keys_over_udp/world.rs"]
 #[expect(dead_code, clippy::unwrap_used, reason = "another test's, which uses all of it")]

@@ -71,7 +71,7 @@ fn hosts_of_different_modes_understand_each_other() {
 
 /// Sends datagrams of `len` bytes to the server's port, from a socket of the client's kernel, until
 /// the server has changed its mode, and does `beside` after each; looks what it says of it.
-fn assert_given_up(hosts: &Hosts, len: usize, mut beside: impl FnMut()) {
+pub(super) fn assert_given_up(hosts: &Hosts, len: usize, mut beside: impl FnMut()) {
     let sender = {
         let _inside = hosts.lab.as_ref().unwrap().a().enter().unwrap();
         UdpSocket::bind((Lab::A_V4, 0)).unwrap()

@@ -209,7 +209,7 @@ pub enum XdpError {
     #[error(
         "receive queue {queue} of interface {interface} is in use by another AF_XDP socket{}",
         holder.as_ref().map_or_else(
-            || ": stop the program that owns it; `ss --xdp -ap` lists such sockets with their processes".into(),
+            || ": stop the program that owns it, which was not found among the processes that this one sees".into(),
             Process::as_owner,
         )
     )]
@@ -519,6 +519,6 @@ mod tests {
             XdpError::QueueInUse { interface: "eth9".into(), queue: 3, holder }.to_string()
         };
         assert!(text(None).contains("receive queue 3 of interface eth9 is in use"));
-        assert!(text(None).contains("`ss --xdp -ap`"));
+        assert!(text(None).contains("which was not found"));
     }
 }

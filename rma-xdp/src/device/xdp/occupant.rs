@@ -8,8 +8,8 @@ use core::fmt;
 use std::fs;
 
 use aya::programs::{links::LinkType, loaded_links, loaded_programs};
+use rustix::fs::getxattr;
 
-use super::error::XdpError;
 use crate::device::net::{Layer, layers, socket_on};
 
 /// An XDP program that is in the way.
@@ -130,19 +130,30 @@ impl fmt::Display for AttachedProgram {
     }
 }
 
-/// Why the kernel lets no program onto the interface of this index: one that is there, or one on
-/// top of it.
-pub(super) fn in_the_way(interface: &str, index: u32) -> XdpError {
-    let layers = layers().unwrap_or_default();
-    let interface = interface.into();
-    let Some(own) = layers.iter().find(|layer| layer.index == index) else {
-        return XdpError::ProgramAttached { interface, program: None };
-    };
-    if let Some(program) = program_of(own) {
-        return XdpError::ProgramAttached { interface, program: Some(program) };
+/// Where the program is that keeps others off an interface, and which, where the kernel tells.
+#[derive(Debug)]
+pub(super) enum InTheWay {
+    /// On the interface.
+    Here(Option<AttachedProgram>),
+    /// On an interface on top of it.
+    OnTop(Option<AttachedProgram>),
+}
+
+impl InTheWay {
+    /// Why the kernel lets no program onto the interface of this index.
+    pub(super) fn of(index: u32) -> Self {
+        let layers = layers().unwrap_or_default();
+        let Some(own) = layers.iter().find(|layer| layer.index == index) else {
+            return Self::Here(None);
+        };
+        match program_of(own) {
+            Some(program) => Self::Here(Some(program)),
+            None => {
+                let on_top = layers.iter().filter(|layer| layer.is_on(own));
+                Self::OnTop(on_top.filter_map(program_of).next())
+            }
+        }
     }
-    let on_top = layers.iter().filter(|layer| layer.is_on(own));
-    XdpError::ProgramOnTop { interface, program: on_top.filter_map(program_of).next() }
 }
 
 fn program_of(layer: &Layer) -> Option<AttachedProgram> {
@@ -173,8 +184,28 @@ fn program_of(layer: &Layer) -> Option<AttachedProgram> {
 
 /// Who has a socket on this queue.
 pub(super) fn queue_holder(index: u32, queue: u32) -> Option<Process> {
-    let target = format!("socket:[{}]", socket_on(index, queue).ok()??);
-    process_that(|fd| fd.target == target)
+    match socket_on(index, queue) {
+        Ok(inode) => {
+            let target = format!("socket:[{}]", inode?);
+            process_that(|fd| fd.target == target)
+        }
+        // Many kernels cannot tell.
+        Err(_) => only_other_with_sockets(),
+    }
+}
+
+/// The process of this network namespace that has AF_XDP sockets, besides this one, if there is
+/// just one.
+fn only_other_with_sockets() -> Option<Process> {
+    let here = fs::read_link("/proc/thread-self/ns/net").ok()?;
+    let has_one = |fd: &Descriptor<'_>| {
+        fd.pid != std::process::id()
+            && fd.is_xdp_socket()
+            && fs::read_link(format!("/proc/{}/ns/net", fd.pid)).is_ok_and(|it| it == here)
+    };
+    let first = process_that(has_one)?;
+    let second = process_that(|fd| fd.pid != first.pid && has_one(fd));
+    second.is_none().then_some(first)
 }
 
 /// A descriptor of a process, as `/proc` shows it.
@@ -186,6 +217,14 @@ struct Descriptor<'a> {
 }
 
 impl Descriptor<'_> {
+    fn is_xdp_socket(&self) -> bool {
+        let mut protocol = [0_u8; 16];
+        let path = format!("/proc/{}/fd/{}", self.pid, self.number);
+        self.target.starts_with("socket:")
+            && getxattr(path, "system.sockprotoname", &mut protocol[..])
+                .is_ok_and(|len| protocol[..len].starts_with(b"XDP"))
+    }
+
     fn info(&self) -> Option<String> {
         fs::read_to_string(format!("/proc/{}/fdinfo/{}", self.pid, self.number)).ok()
     }

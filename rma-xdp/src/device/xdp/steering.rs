@@ -32,7 +32,7 @@ use super::{
     config::AttachMode,
     description::Fallback,
     error::{Refusal, XdpError},
-    occupant,
+    occupant::InTheWay,
     queues::ReadSign,
     umem::CHUNK_DATA,
 };
@@ -138,8 +138,16 @@ impl Steering {
                 return Err(XdpError::from_call(interface, "attaching an XDP program", error));
             }
             match error.raw_os_error() {
-                Some(libc::EBUSY | libc::EEXIST) => {
-                    return Err(occupant::in_the_way(interface, index));
+                Some(errno @ (libc::EBUSY | libc::EEXIST)) => {
+                    let interface = interface.into();
+                    return Err(match InTheWay::of(index) {
+                        InTheWay::Here(program) => XdpError::ProgramAttached { interface, program },
+                        // The kernel says EEXIST then. What was here has gone by now.
+                        InTheWay::OnTop(None) if errno == libc::EBUSY => {
+                            XdpError::ProgramAttached { interface, program: None }
+                        }
+                        InTheWay::OnTop(program) => XdpError::ProgramOnTop { interface, program },
+                    });
                 }
                 Some(libc::EPERM | libc::EACCES | libc::ENODEV) => {
                     return Err(XdpError::from_call(interface, "attaching an XDP program", error));

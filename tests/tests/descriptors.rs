@@ -1,0 +1,80 @@
+//! Descriptors that a program inherits which is started while hosts are open: none of theirs. With
+//! one of them it would keep ports and queues in use for as long as it runs.
+//!
+//! A test binary of its own: what others do at the same time would be inherited as well.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::Ipv4Addr,
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+};
+
+use rma_lab::{Lab, LabConfig};
+use rma_tests::hosts::{Hosts, Setup};
+use rma_xdp::{Host, MetricsEndpoint, NicConfigBuilder, keys::Schedule, xdp::Mode};
+
+use crate::world::{HOUR, PATIENCE, Since, World};
+
+#[path = "keys_over_udp/world.rs"]
+#[expect(dead_code, clippy::unwrap_used, reason = "another test's, which uses all of it")]
+mod world;
+
+/// One at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What a program that is started now has open.
+fn inherited() -> BTreeSet<String> {
+    let mut child = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+    let targets = descriptors.map(|it| fs::read_link(it.unwrap().path()).unwrap());
+    let targets = targets.map(|it| it.display().to_string()).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    targets
+}
+
+fn metrics(host: &Host) -> MetricsEndpoint {
+    MetricsEndpoint::start((Ipv4Addr::LOCALHOST, 0).into(), host.metrics_source().clone()).unwrap()
+}
+
+#[test]
+fn a_program_inherits_nothing_of_udp_hosts_nor_of_what_serves_keys_and_metrics() {
+    let _turn = TURN.lock().unwrap();
+    let before = inherited();
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let _metrics = metrics(hosts.server());
+    let world = World::new();
+    let owner = world.owner(Schedule::every(HOUR));
+    let client = Host::open(world.client_config()).unwrap();
+    let _peer = world.client(&client);
+    assert_eq!(inherited(), before);
+    drop(owner);
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_program_inherits_nothing_of_hosts_over_xdp_attached_anew_or_not() {
+    let _turn = TURN.lock().unwrap();
+    let before = inherited();
+    for mode in [Mode::Native, Mode::Generic] {
+        let lab = LabConfig { queues: 2, mtu: 9000, ..LabConfig::default() };
+        let hosts = Hosts::in_lab(&Setup { mode, lab, ..Setup::default() });
+        let _metrics = metrics(&hosts.client);
+        assert_eq!(inherited(), before);
+        // One that has come back is attached to by other means.
+        let lab = hosts.lab.as_ref().unwrap();
+        lab.a().ip(&["link", "del", "dev", Lab::INTERFACE]).unwrap();
+        lab.link(&LabConfig::default()).unwrap();
+        let since = Since::now();
+        while hosts.server().interface().unwrap().attachments < 2 {
+            assert!(since.elapsed() < PATIENCE, "{:?}", hosts.server().interface());
+            thread::yield_now();
+        }
+        assert_eq!(inherited(), before);
+    }
+}
