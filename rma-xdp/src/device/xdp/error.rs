@@ -80,7 +80,7 @@ pub enum XdpError {
     },
     /// Zero-copy was asked for, and cannot be had.
     #[error(
-        "interface {interface}: zero-copy was asked for, and {reason} ({source}); native mode without asking for it does with less"
+        "interface {interface}: zero-copy was asked for, and {reason} ({source}); native mode alone does not insist on it"
     )]
     ZeroCopy {
         /// The interface.
