@@ -21,9 +21,6 @@ pub enum ModeReason {
     /// The driver is veth. It has XDP, but makes a packet from what an AF_XDP socket sends, and
     /// copies it again for its program; in generic mode that packet comes as it is.
     FasterOnVeth,
-    /// It is a bond. It has XDP, but runs the program on its ports, whose frames do not get to
-    /// AF_XDP sockets of the bond.
-    OverPorts,
     /// Native mode would have been chosen and was refused, as a [`Fallback`](super::Fallback)
     /// tells.
     NativeRefused,
@@ -42,7 +39,6 @@ impl core::fmt::Display for ModeReason {
             Self::AskedFor => "as asked for",
             Self::InTheDriver => "the driver has XDP",
             Self::FasterOnVeth => "faster on veth",
-            Self::OverPorts => "a bond's native XDP reaches no sockets",
             Self::NativeRefused => "native was refused",
             Self::GenericRefused => "generic was refused",
             Self::GenericLostFrames => "in generic mode frames were lost",
@@ -53,9 +49,8 @@ impl core::fmt::Display for ModeReason {
 /// A mode to be tried, and why it runs if it is the one.
 pub(super) type Candidate = (AttachMode, ModeReason);
 
-/// The drivers of veth interfaces and of bonds, as they name themselves.
+/// The driver of veth interfaces, as it names itself.
 const VETH: &str = "veth";
-const BOND: &str = "bonding";
 
 /// What is thought of an interface's zero-copy mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +77,6 @@ pub(super) fn candidates(
     match wanted {
         Mode::Native | Mode::NativeCopy | Mode::NativeZeroCopy => &[(Native, ModeReason::AskedFor)],
         Mode::Generic => &[(Generic, ModeReason::AskedFor)],
-        Mode::Auto if driver == Some(BOND) => &[(Generic, ModeReason::OverPorts)],
         Mode::Auto if driver != Some(VETH) => {
             &[(Native, ModeReason::InTheDriver), (Generic, ModeReason::NativeRefused)]
         }
@@ -238,12 +232,6 @@ mod tests {
         assert_eq!(of(ZeroCopy::OnTrial), Copying::Copy(Refusal::Mute));
         assert_eq!(of(ZeroCopy::Mute), Copying::Copy(Refusal::Mute));
         assert_eq!(of(ZeroCopy::Acquitted), Copying::Either);
-    }
-
-    #[test]
-    fn a_bond_gets_generic_mode_alone() {
-        let of_bond = candidates(Mode::Auto, Some("bonding"), false);
-        assert_eq!(of_bond, [(AttachMode::Generic, ModeReason::OverPorts)]);
     }
 
     #[test]

@@ -39,10 +39,10 @@ impl core::fmt::Display for AttachMode {
 /// itself (zero-copy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The faster one: generic on veth and on bonds, native with all other drivers; or the other,
-    /// where that is refused. Which one it is, and why, is reported
-    /// ([`ModeReason`](super::ModeReason)). A host changes from generic to native, and says so, if
-    /// it sees that frames get lost in generic mode.
+    /// The faster one: generic on veth, native with all other drivers; or the other, where that is
+    /// refused. Which one it is, and why, is reported ([`ModeReason`](super::ModeReason)). A host
+    /// changes from generic to native, and says so, if it sees that frames get lost in generic
+    /// mode.
     #[default]
     Auto,
     /// Native only: in the driver, or not at all. As with [`Mode::Auto`], zero-copy is taken where
