@@ -29,8 +29,6 @@ use rustix::{
     },
 };
 
-use super::interface::Delivered;
-
 /// The kernel answers at once; this only ends a wait that would otherwise never end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -58,6 +56,15 @@ pub(super) struct Link {
     /// Up, and with carrier.
     pub(super) running: bool,
     pub(super) rx_queues: u32,
+}
+
+/// What an interface has counted of the packets that came to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// Those that it delivered.
+    pub(crate) packets: u64,
+    /// Those that it dropped, as it had no buffer for them.
+    pub(crate) without_buffer: u64,
 }
 
 /// An answer to "how would you send there".

@@ -14,7 +14,8 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use xsk_rs::config::QueueSize;
 
 use super::{
-    choice::{self, Copying, ModeReason, Release, ZeroCopy},
+    broken::Release,
+    choice::{self, Copying, ModeReason, ZeroCopy},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
@@ -254,7 +255,8 @@ fn why_copy(copying: Copying, device: &Device<'_>, multi_buffer: bool) -> Refusa
         (_, Some(XdpFeatures { zero_copy: false, .. })) => Refusal::Driver,
         (Copying::Copy(reason), _) => reason,
         (_, Some(XdpFeatures { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
-            Refusal::OneBuffer { interface: InterfaceName::new(device.name) }
+            let interface = InterfaceName::new(device.name);
+            Refusal::OneBuffer { interface, limit: SINGLE_BUFFER_MTU }
         }
         (_, Some(_)) => Refusal::DriverHere,
         (_, None) => Refusal::DriverUntold,

@@ -9,7 +9,7 @@ use std::{error::Error, io, net::IpAddr};
 use arrayvec::ArrayString;
 use rma_core::port::PortsError;
 
-use super::{attachment::SINGLE_BUFFER_MTU, capabilities::Capabilities, choice::Broken};
+use super::{broken::Broken, capabilities::Capabilities};
 
 /// Why [`super::XdpBackend::open`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -263,6 +263,8 @@ pub enum Refusal {
     OneBuffer {
         /// The interface.
         interface: InterfaceName,
+        /// The largest MTU that works with one.
+        limit: u32,
     },
     /// The driver's is known to lose all frames.
     KnownBroken(Broken),
@@ -287,10 +289,10 @@ impl core::fmt::Display for Refusal {
             Self::DriverUntold => f.write_str(
                 "the driver does not offer it, or refuses it here (Linux 6.3 and newer tell which)",
             ),
-            Self::OneBuffer { interface } => write!(
+            Self::OneBuffer { interface, limit } => write!(
                 f,
                 "the driver's takes packets of one buffer only: \
-                 `ip link set {interface} mtu {SINGLE_BUFFER_MTU}`"
+                 `ip link set {interface} mtu {limit}`"
             ),
             Self::KnownBroken(Broken { driver, mended: None }) => {
                 write!(f, "declined, as that of driver {driver} is known to lose all frames")
