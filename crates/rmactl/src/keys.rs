@@ -155,10 +155,9 @@ pub(crate) fn run(command: &Command) -> Result<String, KeysError> {
             let (identity, (region, ops)) = (identity(id)?, what.parse()?);
             let serial = serial.clone();
             let peer = Peer { identity, serial, not_after: now, address: *address };
-            let initiator = Some(initiator.unwrap_or(*address));
-            let ask = Ask { peer: &peer, region: &region, ops, initiator };
-            let said = policy.explain(&ask, now).to_string();
             let initiator = initiator.unwrap_or(*address);
+            let ask = Ask { peer: &peer, region: &region, ops, initiator: Some(initiator) };
+            let said = policy.explain(&ask, now).to_string();
             // Else a client that reaches the service by another network is denied what this allows.
             Ok(format!("{said}asked for keys of {initiator}, over a connection from {address}\n"))
         }

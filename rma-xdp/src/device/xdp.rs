@@ -21,6 +21,7 @@
 mod arrivals;
 mod attachment;
 mod backend;
+mod broken;
 mod capabilities;
 mod choice;
 mod config;
@@ -52,8 +53,9 @@ pub(crate) use self::{
 };
 pub use self::{
     backend::XdpBackend,
+    broken::{Broken, Release},
     capabilities::Capabilities,
-    choice::{Broken, ModeReason, Release},
+    choice::ModeReason,
     config::{AttachMode, Mode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},

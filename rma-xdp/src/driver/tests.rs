@@ -2,6 +2,7 @@ mod star;
 
 use core::time::Duration;
 
+use rma_app::life::Life;
 use rma_core::{
     command::CommandSlotId,
     nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable, TenantIndex},

@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{
     error::NetError,
-    netlink::{Link, Questions},
+    netlink::{Delivered, Link, Questions},
 };
 
 /// An address of an interface.
@@ -127,15 +127,6 @@ fn rx_queues(link: &Link) -> u32 {
 /// What the kernel says: there is no such interface, mostly.
 pub(crate) fn rx_queues_max(index: u32) -> io::Result<u32> {
     Ok(Questions::open()?.link_by_index(index)?.rx_queues.max(1))
-}
-
-/// What an interface has counted of the packets that came to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Delivered {
-    /// Those that it delivered.
-    pub(crate) packets: u64,
-    /// Those that it dropped, as it had no buffer for them.
-    pub(crate) without_buffer: u64,
 }
 
 /// What the interface of this index has counted so far.

@@ -107,7 +107,7 @@ pub(crate) fn master_of(index: u32) -> io::Result<Option<Master>> {
     }
     let addresses = Questions::open()?.addresses(master.index)?;
     let first = addresses.into_iter().next();
-    Ok(first.map(|(ip, _)| Master { name: master.name.clone(), address: ip.into() }))
+    Ok(first.map(|it| Master { name: master.name.clone(), address: it.address }))
 }
 
 fn is_of(message: &AddressMessage, ip: IpAddr) -> bool {

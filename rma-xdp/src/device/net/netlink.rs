@@ -31,7 +31,7 @@ use rustix::{
     },
 };
 
-use super::interface::{Delivered, InterfaceAddress};
+use super::interface::InterfaceAddress;
 
 /// The kernel answers at once; this only ends a wait that would otherwise never end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,6 +75,15 @@ pub(super) struct Flow {
     /// Whether they leave by it whatever other interfaces there are, as those of a socket that is
     /// bound to it do.
     pub(super) is_bound: bool,
+}
+
+/// What an interface has counted of the packets that came to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// Those that it delivered.
+    pub(crate) packets: u64,
+    /// Those that it dropped, as it had no buffer for them.
+    pub(crate) without_buffer: u64,
 }
 
 /// An answer to "how would you send there".

@@ -14,7 +14,8 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use xsk_rs::config::QueueSize;
 
 use super::{
-    choice::{self, Copying, ModeReason, Release, ZeroCopy},
+    broken::Release,
+    choice::{self, Copying, ModeReason, ZeroCopy},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::{Description, Fallback, Feature},
@@ -317,7 +318,7 @@ fn open_socket(
 }
 
 /// Why sockets that were bound so work without zero-copy.
-fn why_copy(copying: Copying, device: &Device<'_>, multi_buffer: bool) -> Refusal {
+fn why_copy(copying: Copying, device: &Device, multi_buffer: bool) -> Refusal {
     let features = match copying {
         Copying::Copy(Refusal::GenericMode) => None,
         _ => XdpFeatures::of(device.index),
@@ -326,7 +327,8 @@ fn why_copy(copying: Copying, device: &Device<'_>, multi_buffer: bool) -> Refusa
         (_, Some(XdpFeatures { zero_copy: false, .. })) => Refusal::Driver,
         (Copying::Copy(reason), _) => reason,
         (_, Some(XdpFeatures { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
-            Refusal::OneBuffer { interface: InterfaceName::new(device.name) }
+            let interface = InterfaceName::new(&device.name);
+            Refusal::OneBuffer { interface, limit: SINGLE_BUFFER_MTU }
         }
         (_, Some(_)) => Refusal::DriverHere,
         (_, None) => Refusal::DriverUntold,

@@ -7,6 +7,7 @@
 //! lose frames; whether frames get through elsewhere is seen later: see [`super::doubts`].
 
 use super::{
+    broken::{Broken, Release},
     config::{AttachMode, Mode},
     error::{Refusal, XdpError},
 };
@@ -55,9 +56,8 @@ impl core::fmt::Display for ModeReason {
 /// A mode to be tried, and why it runs if it is the one.
 pub(super) type Candidate = (AttachMode, ModeReason);
 
-/// The drivers of veth interfaces and of bonds, as they name themselves.
+/// The driver of veth interfaces, as it names itself.
 const VETH: &str = "veth";
-const BOND: &str = "bonding";
 
 /// What is thought of an interface's zero-copy mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,58 +99,6 @@ pub(super) fn candidates(
     })
 }
 
-/// A release of Linux, as far as rules go by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release {
-    /// The first number.
-    pub major: u32,
-    /// The second one.
-    pub minor: u32,
-}
-
-impl Release {
-    /// The running kernel's. Zeros if it has no numbers.
-    pub(super) fn running() -> Self {
-        Self::of(&rustix::system::uname().release().to_string_lossy())
-    }
-
-    fn of(text: &str) -> Self {
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|it| it.parse().ok());
-        let mut next = || numbers.next().flatten().unwrap_or_default();
-        Self { major: next(), minor: next() }
-    }
-}
-
-impl core::fmt::Display for Release {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-/// A driver whose zero-copy is known to lose all frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// As it names itself.
-    pub driver: &'static str,
-    /// The first Linux with which it does not.
-    pub mended: Option<Release>,
-}
-
-/// The drivers whose zero-copy is not taken unless it is asked for. docs/decisions/paths.md says
-/// how it was seen.
-const BROKEN: [Broken; 3] = [
-    // The header of each packet that is sent lies in the module's own data, and its address is
-    // taken for one of the kernel's image (`xsk_hdr` in
-    // https://github.com/torvalds/linux/blob/v6.18/drivers/net/virtio_net.c).
-    Broken { driver: "virtio_net", mended: None },
-    // With receive and transmit interrupts apart, the wake-up of an empty fill ring goes to the
-    // wrong one (`igb_xsk_wakeup` in
-    // https://github.com/torvalds/linux/blob/v6.18/drivers/net/ethernet/intel/igb/igb_xsk.c, and
-    // its twin in igc).
-    Broken { driver: "igb", mended: Some(Release { major: 7, minor: 0 }) },
-    Broken { driver: "igc", mended: Some(Release { major: 7, minor: 0 }) },
-];
-
 /// Whether sockets are bound for zero-copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copying {
@@ -177,13 +125,8 @@ pub(super) fn copying(
         (_, Mode::NativeZeroCopy) => Copying::ZeroCopy,
         _ if matches!(found, ZeroCopy::OnTrial | ZeroCopy::Mute) => Copying::Copy(Refusal::Mute),
         _ => {
-            let is_broken = |it: &&Broken| {
-                driver == Some(it.driver) && it.mended.is_none_or(|mended| release < mended)
-            };
-            match BROKEN.iter().find(is_broken) {
-                Some(&broken) => Copying::Copy(Refusal::KnownBroken(broken)),
-                None => Copying::Either,
-            }
+            let broken = driver.and_then(|driver| Broken::of(driver, release));
+            broken.map_or(Copying::Either, |it| Copying::Copy(Refusal::KnownBroken(it)))
         }
     }
 }
@@ -194,17 +137,6 @@ mod tests {
 
     fn copying_of(wanted: Mode, driver: &str, release: &str, found: ZeroCopy) -> Copying {
         copying(wanted, AttachMode::Native, Some(driver), Release::of(release), found)
-    }
-
-    #[test]
-    fn a_release_is_read_whatever_a_distribution_adds() {
-        let of = |text| (Release::of(text).major, Release::of(text).minor);
-        assert_eq!(of("6.18.15+deb13-cloud-amd64"), (6, 18));
-        assert_eq!(of("7.0-rc3"), (7, 0));
-        assert_eq!(of("7"), (7, 0));
-        assert_eq!(of("unknown"), (0, 0));
-        assert!(Release::of("6.19.14") < Release::of("7.0.4"));
-        assert!(Release::of("6.9") < Release::of("6.18"));
     }
 
     #[test]

@@ -11,9 +11,8 @@ use rma_core::port::PortsError;
 use rma_shm::{Shortage, Told};
 
 use super::{
-    attachment::SINGLE_BUFFER_MTU,
+    broken::Broken,
     capabilities::Capabilities,
-    choice::Broken,
     occupant::{AttachedProgram, Process},
 };
 
@@ -86,7 +85,7 @@ pub enum XdpError {
     },
     /// Zero-copy was asked for, and cannot be had.
     #[error(
-        "interface {interface}: zero-copy was asked for, and {reason} ({source}); native mode without asking for it does with less"
+        "interface {interface}: zero-copy was asked for, and {reason} ({source}); native mode alone does not insist on it"
     )]
     ZeroCopy {
         /// The interface.
@@ -307,6 +306,8 @@ pub enum Refusal {
     OneBuffer {
         /// The interface.
         interface: InterfaceName,
+        /// The largest MTU that works with one.
+        limit: u32,
     },
     /// The driver's is known to lose all frames.
     KnownBroken(Broken),
@@ -331,10 +332,10 @@ impl core::fmt::Display for Refusal {
             Self::DriverUntold => f.write_str(
                 "the driver does not offer it, or refuses it here (Linux 6.3 and newer tell which)",
             ),
-            Self::OneBuffer { interface } => write!(
+            Self::OneBuffer { interface, limit } => write!(
                 f,
                 "the driver's takes packets of one buffer only: \
-                 `ip link set {interface} mtu {SINGLE_BUFFER_MTU}`"
+                 `ip link set {interface} mtu {limit}`"
             ),
             Self::KnownBroken(Broken { driver, mended: None }) => {
                 write!(f, "declined, as that of driver {driver} is known to lose all frames")

@@ -9,7 +9,9 @@ use super::*;
 use crate::device::{
     net::index_of,
     xdp::{
+        choice::Copying,
         config::Mode,
+        queues::ReadSign,
         socket::{Options, Socket},
     },
 };
@@ -51,11 +53,11 @@ fn added_queues_that_cannot_be_had_are_told_and_the_others_are_polled_as_before(
         tx_ring: ring(64),
         rx_chunks: 64,
         tx_chunks: 0,
-        force_copy: false,
+        copying: Copying::Either,
         multi_buffer: false,
         busy_poll_us: None,
     };
-    let taken = Socket::open(&options, Arc::default()).unwrap();
+    let taken = Socket::open(&options, ReadSign::alone(), Arc::default()).unwrap();
 
     let mut config = XdpConfig::new(Lab::INTERFACE, &[Port::ONE_RMA], &[Lab::A_V4.into()]);
     config.mode = Mode::Native;
