@@ -88,7 +88,7 @@ pub struct BesideTenant {
 /// What could not be set up, or Ctrl-C.
 pub fn measure(lab: &Lab, interrupt: &Interrupt) -> Result<BesideTenant, PairError> {
     let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
-    let target = &mut pair.client.host;
+    let target = &pair.client.host;
     let bad = target.tenant(TenantConfig::named("bad"))?;
     let neighbour = target.tenant(TenantConfig::named("neighbour"))?;
     let mut bad = Bad::new(lab, target, &bad)?;
@@ -231,7 +231,7 @@ struct Bad {
 }
 
 impl Bad {
-    fn new(lab: &Lab, target: &mut InlineHost, tenant: &Tenant) -> Result<Self, PairError> {
+    fn new(lab: &Lab, target: &InlineHost, tenant: &Tenant) -> Result<Self, PairError> {
         let nowhere = [192, 0, 2, 100];
         let with_prefix = format!("192.0.2.100/{}", Lab::V4_PREFIX);
         lab.b().ip(&["addr", "add", &with_prefix, "dev", Lab::INTERFACE])?;

@@ -8,10 +8,12 @@
 //! address that shares another's list, as the hash is keyed with a secret.
 //!
 //! Who owns what is asked for may be as many initiators as it likes, with keys of its own making. So
-//! a queue may have *owners*, each with all of these lists, who take turns before the initiators do.
+//! there are queues with *owners*, who take turns before initiators do: [`OwnersQueue`].
 //!
 //! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of
 //! it.
+
+mod owners;
 
 use core::fmt;
 
@@ -19,6 +21,8 @@ use crate::{
     addr::HostAddr,
     index_list::{IndexList, Links},
 };
+
+pub use owners::OwnersQueue;
 
 /// Lists of one queue. More: an attacker needs more addresses to share everybody's list. Fewer: a
 /// smaller queue. As many as a word has bits, so that the next list with an entry is found at once.
@@ -102,10 +106,10 @@ impl Bucket {
         self.0 as usize % BUCKETS
     }
 
-    /// The list for the same initiators of owner number `owner`.
+    /// The list for the same initiators of owner number `owner`, modulo [`OwnersQueue::OWNERS`].
     #[must_use]
     pub const fn of_owner(self, owner: usize) -> Self {
-        Self((owner * BUCKETS + self.index()) as u16)
+        Self((owner % OwnersQueue::OWNERS * BUCKETS + self.index()) as u16)
     }
 
     const fn owner(self) -> usize {
@@ -146,97 +150,24 @@ impl FairLinks {
 
 //= 1rma#4.3-inbound-fifos
 //= type=deviation
-/// One queue, with lists for so many owners.
+/// One queue.
 #[derive(Debug)]
-pub struct FairQueue<const OWNERS: usize = 1> {
-    owners: [Lists; OWNERS],
-    /// Which owners have an entry: a bit each.
+pub struct FairQueue {
+    lists: [IndexList; BUCKETS],
+    /// Which lists have an entry: a bit each.
     used: u64,
-    /// The owner whose turn it is, or the next one after it that has an entry.
+    /// The list whose turn it is, or the next one after it that has an entry.
     turn: u32,
     /// How many entries wait, and how many have come.
     len: usize,
     arrivals: u32,
 }
 
-/// The lists of one owner.
-#[derive(Debug)]
-struct Lists {
-    lists: [IndexList; BUCKETS],
-    /// Which lists have an entry: a bit each.
-    used: u64,
-    /// The list whose turn it is, or the next one after it that has an entry.
-    turn: u32,
-    len: usize,
-}
-
-impl Lists {
-    const EMPTY: Self =
-        Self { lists: [const { IndexList::new() }; BUCKETS], used: 0, turn: 0, len: 0 };
-
-    /// The first entries of all lists that have one.
-    fn firsts(&self) -> impl Iterator<Item = u16> {
-        bits(self.used).filter_map(|list| self.lists[list].front())
-    }
-
-    /// The oldest entry of the longest list, and how long that list is. Of lists of one length it
-    /// is the one that waits longest for its turn.
-    fn oldest_of_longest(&self) -> Option<(u16, usize)> {
-        let (mut longest, mut most) = (0, 0);
-        for bit in bits(self.used.rotate_right(self.turn)) {
-            let list = (bit + self.turn as usize) % BUCKETS;
-            if self.lists[list].len() >= most {
-                (longest, most) = (list, self.lists[list].len());
-            }
-        }
-        Some((self.lists[longest].front()?, most))
-    }
-
-    fn front(&mut self) -> Option<u16> {
-        if self.used == 0 {
-            return None;
-        }
-        self.turn = next_turn(self.used, self.turn);
-        self.lists[self.turn as usize].front()
-    }
-
-    #[inline]
-    fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
-        // Seldom: a caller that asked for the front before has found the list whose turn it is.
-        if self.lists[self.turn as usize].is_empty() {
-            self.front()?;
-        }
-        let list = &mut self.lists[self.turn as usize];
-        let entry = list.pop_front(&mut links.lists)?;
-        if list.is_empty() {
-            self.used &= !(1 << self.turn);
-        }
-        self.len -= 1;
-        self.turn = (self.turn + 1) % u64::BITS;
-        Some(entry)
-    }
-}
-
-/// The turn of the first of those that have a bit in `used`, from that of `turn` on.
-const fn next_turn(used: u64, turn: u32) -> u32 {
-    (used.rotate_right(turn).trailing_zeros() + turn) % u64::BITS
-}
-
-/// Which bits of a word are set.
-fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let bit = word.trailing_zeros();
-        word &= word.wrapping_sub(1);
-        (bit < u64::BITS).then_some(bit as usize)
-    })
-}
-
-impl<const OWNERS: usize> FairQueue<OWNERS> {
+impl FairQueue {
     /// A queue in which nobody waits.
     #[must_use]
     pub const fn new() -> Self {
-        const { assert!(OWNERS <= u64::BITS as usize) }
-        Self { owners: [const { Lists::EMPTY }; OWNERS], used: 0, turn: 0, len: 0, arrivals: 0 }
+        Self { lists: [const { IndexList::new() }; BUCKETS], used: 0, turn: 0, len: 0, arrivals: 0 }
     }
 
     /// How many entries wait.
@@ -250,73 +181,73 @@ impl<const OWNERS: usize> FairQueue<OWNERS> {
         self.used == 0
     }
 
-    const fn owner_of(bucket: Bucket) -> usize {
-        bucket.owner() % OWNERS
-    }
-
     /// How many entries wait in one list.
     pub fn bucket_len(&self, bucket: Bucket) -> usize {
-        self.owners[Self::owner_of(bucket)].lists[bucket.index()].len()
+        self.lists[bucket.index()].len()
     }
 
     /// The entry that has waited longest, no matter whose turn it is: the first of some list. A
     /// list of all would be known at once, and cost each entry more than that.
     #[inline]
     pub fn oldest(&self, links: &FairLinks) -> Option<u16> {
-        if self.used == 0 { None } else { self.oldest_of_used(links) }
-    }
-
-    fn oldest_of_used(&self, links: &FairLinks) -> Option<u16> {
-        let firsts = bits(self.used).flat_map(|owner| self.owners[owner].firsts());
-        firsts.max_by_key(|&entry| self.arrivals.wrapping_sub(links.arrivals[usize::from(entry)]))
-    }
-
-    /// The owner that has most entries, and how many it has.
-    fn longest(&self) -> (usize, usize) {
-        let lens = (0..OWNERS).map(|owner| (owner, self.owners[owner].len));
-        lens.max_by_key(|&(_, len)| len).unwrap_or_default()
-    }
-
-    /// The entry that has waited longest in the longest list of the owner that has most, and how
-    /// long that list is: this entry makes room where there is none. Of lists of one length it is
-    /// the one that waits longest for its turn.
-    pub fn oldest_of_longest(&self) -> Option<(u16, usize)> {
-        self.owners[self.longest().0].oldest_of_longest()
-    }
-
-    /// The entry of one of `queues` that makes room for one more in the list of `bucket` of `own`,
-    /// one of them. An owner that has less makes no room for one that has more; among the lists of
-    /// one owner likewise. `None` if the new one would have more than all others.
-    pub fn who_makes_room(queues: &[Self], own: &Self, bucket: Bucket) -> Option<u16> {
-        let owner = Self::owner_of(bucket);
-        let longest = queues.iter().map(|queue| (queue, queue.longest()));
-        let (queue, (other, len)) = longest.max_by_key(|&(_, (_, len))| len)?;
-        if other != owner && own.owners[owner].len < len {
-            return queue.owners[other].oldest_of_longest().map(|(entry, _)| entry);
+        if self.used == 0 {
+            None
+        } else {
+            self.oldest_of_used(links, self.arrivals).map(|(_, it)| it)
         }
-        let longest = queues.iter().filter_map(|queue| queue.owners[owner].oldest_of_longest());
-        let (entry, len) = longest.max_by_key(|&(_, len)| len)?;
-        (own.bucket_len(bucket) < len).then_some(entry)
+    }
+
+    /// The entry that has waited longest, and how many have come since, of so many arrivals.
+    fn oldest_of_used(&self, links: &FairLinks, arrivals: u32) -> Option<(u32, u16)> {
+        let (mut used, mut oldest) = (self.used, None);
+        while used != 0 {
+            let first = self.lists[used.trailing_zeros() as usize].front()?;
+            let age = arrivals.wrapping_sub(links.arrivals[usize::from(first)]);
+            if oldest.is_none_or(|(oldest, _)| age > oldest) {
+                oldest = Some((age, first));
+            }
+            used &= used - 1;
+        }
+        oldest
+    }
+
+    /// The entry that has waited longest in the longest list, and how long that list is: this entry
+    /// makes room where there is none. Of lists of one length it is the one that waits longest for
+    /// its turn.
+    pub fn oldest_of_longest(&self) -> Option<(u16, usize)> {
+        let (mut used, mut longest, mut most) = (self.used.rotate_right(self.turn), 0, 0);
+        while used != 0 {
+            let list = (used.trailing_zeros() + self.turn) as usize % BUCKETS;
+            if self.lists[list].len() >= most {
+                (longest, most) = (list, self.lists[list].len());
+            }
+            used &= used - 1;
+        }
+        Some((self.lists[longest].front()?, most))
     }
 
     /// Puts `entry`, which is in no queue, at the end of the list of `bucket`.
     #[inline]
     pub fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
-        links.buckets[usize::from(entry)] = bucket;
-        links.arrivals[usize::from(entry)] = self.arrivals;
-        self.arrivals = self.arrivals.wrapping_add(1);
-        self.len += 1;
-        let owner = Self::owner_of(bucket);
-        self.used |= 1 << owner;
-        let lists = &mut self.owners[owner];
-        lists.lists[bucket.index()].push_back(&mut links.lists, entry);
-        lists.len += 1;
-        lists.used |= 1 << bucket.index();
+        let arrival = self.next_arrival();
+        self.push_arrived(links, bucket, entry, arrival);
     }
 
-    /// The owner whose turn it is.
-    const fn whose_turn(&self) -> usize {
-        if OWNERS == 1 { 0 } else { next_turn(self.used, self.turn) as usize % OWNERS }
+    #[inline]
+    const fn next_arrival(&mut self) -> u32 {
+        let arrival = self.arrivals;
+        self.arrivals = arrival.wrapping_add(1);
+        arrival
+    }
+
+    /// As [`FairQueue::push_back`], of an entry with the number of its arrival.
+    #[inline]
+    fn push_arrived(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16, arrival: u32) {
+        links.buckets[usize::from(entry)] = bucket;
+        self.lists[bucket.index()].push_back(&mut links.lists, entry);
+        links.arrivals[usize::from(entry)] = arrival;
+        self.len += 1;
+        self.used |= 1 << bucket.index();
     }
 
     /// The entry whose turn it is. That does not change before it leaves, whatever else comes: it
@@ -325,48 +256,40 @@ impl<const OWNERS: usize> FairQueue<OWNERS> {
         if self.used == 0 {
             return None;
         }
-        let owner = self.whose_turn();
-        self.turn = owner as u32;
-        self.owners[owner].front()
+        self.turn = (self.used.rotate_right(self.turn).trailing_zeros() + self.turn) % u64::BITS;
+        self.lists[self.turn as usize].front()
     }
 
-    /// Takes the entry whose turn it is. The next turn is another owner's, if another has an entry,
-    /// and of its own another list's.
+    /// Takes the entry whose turn it is. The next turn is another list's, if another has an entry.
     #[inline]
     pub fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
-        if self.used == 0 {
-            return None;
+        // Seldom: a caller that asked for the front before has found the list whose turn it is.
+        if self.lists[self.turn as usize].is_empty() {
+            self.front()?;
         }
-        let owner = self.whose_turn();
-        let lists = &mut self.owners[owner];
-        let entry = lists.pop_front(links)?;
-        if lists.used == 0 {
-            self.used &= !(1 << owner);
+        let list = &mut self.lists[self.turn as usize];
+        let entry = list.pop_front(&mut links.lists)?;
+        if list.is_empty() {
+            self.used &= !(1 << self.turn);
         }
         self.len -= 1;
-        self.turn = (owner as u32 + 1) % u64::BITS;
+        self.turn = (self.turn + 1) % u64::BITS;
         Some(entry)
     }
 
     /// Takes `entry` out, which must be in this queue. No turn is used up by that.
     pub fn remove(&mut self, links: &mut FairLinks, entry: u16) {
         let bucket = links.bucket_of(entry);
-        let owner = Self::owner_of(bucket);
-        let lists = &mut self.owners[owner];
-        let list = &mut lists.lists[bucket.index()];
+        let list = &mut self.lists[bucket.index()];
         list.remove(&mut links.lists, entry);
         if list.is_empty() {
-            lists.used &= !(1 << bucket.index());
-        }
-        lists.len -= 1;
-        if lists.used == 0 {
-            self.used &= !(1 << owner);
+            self.used &= !(1 << bucket.index());
         }
         self.len -= 1;
     }
 }
 
-impl<const OWNERS: usize> Default for FairQueue<OWNERS> {
+impl Default for FairQueue {
     fn default() -> Self {
         Self::new()
     }
@@ -386,10 +309,7 @@ mod tests {
         (links, queue)
     }
 
-    fn drain<const OWNERS: usize>(
-        queue: &mut FairQueue<OWNERS>,
-        links: &mut FairLinks,
-    ) -> Vec<u16> {
+    fn drain(queue: &mut FairQueue, links: &mut FairLinks) -> Vec<u16> {
         core::iter::from_fn(|| queue.pop_front(links)).collect()
     }
 
@@ -407,7 +327,7 @@ mod tests {
     #[test]
     fn who_asks_once_waits_for_one_entry_of_each_other_list_at_most() {
         for (busy, expected) in [(0, 0), (4, 0), (6, 1), (63, 0), (5, 99)] {
-            let (mut links, mut queue) = (FairLinks::new(101), FairQueue::<1>::new());
+            let (mut links, mut queue) = (FairLinks::new(101), FairQueue::new());
             (0..100).for_each(|entry| queue.push_back(&mut links, Bucket(busy), entry));
             queue.pop_front(&mut links);
             if busy == 6 {
@@ -421,7 +341,7 @@ mod tests {
 
     #[test]
     fn whose_turn_it_is_stays_so_until_it_has_left() {
-        let (mut links, mut queue) = (FairLinks::new(3), FairQueue::<1>::new());
+        let (mut links, mut queue) = (FairLinks::new(3), FairQueue::new());
         queue.push_back(&mut links, Bucket(20), 0);
         assert_eq!(queue.front(), Some(0));
         queue.push_back(&mut links, Bucket(7), 1);
@@ -440,42 +360,7 @@ mod tests {
         assert_eq!(queue.pop_front(&mut links), Some(0));
         assert_eq!(queue.oldest_of_longest(), Some((2, 2)));
         assert_eq!(queue.oldest(&links), Some(2));
-        assert_eq!(FairQueue::<1>::new().oldest_of_longest(), None);
-    }
-
-    #[test]
-    fn owners_take_turns_before_initiators_do() {
-        let (mut links, mut queue) = (FairLinks::new(243), FairQueue::<16>::new());
-        for entry in 0..240 {
-            queue.push_back(&mut links, Bucket(entry % 64).of_owner(3), entry);
-        }
-        for (entry, owner) in [(240, 2), (241, 2), (242, 9)] {
-            queue.push_back(&mut links, Bucket(7).of_owner(owner), entry);
-        }
-        assert_eq!((queue.len(), queue.bucket_len(Bucket(7).of_owner(2))), (243, 2));
-        assert_eq!(queue.oldest(&links), Some(0));
-        let order = drain(&mut queue, &mut links);
-        assert_eq!(order[..6], [240, 0, 242, 241, 1, 2]);
-        assert_eq!((order.len(), queue.is_empty(), queue.front()), (243, true, None));
-    }
-
-    #[test]
-    fn an_owner_that_has_less_makes_no_room_for_one_that_has_more() {
-        let (mut links, mut queue) = (FairLinks::new(16), FairQueue::<16>::new());
-        for (entry, bucket, owner) in [(0, 1, 0), (1, 2, 0), (2, 2, 0), (3, 5, 1), (4, 5, 1)] {
-            queue.push_back(&mut links, Bucket(bucket).of_owner(owner), entry);
-        }
-        let makes_room = |queue: &FairQueue<16>, bucket, owner| {
-            let bucket = Bucket(bucket).of_owner(owner);
-            FairQueue::who_makes_room(core::slice::from_ref(queue), queue, bucket)
-        };
-        assert_eq!(makes_room(&queue, 9, 7), Some(1), "the longest list of who has most");
-        assert_eq!(makes_room(&queue, 5, 1), Some(1), "it has more than the list of five");
-        assert_eq!(makes_room(&queue, 9, 0), Some(1), "its own longest list");
-        assert_eq!(makes_room(&queue, 2, 0), None, "it would have most");
-        queue.remove(&mut links, 0);
-        assert_eq!(makes_room(&queue, 5, 1), None, "both have two");
-        assert_eq!(makes_room(&queue, 6, 1), Some(3));
+        assert_eq!(FairQueue::new().oldest_of_longest(), None);
     }
 
     #[test]
@@ -516,7 +401,7 @@ mod tests {
         fn a_queue_is_what_a_plain_model_of_it_is(
             steps in prop::collection::vec((0_u8..4, 0_u16..64, any::<prop::sample::Index>()), 1..200),
         ) {
-            let (mut links, mut queue) = (FairLinks::new(32), FairQueue::<1>::new());
+            let (mut links, mut queue) = (FairLinks::new(32), FairQueue::new());
             let mut free: Vec<u16> = (0..32).collect();
             let mut model: Vec<(u16, u16)> = Vec::new();
             let mut turn = 0;

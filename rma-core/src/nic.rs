@@ -404,7 +404,7 @@ impl Nic {
 
     #[inline(never)]
     fn park(&mut self, now: Instant) {
-        let reads_wait = self.initiator.reads_wait(self.regions.is_shared());
+        let reads_wait = self.initiator.reads_wait();
         let (responder, mut tables) = self.responding();
         responder.park(now, reads_wait, &mut tables);
     }
@@ -471,8 +471,7 @@ impl Nic {
             return false;
         }
         // Only whether both wait matters, and mutations seldom do.
-        let both_wait =
-            self.responder.mutations_wait() && self.initiator.reads_wait(self.regions.is_shared());
+        let both_wait = self.responder.mutations_wait() && self.initiator.reads_wait();
         self.window.note_contended(both_wait);
         // Each of them is asked in this one place, so that what it gives back stays in registers:
         // 8 ns of a 64 B READ by `turn64_initiator_ops_per_s`, and 6 by
@@ -530,7 +529,7 @@ impl Nic {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let Self { initiator, responder, window, .. } = self;
-        let reads_wait = initiator.reads_wait(self.regions.is_shared());
+        let reads_wait = initiator.reads_wait();
         let responder = responder.poll_timeout(window, reads_wait);
         let previous_keys = self.regions.previous().poll_timeout();
         initiator.poll_timeout().into_iter().chain(responder).chain(previous_keys).min()

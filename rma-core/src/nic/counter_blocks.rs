@@ -40,7 +40,6 @@ impl Nic {
 
     /// About how many frames wait to be sent, if they can be sealed. 0 only if there is none.
     pub(super) fn output(&self) -> usize {
-        self.responder.frames_waiting(&self.window)
-            + self.initiator.frames_waiting(&self.window, self.regions.is_shared())
+        self.responder.frames_waiting(&self.window) + self.initiator.frames_waiting(&self.window)
     }
 }

@@ -43,14 +43,17 @@ use crate::{
     time::Instant,
 };
 use mutation::Solicited;
-use queues::Fifos;
+use queues::{FIFOS, Held, fifo};
 use response::Loaded;
 use slots::{Slot, State};
 
 pub(super) struct Initiator {
     slots: Box<[Slot]>,
     links: Links,
-    waiting: Fifos,
+    /// The FIFOs, by class of service and by whether their ops need window: see [`fifo`].
+    waiting: [IndexList; FIFOS],
+    /// Reads that wait for a share of the window besides.
+    held: Held,
     /// How the reads of this host's tenants share the window.
     shares: Shares,
     /// Which class is asked first the next time: not the one that was served last.
@@ -101,6 +104,7 @@ impl Initiator {
             generation: 0,
             pid: None,
             tenant: TenantIndex::HOST,
+            charged: 0,
             arrived_at: Instant::ZERO,
             command: Command::NONE,
             entered_at: Instant::ZERO,
@@ -115,7 +119,8 @@ impl Initiator {
         Self {
             slots: (0..slots).map(|_| free()).collect(),
             links: Links::new(slots),
-            waiting: Fifos::new(),
+            waiting: [const { IndexList::new() }; FIFOS],
+            held: Held::new(),
             shares: Shares::new(
                 SolicitationWindow::shared_reads_max(settings.solicitation_window),
                 config.timeout_nanos,
@@ -197,21 +202,37 @@ impl Initiator {
             self.complete(now, id, OpStatus::InvalidCommand, tables.window);
             return None;
         }
-        let (class, lane) = (command.class, slot.lane());
+        let (class, moves) = (command.class, command.op.moves());
+        if tables.regions.is_shared() && moves == Moves::In {
+            self.hold(id);
+            return Some(class);
+        }
         slot.state = State::Queued;
-        self.waiting.push_back(&mut self.links, lane, id.0);
+        self.waiting[fifo(class, moves)].push_back(&mut self.links, id.0);
         Some(class)
     }
 
     /// Expires what is due: ops that waited too long to enter service, and ops without an end.
     pub(super) fn handle_timeout(&mut self, now: Instant, tables: &mut Tables<'_>) {
         self.shares.note_time(now);
-        let Tables { window, counters, regions, .. } = tables;
+        let Tables { window, counters, .. } = tables;
         //= 1rma#4.3-eager-shedding
-        while let Some(id) = self.next_due(now) {
-            let slot = &self.slots[usize::from(id)];
-            let has_share = !regions.is_shared() || self.has_share(slot.tenant);
-            if slot.command.op.moves() == Moves::Out || (window.admits_op() && has_share) {
+        for fifo in 0..FIFOS {
+            while let Some(id) = self.waiting[fifo].front() {
+                let slot = &self.slots[usize::from(id)];
+                if now.nanos_since(slot.arrived_at) < self.dispatch_timeout_nanos {
+                    break;
+                }
+                if slot.command.op.moves() == Moves::Out || window.admits_op() {
+                    counters.count_shed_with_room();
+                }
+                self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
+            }
+        }
+        while !self.held.is_empty()
+            && let Some(id) = self.next_due(now)
+        {
+            if window.admits_op() && self.has_share(self.slots[usize::from(id)].tenant) {
                 counters.count_shed_with_room();
             }
             self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
@@ -232,26 +253,23 @@ impl Initiator {
         }
     }
 
-    /// An op that has waited too long to enter service.
-    #[inline]
+    /// A held read that has waited too long to enter service.
+    #[cold]
     fn next_due(&self, now: Instant) -> Option<u16> {
-        // In most turns nothing waits, and that should be known soon.
-        if self.waiting.is_empty() {
-            return None;
-        }
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
         let is_due = |&id: &u16| now.nanos_since(arrived_at(id)) >= self.dispatch_timeout_nanos;
-        self.waiting.heads().find(is_due)
+        self.held.heads().find(is_due)
     }
 
     /// When `handle_timeout` has work next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let slot = |id: u16| &self.slots[usize::from(id)];
-        let first = if self.waiting.is_empty() {
-            None
-        } else {
-            self.waiting.heads().map(|id| slot(id).arrived_at).min()
-        };
+        let mut first =
+            self.waiting.iter().filter_map(IndexList::front).map(|id| slot(id).arrived_at).min();
+        if !self.held.is_empty() {
+            let held = self.held.heads().map(|id| slot(id).arrived_at);
+            first = first.into_iter().chain(held).min();
+        }
         let dispatch = first.map(|at| at.after_nanos(self.dispatch_timeout_nanos));
         let in_service = self.in_service.front().map(|id| slot(id).entered_at);
         let solicited = self.solicited.front().map(|id| slot(id).solicited.at);
@@ -268,7 +286,10 @@ impl Initiator {
         out: &mut TxFrame<'_>,
     ) -> bool {
         // In most turns there is nothing, and that should be known soon.
-        if self.sending.is_empty() && self.waiting.is_empty() {
+        if self.sending.is_empty()
+            && self.held.is_empty()
+            && self.waiting.iter().all(IndexList::is_empty)
+        {
             return false;
         }
         // Unless an op says otherwise below.
@@ -305,14 +326,22 @@ impl Initiator {
         let issue = match slot.state {
             State::Free => total,
             State::Queued => {
-                self.waiting.remove(&mut self.links, slot.lane(), id.0);
+                let fifo = fifo(slot.command.class, moves);
+                self.waiting[fifo].remove(&mut self.links, id.0);
+                total
+            }
+            State::Held => {
+                self.held.remove(&mut self.links, slot, id);
                 total
             }
             State::InService => {
                 self.in_service.remove(&mut self.links, id.0);
                 if moves == Moves::In {
                     window.refund(Solicitor::Read, slot.command.op.op_size());
-                    self.shares.give_back(slot.tenant, slot.command.op.op_size());
+                    if slot.charged > 0 {
+                        let charged = core::mem::take(&mut slot.charged);
+                        self.shares.give_back(slot.tenant, charged.into());
+                    }
                 }
                 slot.entered_at.nanos_since(slot.arrived_at)
             }
@@ -364,7 +393,8 @@ impl Initiator {
     /// How many slots have no op: each op waits, is in service, or has a completion that was not
     /// polled.
     pub(super) fn free_slots(&self) -> usize {
-        self.slots.len() - self.waiting.len() - self.ops_in_service() - self.completions.len()
+        let waiting = self.waiting.iter().map(IndexList::len).sum::<usize>() + self.held.len();
+        self.slots.len() - waiting - self.ops_in_service() - self.completions.len()
     }
 }
 

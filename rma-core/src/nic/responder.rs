@@ -35,10 +35,6 @@ pub(super) use notices::{Notices, ToldRequests};
 pub(super) use reads::InboundReads;
 pub(super) use records::OutcomeRecords;
 
-/// For how many owners of regions the queues have lists. More: more memory. Fewer: more tenants
-/// share one's turns.
-const OWNERS: usize = 16;
-
 pub(super) struct Responder {
     admission: Admission,
     reads: InboundReads,
@@ -78,8 +74,7 @@ impl Responder {
         }
         // Where there is one owner, its lists are all that there are.
         if tables.regions.is_shared() {
-            let owner = tables.regions.tenant_of(asked.header.region);
-            self.last.1.of_owner(owner.index() % OWNERS)
+            self.last.1.of_owner(tables.regions.tenant_of(asked.header.region).index())
         } else {
             self.last.1
         }

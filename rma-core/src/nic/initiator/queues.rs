@@ -1,6 +1,9 @@
 //! The outgoing op FIFOs and their arbiters (1RMA §4.3): which op enters service next.
 
-use super::{Initiator, slots::Slot};
+use super::{
+    Initiator,
+    slots::{Slot, State},
+};
 use crate::{
     command::CommandSlotId,
     index_list::{IndexList, Links},
@@ -10,84 +13,61 @@ use crate::{
     time::Instant,
 };
 
+/// How many outgoing FIFOs there are.
+pub(super) const FIFOS: usize = 4;
+
+/// Which FIFO an op waits in whose data `moves` so. Each class has two: ops whose data comes in
+/// need window, and wait for it without holding up the others.
 //= 1rma#4.3-two-arbiters
 //= type=deviation
-/// The FIFOs. Each class has two kinds: ops whose data comes in need window, and wait for it without
-/// holding up the others; and of those each tenant has one, as it waits for its own share.
-pub(super) struct Fifos {
-    reads: [Reads; 2],
-    others: [IndexList; 2],
+pub(super) const fn fifo(class: ClassOfService, moves: Moves) -> usize {
+    2 * class as usize + moves as usize
 }
 
-/// Where an op waits.
-#[derive(Clone, Copy)]
-pub(super) struct Lane {
-    class: ClassOfService,
-    moves: Moves,
-    tenant: TenantIndex,
+/// Reads that came while this host had several tenants: each waits for its tenant's share of the
+/// window, and holds up no other tenant's. A host of one tenant has none of them.
+pub(super) struct Held {
+    classes: [Reads; 2],
+    len: usize,
 }
 
-impl Slot {
-    pub(super) const fn lane(&self) -> Lane {
-        let (class, moves) = (self.command.class, self.command.op.moves());
-        Lane { class, moves, tenant: self.tenant }
-    }
-}
-
-impl Fifos {
+impl Held {
     pub(super) const fn new() -> Self {
-        Self { reads: [const { Reads::EMPTY }; 2], others: [const { IndexList::new() }; 2] }
-    }
-
-    pub(super) fn push_back(&mut self, links: &mut Links, lane: Lane, id: u16) {
-        match lane.moves {
-            Moves::In => self.reads[lane.class as usize].push_back(links, lane.tenant, id),
-            Moves::Out => self.others[lane.class as usize].push_back(links, id),
-        }
-    }
-
-    /// Takes an op out that does not enter service.
-    pub(super) fn remove(&mut self, links: &mut Links, lane: Lane, id: u16) {
-        match lane.moves {
-            Moves::In => self.reads[lane.class as usize].remove(links, lane.tenant, id),
-            Moves::Out => self.others[lane.class as usize].remove(links, id),
-        }
-    }
-
-    /// Takes an op out that enters service: its tenant has had its turn.
-    pub(super) fn serve(&mut self, links: &mut Links, lane: Lane, id: u16) {
-        self.remove(links, lane, id);
-        if lane.moves == Moves::In {
-            self.reads[lane.class as usize].turn = lane.tenant.index() as u32 + 1;
-        }
+        Self { classes: [const { Reads::EMPTY }; 2], len: 0 }
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.reads.iter().all(Reads::is_empty) && self.others.iter().all(IndexList::is_empty)
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
-    pub(super) fn len(&self) -> usize {
-        ClassOfService::ALL.into_iter().map(|class| self.len_of(class)).sum()
+    pub(super) const fn len(&self) -> usize {
+        self.len
     }
 
-    fn len_of(&self, class: ClassOfService) -> usize {
-        self.reads[class as usize].len + self.others[class as usize].len()
+    /// Takes a read of such a slot out: it ends.
+    #[cold]
+    pub(super) fn remove(&mut self, links: &mut Links, slot: &Slot, id: CommandSlotId) {
+        self.len -= 1;
+        self.classes[slot.command.class as usize].remove(links, slot.tenant, id.0);
     }
 
-    /// The first of each FIFO.
+    /// Takes a read of such a slot out: it enters service, and its tenant has had its turn.
+    #[cold]
+    pub(super) fn serve(&mut self, links: &mut Links, slot: &Slot, id: CommandSlotId) {
+        self.remove(links, slot, id);
+        self.classes[slot.command.class as usize].turn = slot.tenant.index() as u32 + 1;
+    }
+
+    /// The first of each tenant and class.
     pub(super) fn heads(&self) -> impl Iterator<Item = u16> {
-        ClassOfService::ALL.into_iter().flat_map(|class| self.heads_of(class))
-    }
-
-    fn heads_of(&self, class: ClassOfService) -> impl Iterator<Item = u16> {
-        let reads = &self.reads[class as usize];
-        let first = |tenant: TenantIndex| reads.lists[tenant.index()].front();
-        reads.tenants().filter_map(first).chain(self.others[class as usize].front())
+        self.classes.iter().flat_map(|reads| {
+            reads.tenants().filter_map(|tenant| reads.lists[tenant.index()].front())
+        })
     }
 }
 
-/// The reads of one class.
+/// The held reads of one class.
 struct Reads {
     lists: [IndexList; TenantIndex::COUNT],
     /// Which tenants have any: a bit each.
@@ -100,10 +80,6 @@ struct Reads {
 impl Reads {
     const EMPTY: Self =
         Self { lists: [const { IndexList::new() }; TenantIndex::COUNT], used: 0, turn: 0, len: 0 };
-
-    const fn is_empty(&self) -> bool {
-        self.used == 0
-    }
 
     fn push_back(&mut self, links: &mut Links, tenant: TenantIndex, id: u16) {
         self.lists[tenant.index()].push_back(links, id);
@@ -135,31 +111,24 @@ impl Reads {
 impl Initiator {
     /// About how many frames there are to send: ops with data to send, and those that could enter
     /// service now. 0 only if there is none.
-    pub(in crate::nic) fn frames_waiting(
-        &self,
-        window: &SolicitationWindow,
-        is_shared: bool,
-    ) -> usize {
-        let reads = |reads: &Reads| if is_shared { self.with_share(reads) } else { reads.len };
-        let inbound =
-            if window.admits_op() { self.waiting.reads.iter().map(reads).sum() } else { 0 };
-        let others = self.waiting.others.iter().map(IndexList::len).sum::<usize>();
-        self.sending.len() + inbound + others
+    pub(in crate::nic) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
+        let ops = |class| {
+            let inbound =
+                if window.admits_op() { self.waiting[fifo(class, Moves::In)].len() } else { 0 };
+            inbound + self.waiting[fifo(class, Moves::Out)].len()
+        };
+        let held = if self.held.is_empty() || !window.admits_op() { 0 } else { self.with_share() };
+        self.sending.len() + ClassOfService::ALL.into_iter().map(ops).sum::<usize>() + held
     }
 
-    /// The requests of the throughput class that wait, if they are all that there is to send.
-    pub(in crate::nic) fn bulk(&self, now: Instant) -> Option<Bulk> {
-        if !self.sending.is_empty() || self.ops_waiting(ClassOfService::Latency) > 0 {
-            return None;
-        }
-        let bulk = ClassOfService::Throughput;
-        let waited = |id: u16| now.nanos_since(self.slots[usize::from(id)].arrived_at);
-        Some(Bulk {
-            requests: self.ops_waiting(bulk),
-            under_way: self.bulk_under_way,
-            waited_nanos: self.waiting.heads_of(bulk).map(waited).max()?,
-            answered_nanos: now.nanos_since(self.bulk_answered_at?),
-        })
+    /// Has a read wait for its tenant's share.
+    #[cold]
+    pub(super) fn hold(&mut self, id: CommandSlotId) {
+        let slot = &mut self.slots[id.index()];
+        slot.state = State::Held;
+        self.held.len += 1;
+        let reads = &mut self.held.classes[slot.command.class as usize];
+        reads.push_back(&mut self.links, slot.tenant, id.0);
     }
 
     /// Whether a read of `tenant` may enter service, as far as others of this host need room.
@@ -167,33 +136,59 @@ impl Initiator {
         self.shares.admits(tenant, OP_SIZE_MAX)
     }
 
-    /// How many reads wait of tenants that have a share.
+    /// How many held reads are of tenants that have a share.
     #[cold]
-    fn with_share(&self, reads: &Reads) -> usize {
-        let tenants = reads.tenants().filter(|&it| self.has_share(it));
-        tenants.map(|it| reads.lists[it.index()].len()).sum()
+    fn with_share(&self) -> usize {
+        let of_class = |reads: &Reads| {
+            let tenants = reads.tenants().filter(|&it| self.has_share(it));
+            tenants.map(|it| reads.lists[it.index()].len()).sum::<usize>()
+        };
+        self.held.classes.iter().map(of_class).sum()
+    }
+
+    /// The first held read of `class` whose tenant has a share, or all of this host.
+    #[cold]
+    fn first_held(&self, class: ClassOfService, is_shared: bool) -> Option<u16> {
+        let reads = &self.held.classes[class as usize];
+        let tenant = reads.tenants().find(|&it| !is_shared || self.has_share(it))?;
+        reads.lists[tenant.index()].front()
+    }
+
+    /// The requests of the throughput class that wait, if they are all that there is to send.
+    pub(in crate::nic) fn bulk(&self, now: Instant) -> Option<Bulk> {
+        let fifos = |class| Moves::ALL.map(|moves| &self.waiting[fifo(class, moves)]);
+        if !self.sending.is_empty()
+            || !self.held.is_empty()
+            || fifos(ClassOfService::Latency).iter().any(|fifo| !fifo.is_empty())
+        {
+            return None;
+        }
+        let bulk = fifos(ClassOfService::Throughput);
+        let waited = |id: u16| now.nanos_since(self.slots[usize::from(id)].arrived_at);
+        Some(Bulk {
+            requests: bulk.iter().map(|fifo| fifo.len()).sum(),
+            under_way: self.bulk_under_way,
+            waited_nanos: bulk.iter().filter_map(|fifo| fifo.front()).map(waited).max()?,
+            answered_nanos: now.nanos_since(self.bulk_answered_at?),
+        })
     }
 
     /// Whether a read waits for nothing but the window.
-    #[inline]
-    pub(in crate::nic) fn reads_wait(&self, is_shared: bool) -> bool {
-        let waits = |it: &Reads| !it.is_empty() && (!is_shared || self.with_share(it) > 0);
-        self.waiting.reads.iter().any(waits)
-    }
-
-    /// The first read of `class` whose tenant has a share.
-    fn first_read(&self, class: ClassOfService, is_shared: bool) -> Option<u16> {
-        let reads = &self.waiting.reads[class as usize];
-        let tenant = reads.tenants().find(|&it| !is_shared || self.has_share(it))?;
-        reads.lists[tenant.index()].front()
+    pub(in crate::nic) fn reads_wait(&self) -> bool {
+        ClassOfService::ALL.into_iter().any(|it| !self.waiting[fifo(it, Moves::In)].is_empty())
+            || (!self.held.is_empty() && self.with_share() > 0)
     }
 
     /// The op of `class` that came first, of those that may enter service: a read needs window, a
     /// mutation does not, as its data goes out.
     fn ready(&self, class: ClassOfService, room: Room) -> Option<CommandSlotId> {
-        let read = if room.for_read { self.first_read(class, room.is_shared) } else { None };
+        let head = |moves| self.waiting[fifo(class, moves)].front();
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
-        let id = match (read, self.waiting.others[class as usize].front()) {
+        let mut read = head(Moves::In);
+        if !self.held.is_empty() {
+            read = read.or_else(|| self.first_held(class, room.is_shared));
+        }
+        let id = match (read.filter(|_| room.for_read), head(Moves::Out)) {
             (Some(read), Some(mutation)) if arrived_at(mutation) < arrived_at(read) => mutation,
             (read, mutation) => read.or(mutation)?,
         };
@@ -214,7 +209,8 @@ impl Initiator {
 
     /// How many ops of `class` have not entered service yet.
     pub(in crate::nic) fn ops_waiting(&self, class: ClassOfService) -> usize {
-        self.waiting.len_of(class)
+        let waiting = Moves::ALL.map(|moves| self.waiting[fifo(class, moves)].len());
+        waiting.iter().sum::<usize>() + self.held.classes[class as usize].len
     }
 }
 

@@ -1,6 +1,10 @@
 //! Hop 1 at the initiator: an op enters service, and its request is written (1RMA §3.1, §5.1).
 
-use super::{Initiator, queues::Room, slots::State};
+use super::{
+    Initiator,
+    queues::{Room, fifo},
+    slots::State,
+};
 use crate::{
     backend::{Transmit, TxFrame},
     command::{CommandOp, Transfer},
@@ -29,13 +33,18 @@ impl Initiator {
         out: &mut TxFrame<'_>,
     ) -> Option<()> {
         let for_read = tables.window.admits(Solicitor::Read);
-        let id = self.next_ready(Room { for_read, is_shared: tables.regions.is_shared() })?;
+        let is_shared = tables.regions.is_shared();
+        let id = self.next_ready(Room { for_read, is_shared })?;
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
         let addresses = &tables.config.place.addresses;
         let source = addresses.toward(command.responder).expect("checked on arrival");
-        self.waiting.serve(&mut self.links, slot.lane(), id.0);
+        if slot.state == State::Held {
+            self.held.serve(&mut self.links, slot, id);
+        } else {
+            self.waiting[fifo(command.class, command.op.moves())].remove(&mut self.links, id.0);
+        }
         self.in_service.push_back(&mut self.links, id.0);
         self.bulk_under_way += usize::from(command.class == ClassOfService::Throughput);
 
@@ -58,8 +67,11 @@ impl Initiator {
         let (iv, len) = match command.op {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
                 tables.window.debit(Solicitor::Read, op_size);
-                self.shares.take(slot.tenant, op_size);
                 slot.solicited.payload_len_max = payload_len_max;
+                if is_shared {
+                    slot.charged = op_size as u16;
+                    self.shares.take(slot.tenant, op_size);
+                }
                 let request = Request {
                     header,
                     region_offset: remote_offset,

@@ -34,6 +34,8 @@ pub(super) struct Slot {
     pub(super) pid: Option<Pid>,
     /// Whose share of the window its reads come from.
     pub(super) tenant: TenantIndex,
+    /// What its read has of that share.
+    pub(super) charged: u16,
     /// When the present command arrived here.
     pub(super) arrived_at: Instant,
     /// The command of an op that is queued or in service.
@@ -61,6 +63,8 @@ pub(super) struct Slot {
 pub(super) enum State {
     Free,
     Queued,
+    /// As that, and a tenant's share is waited for.
+    Held,
     InService,
     Solicited,
     Completed,

@@ -46,7 +46,6 @@ mod recorded;
 mod staging;
 
 use super::{
-    OWNERS,
     admission::{Admission, Admitted, Asked},
     records::{Holder, OutcomeRecords, Reservation},
 };
@@ -55,7 +54,7 @@ use crate::{
     backend::{RxFrame, TxFrame},
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
-    fair_queue::{Bucket, FairLinks, FairQueue},
+    fair_queue::{Bucket, FairLinks, OwnersQueue},
     granules::Granules,
     index_list::{IndexList, Links},
     nic::{
@@ -85,7 +84,7 @@ pub(in crate::nic) struct PendingWrites {
     /// two.
     traces: Box<[u16]>,
     /// One for each class of service.
-    waiting: [FairQueue<OWNERS>; 2],
+    waiting: [OwnersQueue; 2],
     waiting_links: FairLinks,
     /// In the order of solicitation, which is the order in which they are parked and forgotten.
     solicited: IndexList,
@@ -141,7 +140,7 @@ impl PendingWrites {
             used: [0; 2],
             share: usize::from(count - count / 4),
             traces: vec![0; traces].into_boxed_slice(),
-            waiting: [FairQueue::new(), FairQueue::new()],
+            waiting: [OwnersQueue::new(), OwnersQueue::new()],
             waiting_links: FairLinks::new(count.into()),
             solicited: IndexList::new(),
             solicited_max: usize::from(count.div_ceil(2)),
@@ -176,7 +175,7 @@ impl PendingWrites {
         } else {
             (&self.waiting[..], DropReason::PendingWritesFull)
         };
-        let makes_room = FairQueue::who_makes_room(who_waits, own, bucket);
+        let makes_room = OwnersQueue::who_makes_room(who_waits, own, bucket);
         makes_room.map(Place::Waiting).ok_or(full)
     }
 
@@ -519,7 +518,7 @@ impl PendingWrites {
     /// About how many frames there are to send. 0 only if there is none.
     pub(super) fn frames_waiting(&self, window: &SolicitationWindow) -> usize {
         let waiting = if self.any_waits() && self.may_solicit(window) {
-            self.waiting.iter().map(FairQueue::len).sum()
+            self.waiting.iter().map(OwnersQueue::len).sum()
         } else {
             0
         };

@@ -9,15 +9,12 @@
 //! carries its K_d; what it was admitted under must still be the region's key when its data is
 //! read, so that nothing is read under a key that was rotated away.
 
-use super::{
-    OWNERS,
-    admission::{Admission, Admitted, Asked},
-};
+use super::admission::{Admission, Admitted, Asked};
 use crate::{
     backend::{Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::DropReason,
-    fair_queue::{Bucket, FairLinks, FairQueue},
+    fair_queue::{Bucket, FairLinks, OwnersQueue},
     granules::cut,
     limits::{GRANULE, WORD_LEN},
     nic::{NicConfig, tables::Tables},
@@ -66,7 +63,7 @@ struct Jobs {
     entries: Box<[Job]>,
     /// Those that are not in the queue, the one last that was used last.
     free: Vec<u16>,
-    queue: FairQueue<OWNERS>,
+    queue: OwnersQueue,
     links: FairLinks,
     /// Bytes that the jobs in the queue still have to send.
     bytes: u64,
@@ -120,7 +117,7 @@ impl InboundReads {
     #[cold]
     fn who_makes_room(&self, class: ClassOfService, bucket: Bucket, op_size: u16) -> Option<u16> {
         let Jobs { entries, queue, .. } = &self.queues[class as usize];
-        let index = FairQueue::who_makes_room(core::slice::from_ref(queue), queue, bucket)?;
+        let index = OwnersQueue::who_makes_room(core::slice::from_ref(queue), queue, bucket)?;
         let is_enough = !self.is_deep(class) || entries[usize::from(index)].op_size >= op_size;
         is_enough.then_some(index)
     }
@@ -291,7 +288,7 @@ impl Jobs {
         Self {
             entries: (0..depth).map(|_| Job::none()).collect(),
             free: (0..depth).rev().collect(),
-            queue: FairQueue::new(),
+            queue: OwnersQueue::new(),
             links: FairLinks::new(depth.into()),
             bytes: 0,
         }

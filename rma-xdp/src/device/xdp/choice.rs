@@ -56,8 +56,9 @@ impl core::fmt::Display for ModeReason {
 /// A mode to be tried, and why it runs if it is the one.
 pub(super) type Candidate = (AttachMode, ModeReason);
 
-/// The driver of veth interfaces, as it names itself.
+/// The drivers of veth interfaces and of bonds, as they name themselves.
 const VETH: &str = "veth";
+const BOND: &str = "bonding";
 
 /// What is thought of an interface's zero-copy mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! tests, which ask after each step.
 
 use super::{PendingWrites, State};
-use crate::{fair_queue::FairQueue, receive_queue::Receive, region::RegionId};
+use crate::{fair_queue::OwnersQueue, receive_queue::Receive, region::RegionId};
 
 impl PendingWrites {
     /// How many entries are not free.
@@ -19,7 +19,7 @@ impl PendingWrites {
     /// to ops, and the bytes of the window that ops hold.
     pub(in crate::nic) fn assert_consistent(&self) -> (Vec<(RegionId, Receive)>, u32) {
         let count = |state| self.entries.iter().filter(|it| it.state == state).count();
-        let waiting: usize = self.waiting.iter().map(FairQueue::len).sum();
+        let waiting: usize = self.waiting.iter().map(OwnersQueue::len).sum();
         assert_eq!(count(State::Free), self.free.len());
         assert_eq!(count(State::Waiting), waiting);
         assert_eq!(count(State::Solicited), self.solicited.len());
