@@ -453,7 +453,8 @@ impl PathLimits for PathTable {
     }
 
     fn lost(&self, peer: HostAddr, len: usize) {
-        if len <= SHORT {
+        // None of its frames with data was asked for: what was lost passes everywhere.
+        if len == 0 {
             return;
         }
         // Full: what is lost with it says what the others do.
@@ -463,9 +464,6 @@ impl PathLimits for PathTable {
         }
     }
 }
-
-/// Frames of so many octets are too long for no path: what IPv4 and UDP leave of 576.
-const SHORT: usize = 576 - 28;
 
 /// A packet with `len` octets of UDP payload, as MTUs count; 0 stays 0.
 pub(in crate::device) fn packet_len(peer: HostAddr, len: usize) -> u32 {

@@ -136,7 +136,11 @@ impl Search {
         now: Duration,
     ) -> Option<Finding> {
         let before = self.heard(peer, heard, now);
-        if len <= mtu_min(peer) || (!self.ways.contains_key(&peer) && self.is_full()) {
+        let least = mtu_min(peer);
+        let is_least = |way: &Way| matches!(way.state, State::Trying { mtu, .. } if mtu == least);
+        // Short ones pass everywhere: their loss tells only that nothing does.
+        let says_nothing = len <= least && !self.ways.get(&peer).is_some_and(is_least);
+        if says_nothing || (!self.ways.contains_key(&peer) && self.is_full()) {
             return before;
         }
         let unknown = State::Lossy { losses: 0, len };

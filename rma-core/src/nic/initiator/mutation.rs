@@ -204,6 +204,7 @@ impl Slot {
         };
         tables.security.write_answer(&self.command.key, &iv, data, frame);
         self.solicited.sent += payload_len as u32;
+        self.longest = self.longest.max(frame.len() as u16);
         let (ends, len) = ([source, self.command.responder], DATA_OVERHEAD + payload_len);
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
         out.hold(Transmit { source_port: self.source_port, packet_len_max, ..transmit });

@@ -10,8 +10,8 @@ use crate::{
     command::{Command, CommandSlotId, Ending},
     crypto::{DerivedRegionKey, Iv},
     error::{CommandError, DropReason},
-    granules::{Granules, cut},
-    limits::TAG_LEN,
+    granules::Granules,
+    limits::{GRANULE, TAG_LEN},
     nic::{
         security::RequestSeal,
         tenant::{Presence, TenantIndex},
@@ -20,7 +20,7 @@ use crate::{
     path_limits::Paths,
     port::SourcePort,
     time::Instant,
-    wire::{Header, mutation::DATA_OVERHEAD, read::RESPONSE_OVERHEAD},
+    wire::{Header, read::RESPONSE_OVERHEAD},
 };
 
 /// One entry of the command slot table. Flat, and filled in place, so that an op is not copied from
@@ -49,7 +49,7 @@ pub(super) struct Slot {
     pub(super) seal: RequestSeal,
     /// Which of a read's granules have arrived.
     pub(super) arrived: Granules,
-    /// Octets of the longest frame in which they came.
+    /// Octets of the longest frame in which they came, or in which the data of a mutation went.
     pub(super) longest: u16,
     /// When these were loaded.
     pub(super) loaded: Loaded,
@@ -71,14 +71,17 @@ pub(super) enum State {
 }
 
 impl Slot {
-    /// Octets of the longest frame with data that the op needs on its way; 0 if none of them was
-    /// asked for.
-    pub(super) fn longest_frame(&self) -> usize {
-        let (op, size) = (&self.command.op, self.command.op.op_size() as usize);
-        let frame = |overhead| overhead + cut(size, self.solicited.payload_len_max.into());
+    /// How many octets the frames with data have at most that were sent for the op, or asked for.
+    fn longest_frame(&self) -> usize {
+        let (op, most) = (&self.command.op, usize::from(self.solicited.payload_len_max));
+        let size = op.op_size() as usize;
         match self.state {
-            State::Solicited => frame(DATA_OVERHEAD),
-            State::InService if op.moves() == Moves::In => frame(RESPONSE_OVERHEAD),
+            State::Solicited => self.longest.into(),
+            State::InService if op.moves() == Moves::In => {
+                // The first of several may be shorter than others.
+                let granules = most / GRANULE as usize * GRANULE as usize;
+                RESPONSE_OVERHEAD + if size <= most { size } else { granules }
+            }
             _ => 0,
         }
     }
@@ -88,8 +91,7 @@ impl Slot {
     pub(super) fn tell(&self, status: OpStatus, paths: &Paths) {
         let peer = self.command.responder;
         match (status, self.state) {
-            (OpStatus::Ok, State::InService) => paths.arrived(peer, || self.longest.into()),
-            (OpStatus::Ok, State::Solicited) => paths.arrived(peer, || self.longest_frame()),
+            (OpStatus::Ok, _) => paths.arrived(peer, || self.longest.into()),
             (OpStatus::Timeout, _) => paths.lost(peer, self.longest_frame()),
             _ => {}
         }

@@ -117,6 +117,31 @@ fn an_op_that_times_out_tells_the_longest_frame_that_may_have_been_lost() {
     }
 }
 
+/// As over IPv6 at an MTU of 1500, where 4096 bytes are 1024 and then three times more.
+#[test]
+fn the_longest_frame_counts_where_the_first_is_shorter() {
+    let (mut pair, ways) = pair(Some(1452), Some(1452), true);
+    pair.issue(pair.read(0, 0, 4096));
+    let request = pair.requests().remove(0);
+    pair.deliver_to_b(&request).unwrap();
+    let lost = pair.responses();
+    let longest = |flights: &[Flight]| flights.iter().map(|it| it.bytes.len()).max().unwrap();
+    assert!(lost[0].bytes.len() < longest(&lost), "{lost:?}");
+    pair.advance(NicConfigBuilder::default().timing.timeout);
+    assert_eq!(told(&ways[0]), [("lost", longest(&lost))]);
+    assert_eq!(pair.status(), OpStatus::Timeout);
+    pair.issue(pair.write(1, 0, 4096));
+    let request = pair.requests().remove(0);
+    pair.deliver_to_b(&request).unwrap();
+    let solicitation = pair.responses().remove(0);
+    pair.deliver_to_a(&solicitation).unwrap();
+    let data = pair.requests();
+    assert!(data[0].bytes.len() < longest(&data), "{data:?}");
+    data.iter().for_each(|it| pair.deliver_to_b(it).unwrap());
+    pair.responses().iter().for_each(|it| pair.deliver_to_a(it).unwrap());
+    assert_eq!(told(&ways[0]), [("arrived", longest(&data))]);
+}
+
 #[test]
 fn a_way_is_not_asked_for_while_nobody_watches() {
     let watching = Arc::new(AtomicBool::new(false));
