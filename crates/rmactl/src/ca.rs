@@ -236,12 +236,9 @@ fn certificates(
     octets: &[u8],
 ) -> Result<Vec<(CertificateDer<'static>, Certificate)>, CaError> {
     let read = |(number, der): (usize, CertificateDer<'static>)| {
-        let certificate = Certificate::read(&der).map_err(|why| CaError::Unreadable {
-            path: path.to_owned(),
-            number,
-            why,
-        })?;
-        Ok((der, certificate))
+        let unreadable = |why| CaError::Unreadable { path: path.to_owned(), number, why };
+        let certificate = Certificate::read(&der).map_err(unreadable);
+        certificate.map(|certificate| (der, certificate))
     };
     let sections = pem::certificates(octets);
     let sections = sections.map_err(|why| CaError::Pem { path: path.to_owned(), why })?;
