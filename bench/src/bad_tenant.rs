@@ -1,11 +1,11 @@
 //! What a tenant that has gone bad leaves to another tenant of its process (promise P13).
 //!
-//! Two inline hosts over AF_XDP. The *target* has two tenants. The one keeps 64 B READs of the other
-//! host under way, and has a region to whose words that host adds. The other one has all that it
-//! can get: it reads into nowhere, writes commands that make no sense into many portals, and changes
-//! the keys of its regions; and who has grants for its regions fills its records, as each op goes to
-//! another region and none says that an earlier one is done. Both run on the thread of the target's
-//! engine, and so what the bad one does itself counts, too.
+//! Two inline hosts over AF_XDP. The *target* has two tenants. The one keeps 64 B READs of the
+//! other host under way, and has a region to whose words that host adds. The other one has all that
+//! it can get: it reads into nowhere, writes commands that make no sense into many portals, and
+//! changes the keys of its regions; and who has grants for its regions fills its records, as each
+//! op goes to another region and none says that an earlier one is done. Both run on the thread of
+//! the target's engine, and so what the bad one does itself counts, too.
 //!
 //! [`records_shared`] has no tenants: one region, and two hosts that have grants for it. Nothing in
 //! it depends on a processor, so it is measured by NICs alone, in virtual time.

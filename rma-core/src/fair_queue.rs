@@ -7,8 +7,8 @@
 //! [`BUCKETS`], whatever the others do; those that share one share its turns. Nobody can choose an
 //! address that shares another's list, as the hash is keyed with a secret.
 //!
-//! Who owns what is asked for may be as many initiators as it likes, with keys of its own making. So
-//! there are queues with *owners*, who take turns before initiators do: [`OwnersQueue`].
+//! Who owns what is asked for may be as many initiators as it likes, with keys of its own making.
+//! So there are queues with *owners*, who take turns before initiators do: [`OwnersQueue`].
 //!
 //! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of
 //! it.

@@ -119,8 +119,8 @@ impl Watch {
         Some(FlagIndex { look: look as u16, bit: bit as u16 })
     }
 
-    /// Looks at portal number `portal` no more, which has this flag. It keeps its number. Again, for
-    /// the same portal, this does nothing.
+    /// Looks at portal number `portal` no more, which has this flag. It keeps its number. Again,
+    /// for the same portal, this does nothing.
     pub fn forget(&mut self, portal: u16, flag: Option<&Flag>) {
         if let Some(at) = self.watched.iter().position(|it| it.portal == portal) {
             self.flagless -= usize::from(self.watched.swap_remove(at).flag.is_none());

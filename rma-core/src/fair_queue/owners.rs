@@ -5,15 +5,15 @@ use super::{Bucket, FairLinks, FairQueue};
 /// A queue with lists of initiators for each of several owners. While the first one alone has
 /// entries it is a [`FairQueue`].
 ///
-/// Invariant: `others_len` entries are in the queues of the other owners, and `used` has a bit for
-/// each of these that has any.
+/// Invariant: `len` entries are in all queues, and `used` has a bit for each of the others that has
+/// any.
 #[derive(Debug)]
 pub struct OwnersQueue {
     first: FairQueue,
     others: Box<[FairQueue; Self::OWNERS - 1]>,
     /// Which of the others have an entry: a bit each.
     used: u32,
-    others_len: usize,
+    len: usize,
     /// The owner whose turn it is, or the next one after it that has an entry.
     turn: u32,
 }
@@ -27,21 +27,21 @@ impl OwnersQueue {
     #[must_use]
     pub fn new() -> Self {
         let others = Box::new([const { FairQueue::new() }; Self::OWNERS - 1]);
-        Self { first: FairQueue::new(), others, used: 0, others_len: 0, turn: 0 }
+        Self { first: FairQueue::new(), others, used: 0, len: 0, turn: 0 }
     }
 
     /// How many entries wait.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
-        self.first.len() + self.others_len
+        self.len
     }
 
     /// Whether none waits.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.others_len == 0
+        self.len == 0
     }
 
     const fn of(&self, owner: usize) -> &FairQueue {
@@ -56,7 +56,7 @@ impl OwnersQueue {
     #[must_use]
     #[inline]
     pub fn oldest(&self, links: &FairLinks) -> Option<u16> {
-        if self.others_len == 0 { self.first.oldest(links) } else { self.oldest_of_all(links) }
+        if self.used == 0 { self.first.oldest(links) } else { self.oldest_of_all(links) }
     }
 
     #[cold]
@@ -69,6 +69,7 @@ impl OwnersQueue {
     /// Puts `entry`, which is in no queue, at the end of the list of `bucket`.
     #[inline]
     pub fn push_back(&mut self, links: &mut FairLinks, bucket: Bucket, entry: u16) {
+        self.len += 1;
         if bucket.owner() == 0 {
             self.first.push_back(links, bucket, entry);
         } else {
@@ -81,7 +82,6 @@ impl OwnersQueue {
         let arrival = self.first.next_arrival();
         self.of_mut(bucket.owner()).push_arrived(links, bucket, entry, arrival);
         self.used |= 1 << (bucket.owner() - 1);
-        self.others_len += 1;
     }
 
     /// The owner whose turn it is. The first one if nobody waits.
@@ -96,20 +96,31 @@ impl OwnersQueue {
     /// can be served little by little.
     #[inline]
     pub fn front(&mut self) -> Option<u16> {
-        let owner = if self.others_len == 0 { 0 } else { self.whose_turn() };
+        if self.used > 0 {
+            return self.front_of_any();
+        }
+        self.turn = 0;
+        self.first.front()
+    }
+
+    #[cold]
+    fn front_of_any(&mut self) -> Option<u16> {
+        let owner = self.whose_turn();
         self.turn = owner as u32;
-        if owner == 0 { self.first.front() } else { self.of_mut(owner).front() }
+        self.of_mut(owner).front()
     }
 
     /// Takes the entry whose turn it is. The next turn is another owner's, if another has an entry,
     /// and of its own another list's.
     #[inline]
     pub fn pop_front(&mut self, links: &mut FairLinks) -> Option<u16> {
-        if self.others_len > 0 {
+        if self.used > 0 {
             return self.pop_front_of_any(links);
         }
+        let entry = self.first.pop_front(links)?;
         self.turn = 1;
-        self.first.pop_front(links)
+        self.len -= 1;
+        Some(entry)
     }
 
     #[cold]
@@ -130,11 +141,9 @@ impl OwnersQueue {
 
     /// An entry of `owner` has left.
     const fn note_gone(&mut self, owner: usize) {
-        if owner > 0 {
-            self.others_len -= 1;
-            if self.of(owner).is_empty() {
-                self.used &= !(1 << (owner - 1));
-            }
+        self.len -= 1;
+        if owner > 0 && self.of(owner).is_empty() {
+            self.used &= !(1 << (owner - 1));
         }
     }
 

@@ -91,8 +91,8 @@ pub struct NicConfigBuilder {
     /// Entries of the command slot table: how many ops this host can have outstanding. Default:
     /// 1024, about 340 bytes each. What all tables take, [`Nic::memory`](super::Nic::memory) tells.
     pub command_slots: u32,
-    /// Entries of the registered region table. Default: 1024, about 150 bytes each, and 0.5 KiB more
-    /// when they are used.
+    /// Entries of the registered region table. Default: 1024, about 150 bytes each, and 0.5 KiB
+    /// more when they are used.
     pub regions: u32,
     /// Entries of the inbound queue of each class of service: requests that have been authenticated
     /// and wait for their responses to be sent. Where it is full, an initiator with more of them
@@ -109,10 +109,10 @@ pub struct NicConfigBuilder {
     /// Records of what became of the recorded ops of others: SEND, NOTIFY, WRITE_WITH_IMM, ordered
     /// WRITE and atomics. One is in use from when the op's data is asked for; that of an op that
     /// was applied until its initiator says that it knows, or for four timeouts. For one region an
-    /// initiator has half of them at most, and gets no more than are free. Fewer: where initiators fall silent
-    /// after an op, others are NACKed sooner; with fewer than twice `pending_writes`, replayed
-    /// requests for a region are enough. With `pending_writes` at most 65,535. Default: 4096, about
-    /// 60 bytes each.
+    /// initiator has half of them at most, and gets no more than are free. Fewer: where initiators
+    /// fall silent after an op, others are NACKed sooner; with fewer than twice `pending_writes`,
+    /// replayed requests for a region are enough. With `pending_writes` at most 65,535. Default:
+    /// 4096, about 60 bytes each.
     pub outcome_records: u32,
     /// Bytes of solicited data that may be inbound at once. Below the bandwidth-delay product
     /// goodput falls; far above it, incast bursts grow. The paper compares 48, 64 and 96 KB at 100

@@ -1,10 +1,10 @@
 //! Shares of one table by tenant (P13, not in the paper).
 //!
 //! One half of the table is set aside, in equal *floors*: one for each tenant that has something in
-//! the table or had lately, and one for whoever comes next. What a tenant has beyond its floor comes
-//! from the other half, by whatever rule the table has besides. So a floor is free for its tenant,
-//! whatever the others do together. With "no more than is free" instead, which is the rule among
-//! initiators, eight tenants that act together leave a ninth less than a hundredth.
+//! the table or had lately, and one for whoever comes next. What a tenant has beyond its floor
+//! comes from the other half, by whatever rule the table has besides. So a floor is free for its
+//! tenant, whatever the others do together. With "no more than is free" instead, which is the rule
+//! among initiators, eight tenants that act together leave a ninth less than a hundredth.
 //!
 //! A host that only one tenant uses has no shares: that tenant has all.
 

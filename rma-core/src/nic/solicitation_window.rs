@@ -3,8 +3,8 @@
 //! In hardware it is an SRAM that lands inbound payloads; here it is its accounting. Invariant: the
 //! sizes of all ops in service never exceed the window (P3), and those of the mutations of others
 //! never exceed their share of it (P13, not in the paper): as many of them as there may be, and
-//! however long their data takes, the rest is there for this host's own reads alone. How the tenants
-//! of a host share what is for reads, `initiator` decides.
+//! however long their data takes, the rest is there for this host's own reads alone. How the
+//! tenants of a host share what is for reads, `initiator` decides.
 
 use crate::limits::OP_SIZE_MAX;
 
@@ -55,9 +55,9 @@ impl SolicitationWindow {
         if half > OP_SIZE_MAX { half } else { OP_SIZE_MAX }
     }
 
-    /// How much of a window of `size` bytes reads may have where this host has several tenants: half,
-    /// as reads of one tenant into nowhere would leave nothing for what is written to the others,
-    /// and room for one op.
+    /// How much of a window of `size` bytes reads may have where this host has several tenants:
+    /// half, as reads of one tenant into nowhere would leave nothing for what is written to the
+    /// others, and room for one op.
     pub(super) const fn shared_reads_max(size: u32) -> u32 {
         Self::mutations_max(size)
     }

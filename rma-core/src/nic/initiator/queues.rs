@@ -146,11 +146,11 @@ impl Initiator {
         self.held.classes.iter().map(of_class).sum()
     }
 
-    /// The first held read of `class` whose tenant has a share, or all of this host.
+    /// The first held read of `class` whose tenant has a share.
     #[cold]
-    fn first_held(&self, class: ClassOfService, is_shared: bool) -> Option<u16> {
+    fn first_held(&self, class: ClassOfService) -> Option<u16> {
         let reads = &self.held.classes[class as usize];
-        let tenant = reads.tenants().find(|&it| !is_shared || self.has_share(it))?;
+        let tenant = reads.tenants().find(|&it| self.has_share(it))?;
         reads.lists[tenant.index()].front()
     }
 
@@ -181,14 +181,14 @@ impl Initiator {
 
     /// The op of `class` that came first, of those that may enter service: a read needs window, a
     /// mutation does not, as its data goes out.
-    fn ready(&self, class: ClassOfService, room: Room) -> Option<CommandSlotId> {
+    fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<CommandSlotId> {
         let head = |moves| self.waiting[fifo(class, moves)].front();
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
         let mut read = head(Moves::In);
         if !self.held.is_empty() {
-            read = read.or_else(|| self.first_held(class, room.is_shared));
+            read = read.or_else(|| self.first_held(class));
         }
-        let id = match (read.filter(|_| room.for_read), head(Moves::Out)) {
+        let id = match (read.filter(|_| admits_read), head(Moves::Out)) {
             (Some(read), Some(mutation)) if arrived_at(mutation) < arrived_at(read) => mutation,
             (read, mutation) => read.or(mutation)?,
         };
@@ -198,13 +198,13 @@ impl Initiator {
     //= 1rma#4.3-two-arbiters
     /// The next op of the class whose turn it is; of the other, if that class has none that may
     /// enter service.
-    pub(super) fn next_ready(&mut self, room: Room) -> Option<CommandSlotId> {
+    pub(super) fn next_ready(&mut self, admits_read: bool) -> Option<CommandSlotId> {
         let (turn, other) = (self.first, self.first.other());
-        if let Some(id) = self.ready(turn, room) {
+        if let Some(id) = self.ready(turn, admits_read) {
             self.first = other;
             return Some(id);
         }
-        self.ready(other, room)
+        self.ready(other, admits_read)
     }
 
     /// How many ops of `class` have not entered service yet.
@@ -212,13 +212,4 @@ impl Initiator {
         let waiting = Moves::ALL.map(|moves| self.waiting[fifo(class, moves)].len());
         waiting.iter().sum::<usize>() + self.held.classes[class as usize].len
     }
-}
-
-/// What there is room for.
-#[derive(Clone, Copy)]
-pub(super) struct Room {
-    /// Whether the window has room for a read.
-    pub(super) for_read: bool,
-    /// Whether tenants have shares of it.
-    pub(super) is_shared: bool,
 }

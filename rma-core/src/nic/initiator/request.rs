@@ -1,10 +1,6 @@
 //! Hop 1 at the initiator: an op enters service, and its request is written (1RMA §3.1, §5.1).
 
-use super::{
-    Initiator,
-    queues::{Room, fifo},
-    slots::State,
-};
+use super::{Initiator, queues::fifo, slots::State};
 use crate::{
     backend::{Transmit, TxFrame},
     command::{CommandOp, Transfer},
@@ -32,9 +28,8 @@ impl Initiator {
         tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> Option<()> {
-        let for_read = tables.window.admits(Solicitor::Read);
-        let is_shared = tables.regions.is_shared();
-        let id = self.next_ready(Room { for_read, is_shared })?;
+        let admits_read = tables.window.admits(Solicitor::Read);
+        let id = self.next_ready(admits_read)?;
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
@@ -42,6 +37,8 @@ impl Initiator {
         let source = addresses.toward(command.responder).expect("checked on arrival");
         if slot.state == State::Held {
             self.held.serve(&mut self.links, slot, id);
+            slot.charged = command.op.op_size() as u16;
+            self.shares.take(slot.tenant, slot.charged.into());
         } else {
             self.waiting[fifo(command.class, command.op.moves())].remove(&mut self.links, id.0);
         }
@@ -68,10 +65,6 @@ impl Initiator {
             CommandOp::Read(Transfer { remote_offset, op_size, .. }) => {
                 tables.window.debit(Solicitor::Read, op_size);
                 slot.solicited.payload_len_max = payload_len_max;
-                if is_shared {
-                    slot.charged = op_size as u16;
-                    self.shares.take(slot.tenant, op_size);
-                }
                 let request = Request {
                     header,
                     region_offset: remote_offset,
