@@ -22,8 +22,8 @@ const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 struct Facts {
     link: Option<Link>,
     route: Result<Route, i32>,
-    /// That of a socket which is bound to our interface, and how long its prefix is; that of the other
-    /// has 16 bits.
+    /// That of a socket which is bound to our interface, and how long its prefix is; that of the
+    /// other has 16 bits.
     bound: Option<Route>,
     bound_prefix: u8,
     own: Vec<HostAddr>,
