@@ -16,14 +16,15 @@
 //! | [`executor`] | calls of any size, retry, order, pace | frames |
 //! | [`portal`] | slots and rings of one application | frames |
 //! | [`cc`] | congestion windows, by what completions say | ops, frames, the NIC |
-//! | [`engine`] | whom to ask next: backend, service | what is in a frame, whose commands these are
-//! | | [`service`], [`one_rma`] | whose a frame is, whose a command | what is in them | | [`nic`] |
-//! the protocol: tables, windows, timeouts | sockets, threads, clocks | | [`wire`], [`crypto`] |
-//! octets, keys and IVs | ops | | [`seal`] | batches of frames for the AEAD, and what was authentic
-//! | whose frames, and why | | [`watch`] | which portals are worth a look | what is in them | |
-//! [`counter_mark`] | which counter values nobody has had | files | | [`backend`] | what an
-//! operating system must offer | the protocol | | [`path_limits`] | how long frames may be on the
-//! way to a host | how that is found |
+//! | [`engine`] | whom to ask next: backend, service | what is in a frame, whose commands these are |
+//! | [`service`], [`one_rma`] | whose a frame is, whose a command | what is in them |
+//! | [`nic`] | the protocol: tables, windows, timeouts | sockets, threads, clocks |
+//! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
+//! | [`seal`] | batches of frames for the AEAD, and what was authentic | whose frames, and why |
+//! | [`watch`] | which portals are worth a look | what is in them |
+//! | [`counter_mark`] | which counter values nobody has had | files |
+//! | [`backend`] | what an operating system must offer | the protocol |
+//! | [`path_limits`] | how long frames may be on the way to a host | how that is found |
 //!
 //! # How to drive a NIC
 //!

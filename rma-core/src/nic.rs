@@ -4,10 +4,10 @@
 //! |---|---|
 //! | command slots, CST | `initiator`, with `index_list` |
 //! | outgoing op FIFOs, arbiters | `initiator` |
-//! | solicitation window | `solicitation_window`: one for this host's reads and for what others
-//! write | | RRT | [`RegionTable`] | | incoming op FIFOs | `responder`: `admission`, then `reads`
-//! or `mutations` | | encryption-decryption blocks | `security`, over [`crate::seal`] and
-//! [`crate::crypto`] |
+//! | solicitation window | `solicitation_window`: one for this host's reads and for what others write |
+//! | RRT | [`RegionTable`] |
+//! | incoming op FIFOs | `responder`: `admission`, then `reads` or `mutations` |
+//! | encryption-decryption blocks | `security`, over [`crate::seal`] and [`crate::crypto`] |
 //!
 //! What is not here: congestion control, retry, ordering, transfers of more than 4 KiB. Those are
 //! software (Table 1), and this module never imports from them.
