@@ -53,7 +53,8 @@ pub struct DeviceArgs {
 pub struct HostArgs {
     #[command(flatten)]
     device: DeviceArgs,
-    /// This host's address, if the interface has several. A link-local one may name it: fe80::1%eth1.
+    /// This host's address, if the interface has several. A link-local one may name it:
+    /// fe80::1%eth1.
     #[arg(long, value_name = "ADDRESS", value_parser = own_address)]
     address: Vec<OwnAddress>,
     /// The core to pin the engine to.

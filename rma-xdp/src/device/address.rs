@@ -1,6 +1,6 @@
-//! Whether an address is this machine's, which device has it, and how a socket is bound to it: as the
-//! kernel says, which knows of virtual interfaces, of addresses that are announced elsewhere, and of
-//! VRFs.
+//! Whether an address is this machine's, which device has it, and how a socket is bound to it: as
+//! the kernel says, which knows of virtual interfaces, of addresses that are announced elsewhere,
+//! and of VRFs.
 
 use core::{
     ffi::{CStr, c_int},

@@ -1,9 +1,8 @@
 //! The path table: what the engine must know to put a frame on the wire towards a host.
 //!
-//! One thread writes (the network monitor over AF_XDP, the keeper of the ways over UDP; both through
-//! [`PathWriter`]), any number of threads read. It
-//! is not a cache that fetches on a miss: a miss is answered with `None`, and
-//! [`PathTable::request`] asks the monitor to find the path.
+//! One thread writes (the network monitor over AF_XDP, the keeper of the ways over UDP; both
+//! through [`PathWriter`]), any number of threads read. It is not a cache that fetches on a miss: a
+//! miss is answered with `None`, and [`PathTable::request`] asks the monitor to find the path.
 //!
 //! Invariant: a reader never sees a mixture of two paths, never waits for the writer, and neither
 //! side allocates. The table has a fixed number of places; a full one refuses, it evicts nothing.

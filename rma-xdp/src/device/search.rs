@@ -12,9 +12,9 @@
 //! the way, tells it of losses and of what was heard, and sends no longer packets than
 //! [`Search::limit`].
 //!
-//! Invariants: a limit is never below the smallest MTU of its family, so who drops packets on purpose
-//! takes no more throughput than that. There are no more entries than [`DESTINATIONS_MAX`], and none
-//! of a host that answers at full length.
+//! Invariants: a limit is never below the smallest MTU of its family, so who drops packets on
+//! purpose takes no more throughput than that. There are no more entries than [`DESTINATIONS_MAX`],
+//! and none of a host that answers at full length.
 
 use core::time::Duration;
 use std::{collections::BTreeMap, net::IpAddr};

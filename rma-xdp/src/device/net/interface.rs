@@ -54,8 +54,8 @@ pub struct Interface {
     pub addresses: Vec<InterfaceAddress>,
     /// Receive queues that frames may arrive on now; at least 1.
     pub rx_queues: u32,
-    /// Whether it belongs to a VRF: then routes are the VRF's, and only sockets that are bound to it
-    /// use its addresses.
+    /// Whether it belongs to a VRF: then routes are the VRF's, and only sockets that are bound to
+    /// it use its addresses.
     pub in_vrf: bool,
 }
 

@@ -114,8 +114,8 @@ impl NetMonitor {
         Arc::clone(&self.table)
     }
 
-    /// Says from which addresses frames are sent: routes are asked for with these, as the kernel asks
-    /// for its own sockets', and it is told when one of them goes, or comes back.
+    /// Says from which addresses frames are sent: routes are asked for with these, as the kernel
+    /// asks for its own sockets', and it is told when one of them goes, or comes back.
     pub fn send_from(&self, addresses: LocalAddresses) {
         // Waits for a place, of which there are many. Fails if the thread is gone.
         let _ = self.commands.send(Command::Sources { addresses });

@@ -5,8 +5,8 @@
 //! long a packet may be on the way to one host, so this thread asks with sockets of its own: for
 //! hosts that the application names, and for those that something was too long for. Where the
 //! kernel knows nothing, losses do: [`crate::device::search`]. What carries less than the device is
-//! in a [`PathTable`](crate::device::paths::PathTable), which the engine reads. News of links, addresses and routes wake the thread;
-//! what they say is asked for.
+//! in a [`PathTable`](crate::device::paths::PathTable), which the engine reads. News of links,
+//! addresses and routes wake the thread; what they say is asked for.
 //!
 //! It is a control thread: it allocates and makes system calls. It lives in the network namespace
 //! that the host was opened in.

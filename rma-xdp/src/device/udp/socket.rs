@@ -52,9 +52,9 @@ pub struct SocketDescription {
     pub address: HostAddr,
     /// The UDP port that it is bound to.
     pub port: Port,
-    /// The MTU that frame lengths follow from, in bytes, when the backend was opened: as configured,
-    /// or else that of the device which has the address. For an address that lies on loopback and
-    /// is reached by other devices: the smallest of theirs.
+    /// The MTU that frame lengths follow from, in bytes, when the backend was opened: as
+    /// configured, or else that of the device which has the address. For an address that lies on
+    /// loopback and is reached by other devices: the smallest of theirs.
     pub mtu: u32,
     /// Whether there was no device that would tell, so that `mtu` is the usual one of Ethernet.
     pub mtu_assumed: bool,

@@ -24,8 +24,8 @@ struct Facts {
     /// Another name that it has.
     also: Option<&'static str>,
     route: Result<Route, i32>,
-    /// That of a socket which is bound to our interface, and how long its prefix is; that of the other
-    /// has 16 bits.
+    /// That of a socket which is bound to our interface, and how long its prefix is; that of the
+    /// other has 16 bits.
     bound: Option<Route>,
     bound_prefix: u8,
     own: Vec<HostAddr>,
