@@ -147,7 +147,7 @@ fn who_waits_for_a_slow_receiver_gets_in_nearly_in_order() {
     // One after the other, each would take as long as all that are under way.
     let fair = service * (executors * each) as u32;
     assert_eq!(world.failed, 0);
-    assert!(longest <= 8 * fair, "the longest took {longest:?}, with {fair:?} for all");
+    assert!(longest <= 16 * fair, "the longest took {longest:?}, with {fair:?} for all");
     // The receiver has something to do nearly always.
     let served = world.took.len() as u32 * service;
     assert!(served >= Duration::from_secs(3), "{served:?} of 4 s");
