@@ -26,7 +26,7 @@ use rma_core::{
 use rma_lab::Lab;
 use rma_xdp::{
     Clock, Grant, HostAddr, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Pid,
-    Portal, ReceiveQueue, Region, RegionKey, RegisteredRegion, Tenant, TenantConfig, TscClock,
+    Portal, ReceiveQueue, Region, RegionKey, RegisteredRegion, Tenant, TenantConfig,
 };
 use std::sync::Arc;
 

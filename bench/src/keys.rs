@@ -8,6 +8,7 @@ use core::time::Duration;
 use std::{
     fs::DirBuilder,
     io,
+    net::SocketAddr,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };

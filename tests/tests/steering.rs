@@ -402,22 +402,23 @@ impl Steering {
 
     /// What the program and the owner of a queue's socket tell each other.
     fn queue(&self, queue: u32) -> Vec<u8> {
-        let element = self.map("QUEUES").lookup(&queue.to_ne_bytes(), MapFlags::ANY).unwrap();
-        element.expect("an array has all its elements")
+        let element = self.map("QUEUES").lookup(&queue.to_ne_bytes(), MapFlags::ANY);
+        element.expect("an array can be read").expect("it has all its elements")
     }
 
     /// How many frames of a queue there was no room for.
     fn dropped(&self, queue: u32) -> u64 {
         let element = self.queue(queue);
-        u64::from_ne_bytes(element[DROPPED_AT..][..8].try_into().unwrap())
+        u64::from_ne_bytes(*element[DROPPED_AT..].first_chunk().expect("eight octets"))
     }
 
     /// The owner of the socket has emptied its ring so many times.
     fn empty(&self, queue: u32, times: u32) {
         let mut element = self.queue(queue);
-        let before = u32::from_ne_bytes(element[..4].try_into().unwrap());
+        let before = u32::from_ne_bytes(*element.first_chunk().expect("four octets"));
         element[..4].copy_from_slice(&before.wrapping_add(times).to_ne_bytes());
-        self.map("QUEUES").update(&queue.to_ne_bytes(), &element, MapFlags::ANY).unwrap();
+        let written = self.map("QUEUES").update(&queue.to_ne_bytes(), &element, MapFlags::ANY);
+        written.expect("an array can be written");
     }
 
     fn run(&self, frame: &[u8]) -> libbpf_rs::Result<u32> {
@@ -439,7 +440,7 @@ impl Steering {
 
 /// Where a global lies in the read-only data of the object.
 fn global(object: &[u8], name: &str) -> Range<usize> {
-    let btf = Btf::from_raw("steering", object).unwrap().expect("the object has BTF");
+    let btf = Btf::from_raw("steering", object).expect("an object").expect("it has BTF");
     let section: DataSec<'_> = btf.type_by_name(".rodata").expect("it has globals");
     let variable = section.iter().find(|variable| {
         let named: Option<Var<'_>> = btf.type_by_id(variable.ty);

@@ -98,7 +98,7 @@ impl Async {
     /// Until so many buffers are free.
     fn until_free(&self, count: usize) {
         while self.pool.free() != count {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 }
@@ -155,7 +155,7 @@ fn the_buffer_of_a_future_that_was_dropped_is_kept_until_its_work_request_is_ove
     assert_eq!(pool.free(), 3);
     drop((verbs, qp));
     while pool.free() < 4 {
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
