@@ -8,12 +8,13 @@
 //! address that shares another's list, as the hash is keyed with a secret.
 //!
 //! Who owns what is asked for may be as many initiators as it likes, with keys of its own making.
-//! So there are queues with *owners*, who take turns before initiators do: [`OwnersQueue`].
+//! So there are queues with *owners*, who take turns before initiators do:
+//! [`OwnersQueue`](owners::OwnersQueue).
 //!
 //! Invariant: an entry is in at most one of the queues that share links, and in exactly one list of
 //! it.
 
-mod owners;
+pub mod owners;
 
 use core::fmt;
 
@@ -22,11 +23,13 @@ use crate::{
     index_list::{IndexList, Links},
 };
 
-pub use owners::OwnersQueue;
-
 /// Lists of one queue. More: an attacker needs more addresses to share everybody's list. Fewer: a
 /// smaller queue. As many as a word has bits, so that the next list with an entry is found at once.
 pub const BUCKETS: usize = u64::BITS as usize;
+
+/// For how many owners a queue with owners has lists. More: more memory. Fewer: more owners share
+/// one's turns.
+pub const OWNERS: usize = 16;
 
 /// The secret by which this host spreads initiators over lists, drawn anew at each start. An
 /// attacker who knows it can find addresses that share a list with another's.
@@ -106,10 +109,10 @@ impl Bucket {
         self.0 as usize % BUCKETS
     }
 
-    /// The list for the same initiators of owner number `owner`, modulo [`OwnersQueue::OWNERS`].
+    /// The list for the same initiators of owner number `owner`, modulo [`OWNERS`].
     #[must_use]
     pub const fn of_owner(self, owner: usize) -> Self {
-        Self((owner % OwnersQueue::OWNERS * BUCKETS + self.index()) as u16)
+        Self((owner % OWNERS * BUCKETS + self.index()) as u16)
     }
 
     const fn owner(self) -> usize {

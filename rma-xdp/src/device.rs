@@ -263,7 +263,11 @@ fn open_udp(
     let mut backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
     let (batching, counters) = (backend.describe().batching, backend.counters().clone());
-    let keeper = DeviceKeeper::Udp(batching, counters, backend.keep()?);
+    let keeper = backend.keep().map_err(|source| {
+        let what = "starting the thread that follows the ways to other hosts";
+        HostError::System { what, source }
+    })?;
+    let keeper = DeviceKeeper::Udp(batching, counters, keeper);
     Ok(OpenDevice { backends: vec![AnyBackend::Udp(backend)], addresses, info, keeper })
 }
 

@@ -554,8 +554,8 @@ impl<P: ControlPath> HostOf<P> {
     }
 
     /// The ways to other hosts that carry less than the device: as routes or routers say, or as
-    /// losses told where these say nothing. Ops take more frames on them and are as certain. What is
-    /// found by losses costs the first ops; it is asked anew after ten minutes.
+    /// losses told where these say nothing. Ops take more frames on them and are as certain. What
+    /// is found by losses costs the first ops; it is asked anew after ten minutes.
     #[must_use]
     pub fn narrow_paths(&self) -> Vec<NarrowPath> {
         self.device.ways().narrow()

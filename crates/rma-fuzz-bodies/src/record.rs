@@ -6,8 +6,8 @@
 //!
 //! - What a receiver claims has a length that a message can have, lies in memory, all of it, and
 //!   has a position that was not claimed before. Positions grow, but in a shared ring whose events
-//!   tell of messages, or that has recovered. In a ring of one sender it lies behind all that was claimed before, and
-//!   with all that is held within one length of the ring.
+//!   tell of messages, or that has recovered. In a ring of one sender it lies behind all that was
+//!   claimed before, and with all that is held within one length of the ring.
 //! - Once a receiver, or a sender, was told what cannot be, it says so ever after.
 //! - What a sender knows of a message never goes back.
 //! - As long as nobody has written what is not theirs to write, each message that is claimed is

@@ -26,9 +26,9 @@ pub enum Shortage {
     Files,
     /// Open files of the machine.
     FilesOfMachine,
-    /// Memory.
+    /// Memory that the machine or the control group has left.
     Memory,
-    /// Threads.
+    /// Threads and processes of this user or control group.
     Threads,
 }
 

@@ -39,8 +39,8 @@ const MAX: u64 = 5_000_000;
 /// The same once an op has waited for [`LONG`].
 const MAX_OF_LONG: u64 = 1_000_000;
 
-/// After how long an op asks a receiver more often again that seems to stand still: it may go on for
-/// others alone. Shorter: one that stands still is asked more often. Longer: ops of other executors
+/// After how long an op asks a receiver more often again that seems to stand still: it may go on
+/// for others alone. Shorter: one that stands still is asked more often. Longer: ops of other executors
 /// get in before it for longer.
 const LONG: Duration = Duration::from_millis(100);
 
@@ -105,7 +105,10 @@ impl NotReady {
     fn of(&mut self, place: Place, now: Instant) -> &mut Asked {
         let at = self.asked.iter().position(|it| it.place == place);
         let at = at.unwrap_or_else(|| {
-            self.asked.retain(|it| it.by.is_some() || it.is_moving(now));
+            let Self { asked, line, .. } = &mut *self;
+            // Not one where others still stand in line: nobody would have them follow.
+            let has_line = |place| line.iter().any(|(its, _)| *its == place);
+            asked.retain(|it| it.by.is_some() || it.is_moving(now) || has_line(it.place));
             self.asked.push(Asked { place, by: None, times: 0, got_in: None });
             self.asked.len() - 1
         });
@@ -241,7 +244,14 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         if asked.by.is_some_and(|by| by != id && asks(&self.calls, by)) {
             return;
         }
-        asked.by = None;
+        self.issue_next(now, place, most);
+    }
+
+    /// Issues the next ones in line at a place at which nobody asks any more.
+    fn issue_next(&mut self, now: Instant, place: Place, most: usize) {
+        if let Some(asked) = self.not_ready.asked.iter_mut().find(|it| it.place == place) {
+            asked.by = None;
+        }
         for _ in 0..most {
             let Some(next) = self.not_ready.next(&self.calls, place) else { return };
             self.calls[next.index].publishing_mut().rests = false;
@@ -271,8 +281,9 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         if core::mem::take(&mut self.not_ready.is_left) {
             for at in 0..self.not_ready.asked.len() {
                 let Asked { place, by, .. } = self.not_ready.asked[at];
-                if let Some(by) = by.filter(|by| !asks(&self.calls, *by)) {
-                    self.follow_refused(now, (place, by), 1);
+                // Without one that asks, those that were to follow may be given up.
+                if by.is_none_or(|by| !asks(&self.calls, by)) {
+                    self.issue_next(now, place, 1);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Queues whose entries have owners, who take turns before initiators do.
 
-use super::{Bucket, FairLinks, FairQueue};
+use super::{Bucket, FairLinks, FairQueue, OWNERS};
 
 /// A queue with lists of initiators for each of several owners. While the first one alone has
 /// entries it is a [`FairQueue`].
@@ -10,7 +10,7 @@ use super::{Bucket, FairLinks, FairQueue};
 #[derive(Debug)]
 pub struct OwnersQueue {
     first: FairQueue,
-    others: Box<[FairQueue; Self::OWNERS - 1]>,
+    others: Box<[FairQueue; OWNERS - 1]>,
     /// Which of the others have an entry: a bit each.
     used: u32,
     len: usize,
@@ -19,14 +19,10 @@ pub struct OwnersQueue {
 }
 
 impl OwnersQueue {
-    /// For how many owners there are lists. More: more memory. Fewer: more owners share one's
-    /// turns.
-    pub const OWNERS: usize = 16;
-
     /// A queue in which nobody waits.
     #[must_use]
     pub fn new() -> Self {
-        let others = Box::new([const { FairQueue::new() }; Self::OWNERS - 1]);
+        let others = Box::new([const { FairQueue::new() }; OWNERS - 1]);
         Self { first: FairQueue::new(), others, used: 0, len: 0, turn: 0 }
     }
 
@@ -126,7 +122,7 @@ impl OwnersQueue {
     #[cold]
     fn pop_front_of_any(&mut self, links: &mut FairLinks) -> Option<u16> {
         let owner = self.whose_turn();
-        self.turn = (owner as u32 + 1) % Self::OWNERS as u32;
+        self.turn = (owner as u32 + 1) % OWNERS as u32;
         let entry = self.of_mut(owner).pop_front(links)?;
         self.note_gone(owner);
         Some(entry)
@@ -149,7 +145,7 @@ impl OwnersQueue {
 
     /// The owner that has most entries, and how many it has.
     fn longest(&self) -> (usize, usize) {
-        let lens = (0..Self::OWNERS).map(|owner| (owner, self.of(owner).len()));
+        let lens = (0..OWNERS).map(|owner| (owner, self.of(owner).len()));
         lens.max_by_key(|&(_, len)| len).unwrap_or_default()
     }
 

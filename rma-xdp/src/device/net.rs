@@ -36,13 +36,15 @@ mod xsk_diag;
 #[cfg(feature = "xdp")]
 pub use error::{NetError, PathError};
 #[cfg(feature = "xdp")]
-pub use interface::{Interface, InterfaceAddress};
+pub use interface::Interface;
 #[cfg(feature = "xdp")]
 pub(crate) use interface::{channels, delivered, index_of, rx_queues_max};
 #[cfg(feature = "xdp")]
 pub(crate) use layers::{Layer, Master, elsewhere, layers, master_of};
 #[cfg(feature = "xdp")]
 pub use monitor::NetMonitor;
+#[cfg(feature = "xdp")]
+pub use netlink::InterfaceAddress;
 #[cfg(feature = "xdp")]
 pub(crate) use xdp_features::XdpFeatures;
 #[cfg(feature = "xdp")]

@@ -187,6 +187,7 @@ impl Search {
                 }
             }
             State::Asking { mtu, .. } if len <= *mtu => {}
+            State::Narrow { mtu, .. } if !says_of(peer, len, *mtu) => {}
             State::Narrow { losses, .. } => *losses = 0,
             state => {
                 // The other host had stood still, or its way is wide again.
@@ -196,6 +197,11 @@ impl Search {
             }
         }
         None
+    }
+
+    /// Whether something was lost on the way to `peer`: what gets through on it then counts.
+    pub(super) fn has(&self, peer: HostAddr) -> bool {
+        self.ways.contains_key(&peer)
     }
 
     /// The ways of which it should be looked what was heard.

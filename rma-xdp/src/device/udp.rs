@@ -36,14 +36,14 @@ mod config;
 mod counters;
 mod keeper;
 mod name;
-mod option;
+pub(super) mod option;
 mod peers;
 mod receive;
 mod send;
 mod socket;
 
 use std::{
-    fmt,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
 };
@@ -70,10 +70,8 @@ pub use self::{
 pub use rma_core::tally::Tally;
 
 pub(crate) use self::keeper::Keeper;
-pub(super) use self::option::set_option;
 use self::socket::Socket;
 use super::paths::{PathTable, Waker};
-use crate::error::HostError;
 
 /// What was opened, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,10 +191,11 @@ impl UdpBackend {
 
     /// Starts what follows the device and the ways to other hosts. Without it everything stays as
     /// it was when the backend was opened.
-    pub(crate) fn keep(&mut self) -> Result<Keeper, HostError> {
-        let seed = self.seed.take().expect("a backend has one keeper");
-        let what = "starting the thread that follows the ways to other hosts";
-        Keeper::start(seed).map_err(|source| HostError::System { what, source })
+    ///
+    /// # Errors
+    /// If its thread cannot be started.
+    pub(crate) fn keep(&mut self) -> io::Result<Keeper> {
+        Keeper::start(self.seed.take().expect("a backend has one keeper"))
     }
 
     /// How long packets may be to hosts whose way carries less than the device.

@@ -241,7 +241,8 @@ impl Log {
             Some(len) => {
                 if len < self.len {
                     self.counters.cut_off += 1;
-                    self.is_torn = false;
+                    // Perhaps in the midst of a line.
+                    self.is_torn = len > 0;
                     tracing::warn!(%path, "somebody has cut the audit log off");
                 }
                 self.len = len;

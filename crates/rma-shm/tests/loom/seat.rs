@@ -3,8 +3,8 @@
 //! sleeps. A run in which a thread sleeps on beside what it waits for is a deadlock, which loom
 //! reports.
 //!
-//! Tried by weakening the model: if the seat's thread says that it sleeps before it has the lock, or
-//! is not woken by who has slept with the lock, there is such a run.
+//! Tried by weakening the model: if the seat's thread says that it sleeps before it has the lock,
+//! there is such a run.
 
 use loom::{
     sync::{

@@ -185,8 +185,11 @@ impl Initiator {
         let head = |moves| self.waiting[fifo(class, moves)].front();
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
         let mut read = head(Moves::In);
-        if !self.held.is_empty() {
-            read = read.or_else(|| self.first_held(class));
+        if !self.held.is_empty()
+            && let Some(held) = self.first_held(class)
+        {
+            // Whoever came first: there may be both, when one tenant remains or a second has come.
+            read = Some(read.filter(|&it| arrived_at(it) <= arrived_at(held)).unwrap_or(held));
         }
         let id = match (read.filter(|_| admits_read), head(Moves::Out)) {
             (Some(read), Some(mutation)) if arrived_at(mutation) < arrived_at(read) => mutation,

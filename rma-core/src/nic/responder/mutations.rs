@@ -54,7 +54,7 @@ use crate::{
     backend::{RxFrame, TxFrame},
     crypto::{DerivedRegionKey, Iv},
     error::DropReason,
-    fair_queue::{Bucket, FairLinks, OwnersQueue},
+    fair_queue::{Bucket, FairLinks, owners::OwnersQueue},
     granules::Granules,
     index_list::{IndexList, Links},
     nic::{

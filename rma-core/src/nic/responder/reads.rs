@@ -14,7 +14,7 @@ use crate::{
     backend::{Transmit, TxFrame},
     crypto::DerivedRegionKey,
     error::DropReason,
-    fair_queue::{Bucket, FairLinks, OwnersQueue},
+    fair_queue::{Bucket, FairLinks, owners::OwnersQueue},
     granules::cut,
     limits::{GRANULE, WORD_LEN},
     nic::{NicConfig, tables::Tables},

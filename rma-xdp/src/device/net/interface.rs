@@ -5,7 +5,6 @@
 
 use std::{io, mem::size_of};
 
-use rma_core::addr::HostAddr;
 use rustix::{
     fd::AsRawFd,
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
@@ -13,26 +12,8 @@ use rustix::{
 
 use super::{
     error::NetError,
-    netlink::{Delivered, Link, Questions},
+    netlink::{Delivered, InterfaceAddress, Link, Questions},
 };
-
-/// An address of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InterfaceAddress {
-    /// The address that the kernel answers for.
-    pub address: HostAddr,
-    /// Length of its network's prefix, in bits.
-    pub prefix_length: u8,
-    /// Whether duplicate address detection is under way: it is not usable yet.
-    pub is_tentative: bool,
-    /// Whether another machine has it: it never will be.
-    pub has_failed: bool,
-    /// Whether its time is nearly over: the kernel does not choose it for what is new.
-    pub is_deprecated: bool,
-    /// Whether it is one that changes, for privacy.
-    pub is_temporary: bool,
-}
 
 /// An Ethernet interface as it was when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

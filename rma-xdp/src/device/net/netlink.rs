@@ -31,8 +31,6 @@ use rustix::{
     },
 };
 
-use super::interface::InterfaceAddress;
-
 /// The kernel answers at once; this only ends a wait that would otherwise never end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -75,6 +73,24 @@ pub(super) struct Flow {
     /// Whether they leave by it whatever other interfaces there are, as those of a socket that is
     /// bound to it do.
     pub(super) is_bound: bool,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InterfaceAddress {
+    /// The address that the kernel answers for.
+    pub address: HostAddr,
+    /// Length of its network's prefix, in bits.
+    pub prefix_length: u8,
+    /// Whether duplicate address detection is under way: it is not usable yet.
+    pub is_tentative: bool,
+    /// Whether another machine has it: it never will be.
+    pub has_failed: bool,
+    /// Whether its time is nearly over: the kernel does not choose it for what is new.
+    pub is_deprecated: bool,
+    /// Whether it is one that changes, for privacy.
+    pub is_temporary: bool,
 }
 
 /// What an interface has counted of the packets that came to it.

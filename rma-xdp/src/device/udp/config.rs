@@ -216,7 +216,7 @@ pub enum UdpError {
         source: io::Error,
     },
     /// No descriptor is to be had for what is not about one address.
-    #[error("creating an event descriptor failed: {0}")]
+    #[error("creating an event descriptor failed: {}", Told::of(.0))]
     Descriptor(io::Error),
     /// The kernel refused in a way that is not expected.
     #[error("{doing} of the UDP socket on {address} failed: {}", Told::of(source))]

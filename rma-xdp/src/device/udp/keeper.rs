@@ -25,10 +25,10 @@ use std::{
         Arc,
         mpsc::{self, Receiver, SyncSender},
     },
-    thread::{self, JoinHandle},
 };
 
 use rma_core::addr::{HostAddr, LocalAddresses};
+use rma_shm::Worker;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -99,7 +99,7 @@ pub(crate) struct Keeper {
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
     questions: SyncSender<Question>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
 }
 
 impl Keeper {
@@ -118,7 +118,7 @@ impl Keeper {
             asked: BTreeMap::new(),
             search: Search::default(),
         };
-        let thread = thread::Builder::new().name("rma-ways".into()).spawn(move || body.run())?;
+        let thread = Worker::start("rma-ways", move || body.run())?;
         Ok(Self { ways, waker, stop, questions, thread: Some(thread) })
     }
 
@@ -150,11 +150,12 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
-        self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // Fails if it panicked: that was printed then.
-            let _ = thread.join();
+        if let Some(thread) = self.thread.take()
+            && thread.is_ours()
+        {
+            self.stop.store(true, Relaxed);
+            self.waker.wake();
+            thread.join();
         }
     }
 }
@@ -312,7 +313,7 @@ impl Thread {
         let known = self.search.known(peer).map_or(asked, |known| known.min(asked));
         let narrow = NarrowPath { peer, mtu: known, device_mtu };
         self.ways.set_narrow(peer, (known < device_mtu).then_some(narrow));
-        if mtu < device_mtu || self.search.watched().contains(&peer) {
+        if mtu < device_mtu || self.search.has(peer) {
             let path = Path { source_mac: [0; 6], next_hop_mac: [0; 6], mtu };
             let inserted = self.seed.writer.insert(peer, path);
             debug_assert!(inserted.is_ok(), "no more are asked for than the table has places");

@@ -395,7 +395,7 @@ fn in_own_network(body: impl FnOnce() + Send + 'static) {
         // SAFETY: only this thread's network namespace changes; it shares no memory or descriptors
         // by it.
         let rc = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-        assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(rc, 0, "{}", io::Error::last_os_error());
         body();
     });
     thread.join().unwrap();

@@ -1,5 +1,5 @@
-//! Drivers whose zero-copy is known to lose all frames, and with which releases of Linux. The kernel
-//! itself tells nothing of it.
+//! Drivers whose zero-copy is known to lose all frames, and with which releases of Linux. The
+//! kernel itself tells nothing of it.
 
 /// A release of Linux, as far as rules go by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,7 +17,7 @@ use super::{
     choice::ZeroCopy,
     counters::Counters,
     port::ReservedPorts,
-    silence::{Counts, Mute, Silence, Trial},
+    silence::{Counts, Mute, Silence, Traffic, Trial},
     watch::XskWatch,
 };
 use crate::device::{monotonic::monotonic, net::delivered};
@@ -94,7 +94,7 @@ impl Doubts {
                 Subject::ZeroCopy(link, silence)
             }
             (false, ZeroCopy::OnTrial) => {
-                let trial = Trial::new(counters.received());
+                let trial = Trial::new(traffic(&counters));
                 Subject::Copy(counters, trial)
             }
             _ => return None,
@@ -120,11 +120,15 @@ impl Doubts {
                 silence.look(link.counts()?).map(Finding::ZeroCopyMute)
             }
             Subject::Copy(counters, trial) => {
-                let to_blame = trial.look(counters.received())?;
+                let to_blame = trial.look(traffic(counters))?;
                 Some(if to_blame { Finding::CopyHears } else { Finding::CopyHearsNothing })
             }
         }
     }
+}
+
+fn traffic(counters: &Counters) -> Traffic {
+    Traffic { received: counters.received(), sent: counters.tx_packets.load() }
 }
 
 /// What there is to count of an interface that works with zero-copy.
@@ -138,7 +142,7 @@ impl Link {
     /// `None` if the kernel does not tell: the interface has gone, mostly.
     fn counts(&self) -> Option<Counts> {
         // Ours first: what we received was delivered before.
-        let (received, sent) = (self.counters.received(), self.counters.tx_packets.load());
+        let Traffic { received, sent } = traffic(&self.counters);
         let link = delivered(self.index).ok()?;
         Some(Counts {
             received,

@@ -379,9 +379,12 @@ impl XdpError {
         match self {
             Self::QueueInUse { .. } => Some(libc::EBUSY),
             Self::UmemLockedMemory { .. } => Some(libc::ENOBUFS),
-            Self::UmemAllocation { source, .. } | Self::System { source, .. } => {
-                source.raw_os_error()
-            }
+            // Of a library that met a limit the number may be lost.
+            Self::Shortage { source, .. } => source.raw_os_error().or(Some(libc::EMFILE)),
+            Self::UmemAllocation { source, .. }
+            | Self::System { source, .. }
+            | Self::ZeroCopy { source, .. }
+            | Self::MultiBuffer { source, .. } => source.raw_os_error(),
             _ => None,
         }
     }
@@ -439,16 +442,12 @@ impl XdpError {
         queue: u32,
         error: &xsk_rs::socket::SocketCreateError,
     ) -> Self {
-        let source = cause(error);
-        if let Some(short) = Self::of_library(interface, "binding an AF_XDP socket", &source) {
-            return short;
+        let (source, call) = (cause(error), "binding an AF_XDP socket");
+        if source.raw_os_error() == Some(libc::EBUSY) {
+            return Self::QueueInUse { interface: interface.into(), queue, holder: None };
         }
-        match source.raw_os_error() {
-            Some(libc::EBUSY) => {
-                Self::QueueInUse { interface: interface.into(), queue, holder: None }
-            }
-            _ => Self::from_call(interface, "binding an AF_XDP socket", source),
-        }
+        Self::of_library(interface, call, &source)
+            .unwrap_or_else(|| Self::from_call(interface, call, source))
     }
 }
 

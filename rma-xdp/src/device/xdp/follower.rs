@@ -29,6 +29,7 @@ use rma_shm::Worker;
 use super::{
     attachment::{Attachment, FewerQueues, Learnt},
     backend::XdpBackend,
+    capabilities::Capabilities,
     choice::ZeroCopy,
     config::{Mode, XdpConfig},
     counters::Counters,
@@ -173,6 +174,7 @@ impl Follower {
             doubts: attachment.doubts(Learnt::default(), backend.counters()),
             learnt: Learnt::default(),
             refused_queues: None,
+            missing: Capabilities::missing(),
             look_at: monotonic(),
         };
         let spawned = Worker::start("rma-attach", move || body.run());
@@ -210,6 +212,8 @@ struct Thread {
     learnt: Learnt,
     /// How many receive queues there were when a socket for each could not be had.
     refused_queues: Option<u32>,
+    /// What this thread lacked when it began.
+    missing: Capabilities,
     /// When to look at the interface.
     look_at: Duration,
 }
@@ -230,15 +234,16 @@ impl Thread {
                 // One that comes back is another, in another network perhaps.
                 (self.learnt, self.refused_queues) = (Learnt::default(), None);
                 self.detach();
-            } else if attached && self.has_more_queues() {
+            } else if attached && self.may_attach() && self.has_more_queues() {
                 self.detach();
             } else if attached && let Some(finding) = self.doubts.as_mut().and_then(Doubts::look) {
-                if self.take_in(finding) {
+                if self.may_attach() && self.take_in(finding) {
                     self.detach();
                 }
             } else if attached {
                 thread::park_timeout(self.doubts.as_ref().map_or(LOOK, Doubts::pause));
             } else if self.shared.paths.link_state() == LinkState::Gone {
+                (self.learnt, self.refused_queues) = (Learnt::default(), None);
                 thread::park_timeout(RETRY);
             } else if let Err(error) = self.attach() {
                 if self.gives_up_queues(&error) {
@@ -249,6 +254,12 @@ impl Thread {
                 thread::park_timeout(RETRY);
             }
         }
+    }
+
+    /// Whether this thread has what it attached with. A process that has dropped its privileges
+    /// keeps the attachment that it has.
+    fn may_attach(&self) -> bool {
+        Capabilities::missing() == self.missing
     }
 
     fn stopped(&self) -> bool {

@@ -50,7 +50,7 @@ pub struct ProgramLink {
     pub holder: Option<Process>,
 }
 
-/// A process.
+/// The process that holds what is in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {

@@ -94,26 +94,40 @@ impl Silence {
     }
 }
 
-/// Looks whether copy mode hears what zero-copy did not.
+/// Looks whether copy mode hears what zero-copy did not. While nothing is sent nobody answers, so
+/// such looks say nothing.
 #[derive(Debug)]
 pub(super) struct Trial {
-    received: u64,
+    began: Traffic,
+    /// Packets that had been sent at the last look.
+    sent: u64,
     looks: u32,
 }
 
+/// Our packets, in both directions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
 impl Trial {
-    /// Begins, with what was received so far.
-    pub(super) const fn new(received: u64) -> Self {
-        Self { received, looks: 0 }
+    /// Begins, with what was received and sent so far.
+    pub(super) const fn new(now: Traffic) -> Self {
+        Self { began: now, sent: now.sent, looks: 0 }
     }
 
     /// A look. Gives whether zero-copy was to blame, once that is known.
-    pub(super) const fn look(&mut self, received: u64) -> Option<bool> {
-        self.looks += 1;
-        if received != self.received {
+    pub(super) const fn look(&mut self, now: Traffic) -> Option<bool> {
+        if now.received != self.began.received {
             return Some(true);
         }
-        if self.looks >= LOOKS { Some(false) } else { None }
+        if now.sent != self.sent {
+            self.sent = now.sent;
+            self.looks += 1;
+        }
+        let sent = now.sent.wrapping_sub(self.began.sent);
+        if self.looks >= LOOKS && sent >= SENT_MIN { Some(false) } else { None }
     }
 }
 
@@ -200,11 +214,23 @@ mod tests {
 
     #[test]
     fn zero_copy_is_to_blame_if_copy_mode_hears_and_not_if_it_does_not() {
-        let mut trial = Trial::new(7);
-        assert!((1..LOOKS).all(|_| trial.look(7).is_none()));
-        assert_eq!(trial.look(7), Some(false));
-        let mut trial = Trial::new(7);
-        assert_eq!(trial.look(7), None);
-        assert_eq!(trial.look(8), Some(true));
+        let sent = |looks: u32| Traffic { received: 7, sent: u64::from(looks) * SENT_MIN };
+        let mut trial = Trial::new(sent(0));
+        assert!((1..LOOKS).all(|look| trial.look(sent(look)).is_none()));
+        assert_eq!(trial.look(sent(LOOKS)), Some(false));
+        let mut trial = Trial::new(sent(0));
+        assert_eq!(trial.look(sent(1)), None);
+        assert_eq!(trial.look(Traffic { received: 8, ..sent(1) }), Some(true));
+    }
+
+    #[test]
+    fn zero_copy_is_not_acquitted_while_nothing_is_sent() {
+        let quiet = Traffic { received: 7, sent: 9 };
+        let mut trial = Trial::new(quiet);
+        assert!((0..100).all(|_| trial.look(quiet).is_none()));
+        // A packet in each look is too few to say that nobody answers.
+        let few = |look: u64| Traffic { sent: quiet.sent + look, ..quiet };
+        assert!((1..SENT_MIN).all(|look| trial.look(few(look)).is_none()));
+        assert_eq!(trial.look(few(SENT_MIN)), Some(false));
     }
 }

@@ -45,8 +45,9 @@ use crate::{
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
 /// How long a connection may take that is made from the address that keys are asked for. The way
-/// back to that may be another, or none: then it is made from whatever the kernel chooses.
-const BOUND_TIME: Duration = Duration::from_secs(1);
+/// back to that may be another, or none: then it is made from whatever the kernel chooses. Shorter
+/// than two retransmissions of a SYN, and a lost one takes the address away.
+const BOUND_TIME: Duration = Duration::from_millis(3500);
 
 /// How long a reply may take before the connection is taken for broken.
 const REPLY_TIME: Duration = Duration::from_secs(5);
@@ -213,9 +214,13 @@ impl Source {
         match self.go_on(now, &mut connection, means) {
             Ok(true) => self.state = State::Connected(connection),
             // Nobody has used it for long.
-            Ok(false) => connection.link.close(&mut connection.socket),
+            Ok(false) => {
+                self.binds = true;
+                connection.link.close(&mut connection.socket);
+            }
             // The service takes leave, for its limits: it has not gone away.
             Err(Hindrance::Closed) if connection.is_open && connection.asked.is_none() => {
+                self.binds = true;
                 self.state = State::Pause(now);
             }
             // Nobody may be at fault but the address that it was made from.
@@ -224,7 +229,7 @@ impl Source {
                 self.state = State::Pause(now);
             }
             Err(why) => {
-                self.binds |= !connection.is_connected;
+                self.binds = true;
                 self.lost += u64::from(connection.is_open);
                 self.fail(now, means, why, connection.asked.take());
             }

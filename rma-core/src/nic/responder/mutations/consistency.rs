@@ -2,7 +2,7 @@
 //! tests, which ask after each step.
 
 use super::{PendingWrites, State};
-use crate::{fair_queue::OwnersQueue, receive_queue::Receive, region::RegionId};
+use crate::{fair_queue::owners::OwnersQueue, receive_queue::Receive, region::RegionId};
 
 impl PendingWrites {
     /// How many entries are not free.

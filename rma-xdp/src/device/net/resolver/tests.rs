@@ -534,6 +534,7 @@ fn no_way_is_promised_from_an_address_that_is_gone_until_it_is_back() {
     assert!(matches!(error, PathError::SourceGone { source_address, .. } if source_address == own));
     bench.facts.borrow_mut().own.push(own);
     bench.resolver.handle_news(News::Routes, bench.now);
+    bench.pass(Duration::from_secs(1));
     bench.request(host(2));
     bench.reachable(host(2));
     assert!(bench.table.lookup(host(2)).is_some());
