@@ -40,8 +40,8 @@ const MAX: u64 = 5_000_000;
 const MAX_OF_LONG: u64 = 1_000_000;
 
 /// After how long an op asks a receiver more often again that seems to stand still: it may go on
-/// for others alone. Shorter: one that stands still is asked more often. Longer: ops of other executors
-/// get in before it for longer.
+/// for others alone. Shorter: one that stands still is asked more often. Longer: ops of other
+/// executors get in before it for longer.
 const LONG: Duration = Duration::from_millis(100);
 
 /// For how long a receiver goes on after an op has got in. Longer: one that stands still is asked

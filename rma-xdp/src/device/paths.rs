@@ -217,18 +217,18 @@ impl Place {
 
 /// Wakes the monitor out of its sleep. One system call per sleep, not one per request.
 #[derive(Debug)]
-pub(in crate::device) struct Waker {
+pub(crate) struct Waker {
     eventfd: OwnedFd,
     signalled: AtomicBool,
 }
 
 impl Waker {
-    pub(in crate::device) fn new() -> rustix::io::Result<Self> {
+    pub(crate) fn new() -> rustix::io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self { eventfd: eventfd(0, flags)?, signalled: AtomicBool::new(false) })
     }
 
-    pub(in crate::device) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // AcqRel: a thread that finds the flag set knows that a monitor that clears it later also
         // sees what was queued before this call.
         if !self.signalled.swap(true, Ordering::AcqRel) {
@@ -239,7 +239,7 @@ impl Waker {
     }
 
     /// Takes the signal back. To be called before looking at the queues.
-    pub(in crate::device) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut count = [0; 8];
         // Fails when nobody has signalled, which is as good.
         let _ = rustix::io::read(&self.eventfd, &mut count);
@@ -293,7 +293,7 @@ impl PathTable {
         Self::with_waker(interface_mtu, None)
     }
 
-    pub(in crate::device) fn with_waker(
+    pub(crate) fn with_waker(
         interface_mtu: u32,
         waker: Option<Arc<Waker>>,
     ) -> (Arc<Self>, PathWriter) {
@@ -465,18 +465,18 @@ impl PathLimits for PathTable {
 }
 
 /// A packet with `len` octets of UDP payload, as MTUs count; 0 stays 0.
-pub(in crate::device) fn packet_len(peer: HostAddr, len: usize) -> u32 {
+pub(crate) fn packet_len(peer: HostAddr, len: usize) -> u32 {
     let headers = if peer.is_ipv4() { 28 } else { 48 };
     if len == 0 { 0 } else { (len + headers) as u32 }
 }
 
 /// An op that ended with TIMEOUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device) struct Loss {
+pub(crate) struct Loss {
     /// Whom it was with.
-    pub(in crate::device) peer: HostAddr,
+    pub(crate) peer: HostAddr,
     /// Octets of its longest frame.
-    pub(in crate::device) len: usize,
+    pub(crate) len: usize,
 }
 
 #[inline]
@@ -560,19 +560,19 @@ impl PathWriter {
     }
 
     /// The loss that waits for longest.
-    pub(in crate::device) fn poll_loss(&mut self) -> Option<Loss> {
+    pub(crate) fn poll_loss(&mut self) -> Option<Loss> {
         self.table.losses.pop()
     }
 
     /// Octets of the longest frame of an op with `destination` that was OK since this was last
     /// asked. 0 if there was none, or there is no path.
-    pub(in crate::device) fn take_heard(&mut self, destination: HostAddr) -> usize {
+    pub(crate) fn take_heard(&mut self, destination: HostAddr) -> usize {
         let (Some(index), _) = self.find(key(destination)) else { return 0 };
         self.table.places[index].heard.swap(0, Ordering::Relaxed).into()
     }
 
     /// Sets what [`PathTable::is_watching`] says.
-    pub(in crate::device) fn set_watching(&mut self, watching: bool) {
+    pub(crate) fn set_watching(&mut self, watching: bool) {
         self.table.watching.store(watching, Ordering::Relaxed);
     }
 
@@ -588,7 +588,7 @@ impl PathWriter {
 
     /// Says that the interface, an address or a route may have changed.
     #[cfg(feature = "xdp")]
-    pub(in crate::device) fn wake_follower(&self) {
+    pub(crate) fn wake_follower(&self) {
         if let Some(thread) = self.table.follower.get() {
             thread.unpark();
         }

@@ -15,7 +15,7 @@ const IP_RECVFRAGSIZE: c_int = 25;
 const IPV6_RECVFRAGSIZE: c_int = 77;
 
 /// Sets an option that is an integer.
-pub(in crate::device) fn set_option(
+pub(crate) fn set_option(
     fd: BorrowedFd<'_>,
     level: c_int,
     option: c_int,
