@@ -19,6 +19,9 @@ pub struct OwnersQueue {
 }
 
 impl OwnersQueue {
+    /// Bytes that a queue has allocated.
+    pub(crate) const HEAP_LEN: usize = size_of::<[FairQueue; OWNERS - 1]>();
+
     /// A queue in which nobody waits.
     #[must_use]
     pub fn new() -> Self {

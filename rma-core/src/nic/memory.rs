@@ -11,7 +11,7 @@ use super::{
     shares::Shares,
     tenant::TenantIndex,
 };
-use crate::backend::BATCH;
+use crate::{backend::BATCH, fair_queue::owners::OwnersQueue};
 
 /// What one table of a NIC takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Nic {
     /// many hosts there are, nor on what they do. A region that is registered brings the memory of
     /// its entry with it; a receive queue, its posts and events as well.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 14] {
+    pub fn memory(&self) -> [TableMemory; 15] {
         let settings = &self.config.settings;
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
@@ -73,6 +73,8 @@ impl Nic {
                 TenantIndex::COUNT as u32,
                 2 * Shares::TENANT_LEN,
             ),
+            // For each class of service, of reads and of mutations.
+            table("lists of owners", 4, OwnersQueue::HEAP_LEN),
             table("what stands for no region", 1, self.regions.decoy().memory.len()),
         ]
     }

@@ -655,8 +655,8 @@ fn full_records_and_queues_are_answers_and_do_not_grow() {
     let local = Arc::new(Region::new(4096).unwrap());
     let now = Instant::from_nanos(1);
     let mut peers: Vec<Peer> = (1..=40).map(|n| Peer::new(n, &local)).collect();
-    // Applied ops are kept for their initiators, half of the records for one row at most, and no
-    // more than are free.
+    // Applied ops are kept for their initiators, as long as their region has fewer than three times
+    // as many records as are free.
     let add = recorded(RecordedOp::FetchAdd { remote_offset: 0, addend: 1 });
     let statuses: Vec<_> = peers
         .iter_mut()
@@ -665,9 +665,9 @@ fn full_records_and_queues_are_answers_and_do_not_grow() {
             finish(now, peer, &mut responder, request)
         })
         .collect();
-    assert_eq!(statuses[..2], [OpStatus::Ok; 2]);
-    assert_eq!(statuses[2..], [OpStatus::Nack; 38]);
-    // Half of the other half: one message, though more receives are posted.
+    assert_eq!(statuses[..3], [OpStatus::Ok; 3]);
+    assert_eq!(statuses[3..], [OpStatus::Nack; 37]);
+    // What is left is for others: one message, though more receives are posted.
     let statuses: Vec<_> = peers
         .iter_mut()
         .map(|peer| {

@@ -60,6 +60,8 @@ fn a_tenant_that_reads_into_nowhere_leaves_its_neighbour_a_share_of_the_window()
     let nowhere = Grant { responder: [127, 255, 255, 1].into(), ..grant };
     let mut useless = hosts.client.portal_for(&bad, 128).unwrap();
     let sink = hosts.client.register_for(&bad, 4096, Permissions::NONE).unwrap();
+    // As soon as both have slots, the window is shared.
+    let mut portal = hosts.client.portal_for(&neighbour, 1).unwrap();
     for _ in 0..128 {
         useless.read(&nowhere, 0, &sink, 0, 4096).unwrap();
     }
@@ -67,7 +69,6 @@ fn a_tenant_that_reads_into_nowhere_leaves_its_neighbour_a_share_of_the_window()
     while hosts.client.counters().frames_sent() < 24 {
         std::thread::yield_now();
     }
-    let mut portal = hosts.client.portal_for(&neighbour, 1).unwrap();
     let sink = hosts.client.register_for(&neighbour, 64, Permissions::NONE).unwrap();
     for _ in 0..20 {
         portal.read(&grant, 0, &sink, 0, 64).unwrap();

@@ -34,7 +34,7 @@ fn a_mode_is_given_up_on_an_interface_that_was_renamed_and_whose_name_another_ha
     let hosts = Hosts::in_lab(&Setup { mode: Mode::Auto, ..Setup::default() });
     let b = hosts.lab.as_ref().unwrap().b();
     rename(b, Lab::INTERFACE, "rail0");
-    b.ip(&["link", "add", Lab::INTERFACE, "type", "dummy"]).unwrap();
+    b.ip(&["link", "add", Lab::INTERFACE, "type", "bridge"]).unwrap();
     assert_given_up(&hosts, 4000, || ());
     let interface = hosts.server().interface().unwrap();
     assert_eq!(&*interface.interface, "rail0");
@@ -50,9 +50,8 @@ fn a_renamed_interface_that_is_made_again_under_either_name_is_used_again() {
     let mut scene = Scene::new(&hosts);
     rename(lab.b(), Lab::INTERFACE, "rail0");
     scene.assert_works_again();
-    let mut names = [Lab::INTERFACE, "rail0"].into_iter().cycle();
-    for attachments in 2..6 {
-        let name = if attachments == 2 { "rail0" } else { names.next().unwrap() };
+    // By its last name, and then by the one that it was opened by.
+    for (attachments, name) in [(2, "rail0"), (3, "rail0"), (4, Lab::INTERFACE)] {
         lab.a().ip(&["link", "del", "dev", Lab::INTERFACE]).unwrap();
         wait_state(server, InterfaceState::Gone);
         link_as(lab, name);
@@ -111,9 +110,9 @@ fn addresses_that_frames_do_not_come_in_for_are_refused_with_the_next_step() {
         assert!(text.starts_with(&said) && text.contains("open mgmt0"), "{text}");
     }
     // Services have addresses that are the machine's, or on top of the interface.
-    a.ip(&["link", "add", "service0", "type", "dummy"]).unwrap();
-    let on_top = ["link", "add", "link", Lab::INTERFACE, "name", "router0", "type", "vlan"];
-    a.ip(&[&on_top[..], &["id", "5"]].concat()).unwrap();
+    a.ip(&["link", "add", "service0", "type", "ifb"]).unwrap();
+    let on_top = ["link", "add", "link", Lab::INTERFACE, "name", "router0", "type", "macvlan"];
+    a.ip(&on_top).unwrap();
     for (ours, interface) in
         [("203.0.113.1", "lo"), ("203.0.113.2", "service0"), ("203.0.113.3", "router0")]
     {

@@ -106,11 +106,7 @@ fn a_program_that_was_attached_by_hand_is_detached_by_the_command_that_is_told()
 fn a_program_on_top_of_the_interface_is_told_as_what_it_is() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     let a = lab.a();
-    let vlan = ["link", "add", "link", Lab::INTERFACE, "name", "rma0.100", "type", "vlan"];
-    a.ip(&[&vlan[..], &["id", "100"]].concat()).unwrap();
-    a.ip(&["link", "add", "bridge0", "type", "bridge"]).unwrap();
-    a.ip(&["link", "set", "dev", Lab::INTERFACE, "master", "bridge0"]).unwrap();
-    for on_top in ["rma0.100", "bridge0"] {
+    let told = |on_top: &str| {
         for mode in MODES {
             attach(a, on_top, XdpFlags::SKB_MODE);
             let error = refusal(a, mode);
@@ -119,12 +115,19 @@ fn a_program_on_top_of_the_interface_is_told_as_what_it_is() {
             follow_advice(a, &error);
             drop(open(a, mode).unwrap());
         }
-    }
+    };
+    a.ip(&["link", "add", "link", Lab::INTERFACE, "name", "rma0.100", "type", "macvlan"]).unwrap();
+    told("rma0.100");
     // One that was moved away is on top of the interface as before.
     attach(a, "rma0.100", XdpFlags::SKB_MODE);
     a.ip(&["link", "set", "dev", "rma0.100", "netns", lab.b().name()]).unwrap();
     let text = refusal(a, Mode::Auto).to_string();
     assert!(text.contains("none is in this network namespace"), "{text}");
+    lab.b().ip(&["link", "del", "dev", "rma0.100"]).unwrap();
+
+    a.ip(&["link", "add", "bridge0", "type", "bridge"]).unwrap();
+    a.ip(&["link", "set", "dev", Lab::INTERFACE, "master", "bridge0"]).unwrap();
+    told("bridge0");
 }
 
 #[test]

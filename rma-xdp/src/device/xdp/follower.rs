@@ -410,6 +410,3 @@ impl Thread {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

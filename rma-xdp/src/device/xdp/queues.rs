@@ -107,19 +107,6 @@ impl ReadSign {
 }
 
 #[cfg(test)]
-impl ReadSign {
-    /// One that no program reads.
-    pub(super) fn alone() -> Self {
-        use std::{fs::File, os::fd::AsFd as _};
-
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let file = File::from(rustix::fs::memfd_create("queue", flags).unwrap());
-        file.set_len(QUEUE_LEN as u64).unwrap();
-        Self::of_map(file.as_fd(), 1).unwrap().remove(0)
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use std::{fs::File, os::fd::AsFd as _, os::unix::fs::FileExt as _};
 
