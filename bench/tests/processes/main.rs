@@ -608,6 +608,9 @@ fn a_server_says_without_being_asked_what_becomes_of_its_interface() {
     b.ip(&[&["link", "add", "rail0"][..], &peer].concat()).unwrap();
     b.ip(&["link", "set", "dev", "rail0", "up"]).unwrap();
     until("interface rail0 is detached: 192.0.2.2 cannot be used as a local address");
+    // Both of its addresses.
+    let v6 = format!("{}/{}", Lab::B_V6, Lab::V6_PREFIX);
+    b.ip(&["addr", "add", &v6, "dev", "rail0", "nodad"]).unwrap();
     b.ip(&["addr", "add", "192.0.2.2/24", "dev", "rail0"]).unwrap();
     a.ip(&["link", "set", "dev", Lab::INTERFACE, "up"]).unwrap();
     until(", attached again: AF_XDP on rail0: ");

@@ -21,9 +21,11 @@ fn link_as(lab: &Lab, name_in_b: &str) {
     let [a, b] = [lab.a(), lab.b()];
     let peer = ["peer", "name", Lab::INTERFACE, "netns", a.name()];
     b.ip(&[&["link", "add", name_in_b, "type", "veth"][..], &peer].concat()).unwrap();
-    for (netns, name, address) in [(a, Lab::INTERFACE, Lab::A_V4), (b, name_in_b, Lab::B_V4)] {
-        let address = format!("{address}/{}", Lab::V4_PREFIX);
-        netns.ip(&["addr", "add", &address, "dev", name]).unwrap();
+    let ends = [(a, Lab::INTERFACE, Lab::A_V4, Lab::A_V6), (b, name_in_b, Lab::B_V4, Lab::B_V6)];
+    for (netns, name, v4, v6) in ends {
+        let (v4, v6) = (format!("{v4}/{}", Lab::V4_PREFIX), format!("{v6}/{}", Lab::V6_PREFIX));
+        netns.ip(&["addr", "add", &v4, "dev", name]).unwrap();
+        netns.ip(&["addr", "add", &v6, "dev", name, "nodad"]).unwrap();
         netns.ip(&["link", "set", "dev", name, "up"]).unwrap();
     }
 }
