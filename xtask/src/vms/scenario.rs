@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     error::Trouble,
@@ -63,11 +63,29 @@ const EVENTS_MAX: usize = 50;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case", deny_unknown_fields)]
 enum Event {
-    Open { device: String, fallbacks: Vec<String> },
-    Round { round: u64, reads: u64, writes: u64, bytes: u64, compared: u64, rekeys: u64 },
-    Failing { status: String, failures: u64 },
+    Open {
+        device: String,
+        fallbacks: Vec<String>,
+    },
+    Round {
+        round: u64,
+        reads: u64,
+        writes: u64,
+        bytes: u64,
+        compared: u64,
+        rekeys: u64,
+    },
+    Failing {
+        status: String,
+        failures: u64,
+    },
     Answered {},
-    Regranted { region: Found },
+    Regranted {
+        region: Found,
+    },
+    /// The totals so far, which its end says again.
+    Verified(IgnoredAny),
+    Restoring {},
     End(Totals),
 }
 
@@ -91,6 +109,9 @@ pub(super) struct Totals {
     pub(super) rekeys: u64,
     pub(super) regrants: u64,
     pub(super) failed: BTreeMap<String, u64>,
+    /// Whether the region holds what it did before. Of the client's end alone.
+    #[serde(default)]
+    pub(super) restored: bool,
 }
 
 /// What a row has shown.
@@ -422,6 +443,9 @@ fn end(client: &mut dyn Host) -> Result<Totals, Trouble> {
     let event = wait(client, "the client's last words", |e| matches!(e, Event::End(_)))?;
     let Event::End(totals) = event else { return Err(unexpected(client, "its end", &event)) };
     ended(client, VERIFY, "0")?;
+    if !totals.restored {
+        return Err(unexpected(client, "what was there before restored", &totals));
+    }
     let counts = [totals.rounds, totals.reads, totals.writes, totals.compared, totals.rekeys];
     if counts.contains(&0) {
         return Err(unexpected(
@@ -477,6 +501,11 @@ mod tests {
         assert!(matches!(read(r#"{"event":"answered"}"#), Ok(Event::Answered {})));
         let fresh = read(r#"{"event":"regranted","region":"fresh"}"#);
         assert!(matches!(fresh, Ok(Event::Regranted { region: Found::Fresh })));
+        let totals = r#""rounds":1,"reads":2,"writes":3,"bytes":4,"compared":5,"rekeys":6,"regrants":0,"failed":{}"#;
+        let verified = read(&format!(r#"{{"event":"verified",{totals}}}"#));
+        assert!(matches!(verified, Ok(Event::Verified(_))), "{verified:?}");
+        let end = read(&format!(r#"{{"event":"end",{totals},"restored":true}}"#));
+        assert!(matches!(end, Ok(Event::End(Totals { restored: true, .. }))), "{end:?}");
         for other in [
             "",
             "rma-bench: interrupted",
