@@ -1,4 +1,4 @@
-//! What a tenant that has gone bad leaves to another tenant of its process (promise P13).
+//! A tenant that has gone bad, and its share of what another tenant of its process needs (P13).
 //!
 //! Two inline hosts over AF_XDP. The *target* has two tenants. The one keeps 64 B READs of the
 //! other host under way, and has a region to whose words that host adds. The other one has all that
@@ -62,7 +62,7 @@ const ROUNDS: usize = 5;
 /// After how long an op that failed is issued again.
 const PAUSE: u64 = 1_000_000;
 
-/// What the neighbour had.
+/// The latencies and ops of the neighbour.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// READs that ended with OK.
@@ -73,7 +73,7 @@ pub struct Seen {
     pub failed: u64,
 }
 
-/// What the neighbour had while the other tenant was idle, and when it had gone bad.
+/// The neighbour beside a tenant that is idle, and beside one that has gone bad.
 #[derive(Clone, Debug)]
 pub struct BesideTenant {
     /// In turns with `bad`.
@@ -85,7 +85,7 @@ pub struct BesideTenant {
 /// Measures both, in turns.
 ///
 /// # Errors
-/// What could not be set up, or Ctrl-C.
+/// If something cannot be set up, or at Ctrl-C.
 pub fn measure(lab: &Lab, interrupt: &Interrupt) -> Result<BesideTenant, PairError> {
     let mut pair = Pair::open(Place::Lab(lab), &PairConfig::default())?;
     let target = &pair.client.host;

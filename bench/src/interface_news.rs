@@ -1,4 +1,4 @@
-//! What becomes of a host's network interface while a command runs, in lines for people.
+//! News of a host's network interface while a command runs, in lines for people.
 
 use rma_xdp::{InlineHost, InterfaceState, InterfaceStatus};
 
@@ -7,7 +7,7 @@ use crate::line;
 /// Says what has become of an interface, once.
 #[derive(Debug)]
 pub(crate) struct InterfaceNews {
-    /// What was said last. `None` over UDP, where there is nothing to say.
+    /// The status that was said last. `None` over UDP, where there is nothing to say.
     said: Option<InterfaceStatus>,
 }
 

@@ -260,7 +260,7 @@ struct Report<V> {
     device: String,
     mode: String,
     mtu: u32,
-    /// What the path carries, if that is less.
+    /// The MTU of the path, if it is less.
     path_mtu: Option<u32>,
     size: u32,
     #[serde(flatten)]

@@ -342,7 +342,7 @@ fn in_file(octets: &[u8]) -> bool {
     }
 }
 
-/// What begins a certificate in a file.
+/// The line that begins a certificate in a file.
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 fn alone(octets: &[u8]) -> bool {

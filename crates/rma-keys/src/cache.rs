@@ -152,7 +152,7 @@ impl GrantCache {
         self.counters
     }
 
-    /// Whose keys it holds.
+    /// The client whose keys it holds.
     #[must_use]
     pub const fn holder(&self) -> Holder {
         self.holder

@@ -179,7 +179,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         if is_given_up || now >= until {
             call.end.get_or_insert(End::Failed(OpStatus::RemoteNotReady));
             self.settle(index);
-            self.follow_refused(now, (place, id), 1);
+            self.follow_refused(now, place, id, 1);
             return;
         }
         let asked = self.not_ready.of(place, now);
@@ -232,12 +232,12 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         if got_in {
             asked.got_in = Some(now);
         }
-        self.follow_refused(now, (place, id), if got_in { FOLLOWERS } else { 1 });
+        self.follow_refused(now, place, id, if got_in { FOLLOWERS } else { 1 });
     }
 
     /// Unless another one asks at a place than `id`, which has ended: issues the next ones of its
     /// line.
-    fn follow_refused(&mut self, now: Instant, (place, id): (Place, CallId), most: usize) {
+    fn follow_refused(&mut self, now: Instant, place: Place, id: CallId, most: usize) {
         let Some(asked) = self.not_ready.asked.iter_mut().find(|it| it.place == place) else {
             return;
         };

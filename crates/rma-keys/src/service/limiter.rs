@@ -84,7 +84,7 @@ impl Allowance {
     }
 }
 
-/// Who is told apart from others.
+/// A client that is told apart from others.
 type Client = Arc<(SpiffeId, HostAddr)>;
 
 /// All allowances of a service.

@@ -68,7 +68,7 @@ const WAITING_MAX: usize = 4096;
 pub(super) struct Job {
     pub(super) number: u32,
     pub(super) message: Octets,
-    /// Whom keys are asked for.
+    /// The initiators that keys are asked for.
     pub(super) from: LocalAddresses,
     pub(super) deadline: Instant,
     pub(super) slot: Slot,
