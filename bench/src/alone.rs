@@ -185,7 +185,7 @@ impl Client {
     }
 
     /// The word that the region should hold at `offset`.
-    pub(crate) fn word(&self, offset: u64) -> u64 {
+    pub fn word(&self, offset: u64) -> u64 {
         let mut bytes = [0; WORD as usize];
         match &self.model {
             Some(model) => model.read(offset, &mut bytes),

@@ -40,7 +40,7 @@ pub struct Client {
     pub local: RegisteredRegion,
     /// Where the data of measured writes comes from: [`WARM`] bytes, and the first of them once
     /// more.
-    pub(crate) source: RegisteredRegion,
+    pub source: RegisteredRegion,
     /// What it may do.
     pub grants: Grants,
     /// What the granted region held before anybody wrote to it.

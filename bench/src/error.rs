@@ -2,13 +2,9 @@
 //!
 //! Below all that measures: one error for a pair of hosts and everything that is done with it.
 
-use rma_core::executor::{CallError, CallStatus, ExecutorConfigError};
 use rma_keys::{io::client::FetchError, ring::GiveUp};
 use rma_lab::LabError;
-use rma_xdp::{
-    HostError, OpStatus, OpType, SubmitError, WaitError,
-    star::{ConnectError, CreateError, PostError, WcStatus, WqeOp},
-};
+use rma_xdp::{HostError, OpStatus, OpType, SubmitError, WaitError};
 
 /// Why a pair could not be opened, or a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +43,6 @@ pub enum PairError {
         /// How many came.
         messages: u64,
     },
-    /// Instructions could not be counted.
-    #[error("counting instructions with valgrind: {0}")]
-    Valgrind(#[source] std::io::Error),
     /// Nobody knows any more whether an op was applied.
     #[error(
         "a {op_type} ended with TIMEOUT, and its target has forgotten what became of it: its word may have been changed; \
@@ -91,22 +84,11 @@ pub enum PairError {
         /// What to look at.
         hint: &'static str,
     },
-    /// Transfers could not be measured.
-    #[error(transparent)]
-    Transfer(#[from] TransferError),
     /// There is no grant for ops of this type.
     #[error("{op_type} is not granted: run `rma-bench serve` with --op and all that is needed")]
     NotGranted {
         /// The type of op that no grant is for.
         op_type: OpType,
-    },
-    /// Ops did not complete, which breaks promise P1.
-    #[error(
-        "{ops} ops have not completed long after their bound: this must never happen, please report it"
-    )]
-    NeverEnded {
-        /// How many ops have no completion yet.
-        ops: u64,
     },
     /// A new grant could not be fetched out of band.
     #[error("fetching a grant, over TCP or from a file: {0}")]
@@ -117,14 +99,6 @@ pub enum PairError {
     /// There is no key to go on with.
     #[error(transparent)]
     GaveUp(#[from] GiveUp),
-    /// A server was started and has not granted anything.
-    #[error(
-        "a server that was started did not serve within {within:?}; look whether the machine is too busy"
-    )]
-    NotServed {
-        /// How long it was given.
-        within: core::time::Duration,
-    },
     /// IPv6 was asked for where there is one IPv6 address only.
     #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
     NoIpv6OnLoopback,
@@ -134,23 +108,6 @@ pub enum PairError {
     /// Sockets to compare with could not be had.
     #[error("kernel sockets to compare with: {0}")]
     Sockets(#[source] std::io::Error),
-    /// Queue pairs do not do what they should.
-    #[error("queue pairs of StaR: {0}")]
-    QueuePairs(#[from] QueuePairError),
-    /// A channel does not do what it should.
-    #[error("the channel {kind}: {why}")]
-    Channel {
-        /// Which kind.
-        kind: rma_xdp::channel::Kind,
-        /// What it says.
-        why: String,
-    },
-    /// The servers of the cache could not be started.
-    #[error(transparent)]
-    Servers(#[from] rma_kv::demo::DemoError),
-    /// The cache does not do what it should.
-    #[error("the cache: {0}")]
-    Cache(String),
     /// A round of a measurement is worth nothing. Whoever measures in several rounds
     /// ([`rates::in_turns`](crate::rates::in_turns)) does without it.
     #[error("{0}; look whether the machine is too busy")]
@@ -168,27 +125,12 @@ pub enum PairError {
         /// What was wrong with the last one that does not.
         why: String,
     },
+    /// A measurement that stands on this library failed in a way of its own.
+    #[error(transparent)]
+    Other(Box<dyn core::error::Error + Send + Sync>),
     /// Somebody pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-}
-
-/// Why transfers could not be measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransferError {
-    /// A setting does not work. A bug of the bench.
-    #[error(transparent)]
-    Config(#[from] ExecutorConfigError),
-    /// A call was refused. A bug of the bench.
-    #[error("a call was refused: {0}")]
-    Call(#[from] CallError),
-    /// A call did not end well.
-    #[error("a transfer ended with {status}; look whether the machine is too busy")]
-    Failed {
-        /// How it ended.
-        status: CallStatus,
-    },
 }
 
 /// Causes to look for where nothing comes back from another machine.
@@ -198,7 +140,8 @@ pub(crate) const NOTHING_COMES_BACK: &str = "a firewall on the way or on either 
     packets than both interfaces do";
 
 /// What to look at when ops end like this.
-pub(crate) const fn hint(status: OpStatus) -> &'static str {
+#[must_use]
+pub const fn hint(status: OpStatus) -> &'static str {
     match status {
         OpStatus::Timeout => {
             "nothing came back from the other host for some seconds: look whether a firewall here drops the hosts' UDP \
@@ -213,33 +156,4 @@ pub(crate) const fn hint(status: OpStatus) -> &'static str {
         OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
         _ => "the documentation of `OpStatus` in rma-core says what this status means",
     }
-}
-
-/// Why queue pairs do not do what they should.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueuePairError {
-    /// One was not made.
-    #[error(transparent)]
-    Create(#[from] CreateError),
-    /// Two were not connected.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// A work request was refused.
-    #[error(transparent)]
-    Post(#[from] PostError),
-    /// A work request failed.
-    #[error("a {opcode:?} ended with {status:?}")]
-    Failed {
-        /// What it was.
-        opcode: WqeOp,
-        /// How it ended.
-        status: WcStatus,
-    },
-    /// A connection is not there in time.
-    #[error("a connection is not set up after {patience:?}")]
-    NotReady {
-        /// For how long it was waited for.
-        patience: core::time::Duration,
-    },
 }

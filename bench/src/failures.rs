@@ -66,7 +66,7 @@ impl Failures {
 
     /// An op has ended with OK.
     #[inline]
-    pub(crate) fn ok(&mut self, now: Instant) {
+    pub fn ok(&mut self, now: Instant) {
         if self.in_row > 0 {
             self.over(now);
         }
@@ -87,7 +87,7 @@ impl Failures {
     ///
     /// # Errors
     /// If there is no sense in going on.
-    pub(crate) fn count(&mut self, status: OpStatus, now: Instant) -> Result<(), PairError> {
+    pub fn count(&mut self, status: OpStatus, now: Instant) -> Result<(), PairError> {
         let gap = self.ended.map_or(Duration::ZERO, |at| now.since(at));
         self.in_row += 1;
         self.waited += gap.min(COUNTED_MAX);

@@ -13,7 +13,6 @@ use rma_xdp::{
 };
 
 use crate::{
-    aead,
     alone::LoneOp,
     amount::{Amount, SMALL, WARM},
     client::Client,
@@ -22,7 +21,6 @@ use crate::{
     floor::{self, Exchange, FourHops, Link, RoundTrips, Sides},
     interrupt::Interrupt,
     latency::Latencies,
-    lone,
     one_way::{ByHand, Step},
     pair::{Pair, cores, pinned},
     rates::Rates,
@@ -46,8 +44,8 @@ pub enum What {
     Raw(Floor),
     /// Messages of so many bytes there and back over the kernel's own sockets, both sides spinning.
     Kernel(Transport, usize),
-    /// The turns of both engines for a READ of 64 B that is alone, joined by memory.
-    LoneTurns,
+    /// Something else, on the core of the client: so often for nothing, then so often.
+    Beside(fn((u64, u64)) -> Latencies),
 }
 
 impl What {
@@ -161,9 +159,8 @@ fn one(
             latencies.merge(&by_hand.one_way(pair, counts, interrupt)?);
             return Ok(0);
         }
-        What::LoneTurns => {
-            let lone = pinned(cores().0, || lone::turns(aead::chosen(), counts));
-            latencies.merge(&lone);
+        What::Beside(measure) => {
+            latencies.merge(&pinned(cores().0, || measure(counts)));
             return Ok(0);
         }
         What::Raw(floor) => {

@@ -65,7 +65,8 @@ const BELL: u64 = 0;
 
 /// How long a sender waits before message `number`: anything up to 16 µs. Without, looks would be
 /// in step with messages, and find each by the first READ or each by the second.
-pub(crate) const fn pause(number: u64) -> Duration {
+#[must_use]
+pub const fn pause(number: u64) -> Duration {
     Duration::from_nanos(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50)
 }
 

@@ -492,7 +492,7 @@ pub fn garbage_is_counted_and_nothing_is_lost(hosts: &Hosts) {
 }
 
 /// Every op completes, with TIMEOUT (P1). The server is gone afterwards. When they do is what
-/// `rma_bench::death` looks at.
+/// `rma_figures::death` looks at.
 pub fn a_dead_peer_is_a_timeout(hosts: &mut Hosts) {
     // In the lab too, frames for nobody go nowhere: the port is nobody's once the server is gone.
     let (grant, mut portal, sink) = {

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{cargo::Cargo, program::Error, requirements};
 
-/// What to measure: the options of `rma-bench figures`.
+/// What to measure: the options of `rma-figures measure`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Print one line of JSON for each figure.
@@ -24,14 +24,14 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// Becomes `rma-bench figures`.
+/// Becomes `rma-figures measure`.
 pub(crate) fn run(options: &Options) -> Result<(), Error> {
     requirements::to_build()?;
     if !options.list {
         requirements::for_the_lab()?.map_err(|lacks| lacks.into_error("bench"))?;
     }
     // With what some figures compare with.
-    let of = ["--release", "--package", "rma-bench", "--features", "peers"];
+    let of = ["--release", "--package", "rma-figures", "--features", "peers"];
     if !options.list {
         // What valgrind counts the instructions of lies beside the program then.
         requirements::to_count_instructions()?;
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
         }
     }
     let bench = [&["run"], &of[..]].concat();
-    let mut cargo = Cargo::new(&bench).args(["--", "figures"]);
+    let mut cargo = Cargo::new(&bench).args(["--", "measure"]);
     if options.json {
         cargo = cargo.args(["--json"]);
     }

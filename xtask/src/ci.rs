@@ -90,7 +90,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     let clippy = ["clippy", "--package", "rma-xdp", "--no-default-features", "--all-targets"];
     Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
     // With what figures compare with: only `cargo xtask bench` links it.
-    let clippy = ["clippy", "--package", "rma-bench", "--features", "peers", "--all-targets"];
+    let clippy = ["clippy", "--package", "rma-figures", "--features", "peers", "--all-targets"];
     Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
     doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;

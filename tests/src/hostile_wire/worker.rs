@@ -30,7 +30,7 @@ const SLOTS: u16 = 16;
 /// More places than slots, so that a place rests for a while after its op is over.
 const PLACES: usize = 3 * SLOTS as usize;
 
-/// How long an op is waited for that may never end. How long ops take is what `rma_bench::death`
+/// How long an op is waited for that may never end. How long ops take is what `rma_figures::death`
 /// looks at.
 const OP_PATIENCE: Duration = Duration::from_secs(60);
 

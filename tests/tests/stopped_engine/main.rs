@@ -1,6 +1,6 @@
 //! P1 and P2 on a real kernel, with an engine that does not run: the other host is a process of its
 //! own, which is stopped (SIGSTOP) in the midst of ops and goes on later (SIGCONT), or is killed.
-//! Every op ends; when it does is what `rma_bench::death` looks at.
+//! Every op ends; when it does is what `rma_figures::death` looks at.
 //!
 //! Every WRITE has an area of its own in the target's region, and bytes of its own, none of which
 //! is zero. So each byte of the region tells what has landed there. What an area holds is looked at

@@ -78,7 +78,9 @@ fn names(manifest: &str, name: &str) -> bool {
 
 #[test]
 fn tests_link_no_benchmark_and_a_benchmark_no_tests() {
-    for (folder, other) in [("tests", "rma-bench"), ("bench", "rma-tests")] {
+    let pairs =
+        [("tests", "rma-bench"), ("tests", "rma-figures"), ("dev/rma-figures", "rma-tests")];
+    for (folder, other) in pairs {
         let manifest = file(&format!("{folder}/Cargo.toml"));
         assert!(names(&manifest, "rma-core"), "{folder} stands on what it is about");
         assert!(!names(&manifest, other), "{folder} stands on {other}");
@@ -86,6 +88,21 @@ fn tests_link_no_benchmark_and_a_benchmark_no_tests() {
     assert!(names("[dev-dependencies]\nrma-bench = { workspace = true }", "rma-bench"));
     assert!(names("[dev-dependencies]\nrma-bench.workspace = true", "rma-bench"));
     assert!(!names("[package]\nname = \"rma-bench\"", "rma-bench"));
+}
+
+#[test]
+fn nothing_that_ships_links_what_proves_it() {
+    let is_dev = |folder: &&String| folder.starts_with("dev/");
+    let folders = crate_folders();
+    let of = |folder: &String| manifest(&file(&format!("{folder}/Cargo.toml")));
+    let dev: Vec<String> = folders.iter().filter(is_dev).map(|it| of(it).0).collect();
+    assert!(dev.contains(&"rma-sim".to_owned()), "{dev:?}");
+    let ships = |folder: &&String| folder.starts_with("rma-") || folder.starts_with("crates/");
+    for folder in folders.iter().filter(ships) {
+        let (name, on) = of(folder);
+        let links: Vec<_> = on.iter().filter(|it| dev.contains(it)).collect();
+        assert!(links.is_empty(), "{name} links {links:?}, which is in dev/");
+    }
 }
 
 #[test]

@@ -244,7 +244,7 @@ const NEVERS: &[Never] = &[
     },
     Never {
         who: "rma_lab",
-        from: &["rma_xdp", "rma_app", "rma_sim", "rma_bench", "rma_tests"],
+        from: &["rma_xdp", "rma_app", "rma_sim", "rma_bench", "rma_figures", "rma_tests"],
         but: &[],
         why: "fixtures stand below all whose tests use them",
     },
@@ -255,7 +255,13 @@ const NEVERS: &[Never] = &[
         why: "what is fuzzed needs no operating system",
     },
     Never { who: "rma_tests", from: &["rma_bench"], but: &[], why: "a test is no benchmark" },
-    Never { who: "rma_bench", from: &["rma_tests"], but: &[], why: "a benchmark is no test" },
+    Never { who: "rma_figures", from: &["rma_tests"], but: &[], why: "a benchmark is no test" },
+    Never {
+        who: "rma_bench",
+        from: &["rma_figures", "rma_sim", "rma_star", "rma_tests"],
+        but: &[],
+        why: "operators run it: what measures the project and the papers stands on it",
+    },
 ];
 
 /// A module that is one thing with those that stand in it, so that they may import from each other.

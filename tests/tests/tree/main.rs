@@ -58,7 +58,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 fn crate_folders() -> Vec<String> {
     let mut folders: Vec<String> =
         ["rma-core", "rma-xdp", "bench", "tests", "xtask"].map(Into::into).into();
-    for parent in ["crates", "examples"] {
+    for parent in ["crates", "dev", "examples"] {
         for entry in fs::read_dir(root().join(parent)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             folders.push(format!("{parent}/{name}"));

@@ -44,7 +44,7 @@ const SPECS: [(&str, &str); 3] = [
 /// All citations of one file in the tree: an id, then at most one line that says of which type it
 /// is.
 fn citations(prefix: &str) -> BTreeMap<String, Cited> {
-    let folders = ["rma-core", "rma-xdp", "crates", "bench", "tests"];
+    let folders = ["rma-core", "rma-xdp", "crates", "dev", "bench", "tests"];
     let files = folders.iter().flat_map(|folder| sources(&root().join(folder)));
     let mut citations: BTreeMap<String, Cited> = BTreeMap::new();
     // Built at run time, so that this file does not cite anything itself.

@@ -20,8 +20,8 @@ fn missing<'a>(named: &BTreeSet<&'a str>, sources: &[String]) -> Vec<&'a str> {
 
 #[test]
 fn tests_that_the_page_of_attacks_on_keys_names_are_there() {
-    let sources = sources(&root().join("crates"));
-    let sources: Vec<String> = sources.iter().map(|it| fs::read_to_string(it).unwrap()).collect();
+    let sources = ["crates", "dev"].into_iter().flat_map(|it| sources(&root().join(it)));
+    let sources: Vec<String> = sources.map(|it| fs::read_to_string(it).unwrap()).collect();
     let page = fs::read_to_string(root().join("docs/decisions/key-attacks.md")).unwrap();
     let named = named(&page);
     assert!(named.len() > 40, "{}", named.len());

@@ -1,0 +1,68 @@
+//! A program of measurements from its command line to its exit status: the options that all
+//! commands have, signals, and a reader of its output that leaves.
+
+use std::{error::Error, process::ExitCode};
+
+use clap::{ArgAction, Args};
+use rma_xdp::keys::core_dumps;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::{interrupt::Interrupt, mode::XdpMode, out};
+
+/// The options of all commands.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Common {
+    /// Log host events to standard error: once, decisions made for the host; twice, each portal,
+    /// region and grant as well.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+    /// Attach the steering program in this mode: for hosts over AF_XDP, and for the raw sockets
+    /// that they are compared with.
+    #[arg(long, value_enum, default_value_t, global = true, value_name = "MODE")]
+    xdp_mode: XdpMode,
+}
+
+/// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
+const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
+
+/// Runs a command of the program `name`, and says on standard error why it failed.
+pub fn run(
+    name: &str,
+    common: Common,
+    command: impl FnOnce(&Interrupt) -> Result<(), Box<dyn Error>>,
+) -> ExitCode {
+    trace(common.verbose);
+    common.xdp_mode.ask_for();
+    if let Err(error) = core_dumps::switch_off() {
+        eprintln!("{name}: core dumps cannot be switched off, and keys would be in one: {error}");
+        return ExitCode::FAILURE;
+    }
+    let result = Interrupt::on_signals().map_err(Into::into).and_then(|it| command(&it));
+    if out::reader_is_gone() {
+        // Quietly, and with the status that shells know from programs that SIGPIPE ended.
+        return ExitCode::from(SIGPIPE_STATUS);
+    }
+    if let Some(error) = out::failure() {
+        eprintln!("{name}: results could not be written to standard output: {error}");
+        return ExitCode::FAILURE;
+    }
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Sends events to standard error. The library has none on the path of frames, so this disturbs no
+/// measurement.
+fn trace(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+}

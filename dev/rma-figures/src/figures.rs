@@ -1,0 +1,203 @@
+//! `rma-figures measure`: every figure that the documentation quotes, by name, and whether it keeps
+//! its limit.
+//!
+//! The figures and their limits are in `table`, each measurement in a file of its own, and what
+//! happens when a limit is missed in `check`.
+
+mod beside;
+mod changes;
+mod channels;
+mod check;
+mod conditions;
+mod crypto;
+mod death;
+mod failover;
+mod floors;
+mod flows;
+mod goodput;
+mod instructions;
+mod issue;
+mod key_rotation;
+mod keys;
+mod kv;
+mod limit;
+mod queue_pairs;
+mod rate;
+mod reads;
+mod rekey;
+mod scale;
+mod simulated;
+mod simulator;
+mod spec;
+mod star;
+mod star_engines;
+mod stations;
+mod table;
+mod tenants;
+mod turn;
+mod useless;
+mod writes;
+
+use clap::Args;
+use rma_bench::{aead, interrupt::Interrupt, line};
+use serde::Serialize;
+
+use self::{
+    check::{ATTEMPTS, measure, verdict},
+    spec::{Measured, Spec},
+    table::{BENCHMARKS, names},
+};
+pub use self::{
+    check::{Checked, FiguresError},
+    limit::Limit,
+};
+
+/// What to measure.
+#[derive(Args, Clone, Debug)]
+pub struct FiguresArgs {
+    /// Print one line of JSON for each figure.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure this figure only, or these, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
+    /// measured three times in all, and the median decides. Every value is shown.
+    #[arg(long, conflicts_with = "list")]
+    pub check: bool,
+    /// List the figures' names.
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// One measurement of a figure, as it is printed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Of what.
+    pub unit: &'static str,
+    /// Under which conditions, and what it is made of.
+    pub detail: String,
+    /// What it must not go beyond.
+    pub limit: Option<Limit>,
+    /// Whether this value is within the limit, if there is one.
+    pub ok: Option<bool>,
+    /// Which measurement of this run it comes from: 1, unless the figure, or one that is measured
+    /// with it, missed its limit before.
+    pub attempt: usize,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// If a figure does not exist or cannot be measured here, or, if they are checked, is beyond its
+/// limit.
+pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError> {
+    if args.list {
+        line!("{}", names().join("\n"));
+        return Ok(());
+    }
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    if let Some(name) = args.only.iter().find(|name| !names().contains(&name.as_str())) {
+        return Err(FiguresError::Unknown { name: name.clone() });
+    }
+    let mut specs = BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures);
+    if args.check && !aead::ENCRYPTS {
+        return Err(FiguresError::NothingEncrypted);
+    }
+    if args.check && !specs.any(|spec| wanted(spec.name) && spec.limit.is_some()) {
+        return Err(FiguresError::NothingToCheck);
+    }
+    if !args.json {
+        line!("  {:31} {:>11} {:21} {:6} detail", "figure", "value", "(limit)", "unit");
+    }
+    let attempts = if args.check { ATTEMPTS } else { 1 };
+    let mut figures = Vec::new();
+    for benchmark in BENCHMARKS {
+        if benchmark.figures.iter().any(|spec| wanted(spec.name)) {
+            let show = |spec: &Spec, measured: &Measured, attempt| {
+                Figure::new(spec, measured, attempt).print(args.json);
+            };
+            figures.extend(measure(benchmark, wanted, attempts, interrupt, show)?);
+        }
+    }
+    let not_run: Vec<String> = figures.iter().filter_map(Checked::not_run).collect();
+    if !not_run.is_empty() {
+        if !args.only.is_empty() {
+            return Err(FiguresError::NotRun { figures: not_run });
+        }
+        let words = format!("did not run: {}", not_run.join("; "));
+        if args.json { eprintln!("{words}") } else { line!("{words}") }
+    }
+    if args.check {
+        let verdict = verdict(&figures)?;
+        // In JSON, standard output is figures and nothing else.
+        if args.json { eprintln!("{verdict}") } else { line!("{verdict}") }
+    }
+    Ok(())
+}
+
+impl Figure {
+    fn new(spec: &Spec, measured: &Measured, attempt: usize) -> Self {
+        let &Spec { name, unit, limit, .. } = spec;
+        let &Measured { value, ref detail, .. } = measured;
+        let ok = limit.map(|limit| limit.holds(value));
+        Self { name, value, unit, detail: detail.clone(), limit, ok, attempt }
+    }
+
+    fn print(&self, json: bool) {
+        if json {
+            line!("{}", serde_json::to_string(self).expect("plain data"));
+        } else {
+            line!("{}", self.row());
+        }
+    }
+
+    /// A line for people: `read64_over_floor  1.390 (at most 1.4)  ratio  …`.
+    fn row(&self) -> String {
+        let Self { name, value, unit, detail, .. } = self;
+        let limit = match (self.limit, self.ok) {
+            (Some(limit), Some(false)) => format!("({limit}: MISSED)"),
+            (Some(limit), _) => format!("({limit})"),
+            (None, _) => String::new(),
+        };
+        let again = match self.attempt {
+            1 => String::new(),
+            attempt => format!("measured again, {attempt} of {ATTEMPTS}: "),
+        };
+        format!("  {name:31} {value:>11.3} {limit:21} {unit:6} {again}{detail}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(value: f64, limit: Option<Limit>, attempt: usize) -> Figure {
+        let spec = Spec { name: "made_up", unit: "ratio", limit, noisy: true, needs: None };
+        let measured = Measured { name: "made_up", value, detail: "of nothing".to_owned() };
+        Figure::new(&spec, &measured, attempt)
+    }
+
+    #[test]
+    fn a_row_shows_the_limit_beside_the_value() {
+        let limit = Some(Limit::AtMost(1.4));
+        assert!(figure(1.39, limit, 1).row().contains(" 1.390 (at most 1.4) "));
+        assert!(figure(1.41, limit, 1).row().contains(" 1.410 (at most 1.4: MISSED) "));
+        let again = figure(1.39, limit, 2).row();
+        assert!(again.ends_with("measured again, 2 of 3: of nothing"), "{again}");
+    }
+
+    #[test]
+    fn json_says_the_limit_and_whether_it_is_kept() {
+        let json = |figure: &Figure| serde_json::to_string(figure).unwrap();
+        assert_eq!(
+            json(&figure(1.5, Some(Limit::AtMost(1.4)), 1)),
+            r#"{"name":"made_up","value":1.5,"unit":"ratio","detail":"of nothing","limit":{"at_most":1.4},"ok":false,"attempt":1}"#
+        );
+        assert!(json(&figure(1.5, None, 1)).ends_with(r#""limit":null,"ok":null,"attempt":1}"#));
+    }
+}

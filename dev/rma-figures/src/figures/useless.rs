@@ -1,0 +1,103 @@
+//! What useless requests leave of a host's own READs and of an honest host's WRITEs.
+
+use core::fmt::Write as _;
+
+use rma_bench::{error::PairError, interrupt::Interrupt};
+use rma_xdp::OpType;
+
+use super::{
+    conditions::{CONDITIONS, MTU, lab},
+    spec::Measured,
+};
+use crate::useless::{Beside, Useless, measure};
+
+pub(super) fn reads_under_replayed_writes(
+    interrupt: &Interrupt,
+) -> Result<Vec<Measured>, PairError> {
+    let names = [
+        "reads_under_replayed_writes",
+        "reads_under_replayed_writes_p99",
+        "reads_under_replayed_writes_failed",
+    ];
+    reads(Useless::Replayed, "recorded WRITEs of one host, replayed", names, interrupt)
+}
+
+pub(super) fn reads_under_silent_writers(
+    interrupt: &Interrupt,
+) -> Result<Vec<Measured>, PairError> {
+    let names = [
+        "reads_under_silent_writers",
+        "reads_under_silent_writers_p99",
+        "reads_under_silent_writers_failed",
+    ];
+    reads(Useless::Silent, "WRITEs of 64 hosts that answer nothing", names, interrupt)
+}
+
+fn reads(
+    useless: Useless,
+    of: &str,
+    names: [&'static str; 3],
+    interrupt: &Interrupt,
+) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let all = measure(&lab, useless, OpType::Read, interrupt)?;
+    let (quiet, beside) = all.split_first().expect("measured without any first");
+    let worst = |ratio: &dyn Fn(&Beside) -> f64, worse: fn(f64, f64) -> f64| {
+        beside.iter().map(ratio).reduce(worse).unwrap_or(f64::NAN)
+    };
+    let goodput = worst(&|it| it.ok_per_s / quiet.ok_per_s, f64::min);
+    let p99 = |it: &Beside| it.latencies.quantile_us(0.99);
+    let tail = worst(&|it| p99(it) / p99(quiet), f64::max);
+    let failed = all.iter().map(|it| it.failed).sum::<u64>();
+    let detail = detail(&all, "READs of the target itself", of);
+    let [share, longer, fail] = names;
+    Ok(vec![
+        Measured { name: share, value: goodput, detail },
+        Measured {
+            name: longer,
+            value: tail,
+            detail: format!("p99 over that without useless requests, the largest; see {share}"),
+        },
+        Measured {
+            name: fail,
+            value: failed as f64,
+            detail: format!("READs that did not end with OK; see {share}"),
+        },
+    ])
+}
+
+pub(super) fn writes_under_useless_writes(
+    interrupt: &Interrupt,
+) -> Result<Vec<Measured>, PairError> {
+    let lab = lab()?;
+    let all = measure(&lab, Useless::Replayed, OpType::Write, interrupt)?;
+    let of = "recorded WRITEs of another host, replayed";
+    let detail = detail(&all, "WRITEs of an honest host", of);
+    let share = |it: &Beside| it.ok_per_s / all[0].ok_per_s;
+    let name = "writes_under_useless_writes";
+    Ok(vec![
+        Measured { name, value: share(&all[1]).min(share(&all[2])), detail },
+        Measured {
+            name: "writes_under_64000_useless_writes",
+            value: share(&all[3]),
+            detail: format!("of 64,000 useless requests a second; see {name}"),
+        },
+    ])
+}
+
+/// All rates in words.
+fn detail(all: &[Beside], ops: &str, of: &str) -> String {
+    let mut text = format!("{ops}, 4 of 4 KiB under way, beside useless requests a second ({of}):");
+    for Beside { rate, reached, ok_per_s, failed, latencies } in all {
+        let p99 = latencies.quantile_us(0.99);
+        let _ = write!(
+            text,
+            " {rate} ({reached:.0} reached): {ok_per_s:.0} OK/s, p99 {p99:.0} us, {failed} not OK;"
+        );
+    }
+    let _ = write!(
+        text,
+        " sent by kernel UDP sockets on the other host's core; veth MTU {MTU}, {CONDITIONS}"
+    );
+    text
+}

@@ -1,0 +1,98 @@
+//! `rma-figures`: measures the figures that the documentation quotes, and those of the papers.
+
+#![deny(clippy::print_stdout)]
+
+use std::{error::Error, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use rma_bench::{
+    interrupt::Interrupt,
+    program::{self, Common},
+};
+use rma_figures::{
+    allocator::Counting,
+    crypto::{self, CryptoArgs},
+    curve::{self, CurveArgs},
+    failover::{self, FailoverArgs, ReplicaArgs},
+    figures::{self, FiguresArgs},
+    flows::{self, FlowsArgs},
+    key_rotation::{self, KeyRotationArgs},
+    phases::{self, PhasesArgs},
+    plots::{self, PlotsArgs},
+    simulated,
+    star::{self, StarArgs},
+};
+use rma_kv::server::ServerArgs;
+
+/// Figures of this project and of the papers that it implements.
+#[derive(Debug, Parser)]
+#[command(name = "rma-figures", version)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measures the figures that the documentation quotes, all or some. Most need root.
+    Measure(FiguresArgs),
+    /// Measures what AES-128-GCM costs with each provider that this processor can run.
+    Crypto(CryptoArgs),
+    /// READs a second by how many are under way, beside raw frames and kernel UDP. Needs root.
+    Curve(CurveArgs),
+    /// Splits the time of an op into phases, on both hosts. Needs root.
+    Phases(PhasesArgs),
+    /// Kills one of two servers under a thousand tasks, starts it again, and shows how many ops
+    /// complete meanwhile. Needs root.
+    Failover(FailoverArgs),
+    /// A server of `failover`.
+    #[command(hide = true)]
+    Replica(ReplicaArgs),
+    /// Rotates a region's key under clients that get theirs from its key service, and draws one
+    /// rotation of each kind.
+    KeyRotation(KeyRotationArgs),
+    /// A server of the cache, for its figures.
+    #[command(hide = true)]
+    KvServer(ServerArgs),
+    /// Draws how congestion control converges, in simulation.
+    Flows(FlowsArgs),
+    /// Measures and draws figures of the channels' paper. Needs root.
+    Channels(PlotsArgs),
+    /// Figures of the StaR paper, from a cost model: the paper's numbers beside ours, and sweeps.
+    Star(StarArgs),
+    /// Table 2 of the channels' paper, its rows beside ours, measured in simulation.
+    Table2,
+    /// Stops a sender that has reserved a place in a shared ring, and shows what other senders see,
+    /// in simulation.
+    DeadWriter,
+}
+
+/// Figures of memory need it; what it adds to a call is an addition.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() -> ExitCode {
+    let Cli { common, command } = Cli::parse();
+    program::run("rma-figures", common, |interrupt| run(&command, interrupt))
+}
+
+fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Box<dyn Error>> {
+    match command {
+        Command::Measure(args) => figures::run(args, interrupt)?,
+        Command::Crypto(args) => interrupt.leaving_at_once(|| crypto::crypto(args)),
+        Command::Curve(args) => curve::run(args, interrupt)?,
+        Command::Phases(args) => phases::run(args, interrupt)?,
+        Command::Failover(args) => failover::failover(args, interrupt)?,
+        Command::Replica(args) => failover::replica(args, interrupt)?,
+        Command::KeyRotation(args) => key_rotation::key_rotation(args, interrupt)?,
+        Command::KvServer(args) => interrupt.leaving_at_once(|| rma_kv::server::serve(args))?,
+        Command::Flows(args) => flows::run(args, interrupt)?,
+        Command::Channels(args) => plots::run(args, interrupt)?,
+        Command::Star(args) => star::run(args, interrupt)?,
+        Command::Table2 => interrupt.leaving_at_once(simulated::table2),
+        Command::DeadWriter => interrupt.leaving_at_once(simulated::dead_writer),
+    }
+    Ok(())
+}
