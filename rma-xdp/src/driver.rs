@@ -11,13 +11,16 @@ mod accounts;
 pub(crate) mod control;
 mod home;
 mod ledger;
+#[cfg(feature = "star")]
 mod orphans;
 mod pool;
 mod questions;
 pub(crate) mod queues;
 mod shards;
 mod slots;
+#[cfg(feature = "star")]
 pub(crate) mod star;
+#[cfg(feature = "star")]
 mod star_questions;
 pub(crate) mod tenant;
 
@@ -45,17 +48,19 @@ use rma_core::{
 };
 use rma_shm::Region;
 
+#[cfg(feature = "star")]
+pub(crate) use self::accounts::StarCapacities;
 pub use self::ledger::ReceiveQueues;
+pub(crate) use self::{
+    accounts::Capacities,
+    ledger::{Books, Ledger, receive_queues, usages},
+    shards::{Shard, Shards},
+};
 use self::{
     accounts::{Accounts, HOST},
     control::ControlPath,
     questions::{Attach, Deregister, Derive, Detach, Register, Rekey},
     tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
-};
-pub(crate) use self::{
-    accounts::{Capacities, StarCapacities},
-    ledger::{Books, Ledger, receive_queues, usages},
-    shards::{Shard, Shards},
 };
 use crate::error::HostError;
 
@@ -68,6 +73,7 @@ pub(crate) struct Driver<P> {
     /// Of the flags of its portals.
     flags: FlagLender,
     /// The same of its portals of StaR, which are looked at apart from those.
+    #[cfg(feature = "star")]
     star_flags: FlagLender,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
@@ -93,6 +99,7 @@ impl<P> Driver<P> {
             shards,
             ledger: Ledger::new(accounts, slots),
             flags: FlagLender::new(),
+            #[cfg(feature = "star")]
             star_flags: FlagLender::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
@@ -325,6 +332,7 @@ impl<P: ControlPath> Driver<P> {
             }
             answer.book(&mut self.ledger);
         }
+        #[cfg(feature = "star")]
         self.reclaim_star()?;
         self.ledger.accounts().close_abandoned();
         Ok(unsettled)

@@ -7,6 +7,7 @@ use rma_core::{
     addr::HostAddr, error::RegionError, executor::ExecutorConfigError, nic::ConfigError,
 };
 use rma_shm::{Forked, Told};
+#[cfg(feature = "star")]
 use rma_star::{
     config::StarConfigError,
     limits::{QPS_MAX, SLOTS_MAX},
@@ -49,6 +50,7 @@ pub enum HostError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A setting of StaR cannot work.
+    #[cfg(feature = "star")]
     #[error(transparent)]
     StarConfig(#[from] StarConfigError),
     /// A region could not be registered, or is not.
@@ -67,6 +69,7 @@ pub enum HostError {
     #[error(transparent)]
     BufferPool(#[from] BufferPoolError),
     /// StaR did not do what it was asked.
+    #[cfg(feature = "star")]
     #[error(transparent)]
     Star(#[from] StarError),
     /// Nothing would come of waiting.
@@ -197,6 +200,7 @@ pub enum HostError {
 }
 
 /// Why a host did not do what StaR was asked for.
+#[cfg(feature = "star")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StarError {

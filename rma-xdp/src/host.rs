@@ -7,7 +7,9 @@
 
 mod executors;
 mod queues;
+#[cfg(feature = "channel")]
 pub(crate) mod registrar;
+#[cfg(feature = "star")]
 mod star;
 mod tenants;
 
@@ -28,12 +30,14 @@ use rma_core::{
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::{Forked, Process, Region};
+#[cfg(feature = "star")]
 use rma_star::{
-    config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder, StarPlace},
+    config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder},
     counters::StarCounters,
-    service::Star,
 };
 
+#[cfg(feature = "star")]
+use self::star::{Place, StarSetting};
 use crate::{
     device::{
         Device, DeviceInfo, DeviceKeeper, OpenDevice,
@@ -41,14 +45,11 @@ use crate::{
         status::InterfaceStatus,
         ways::{AddressStatus, NarrowPath},
     },
-    driver::{
-        Capacities, Driver, Shard, Shards, StarCapacities, control::ControlPath,
-        tenant::DriverConfig,
-    },
+    driver::{Capacities, Driver, Shard, Shards, control::ControlPath, tenant::DriverConfig},
     engine::{
         housekeeping::Housekeeping,
         inline::InlineEngine,
-        services::{self, HostEngine, Stacks},
+        services::{HostEngine, Stacks},
         thread::{EngineThread, ThreadConfig},
     },
     error::HostError,
@@ -91,12 +92,15 @@ pub struct HostConfig {
     pub port: u16,
     /// What StaR is set to ([`crate::star`]), which every queue's engine serves beside 1RMA then.
     /// Default: `None`, 1RMA alone.
+    #[cfg(feature = "star")]
     pub star: Option<StarConfigBuilder>,
     /// The UDP port of what goes to StaR's stateless processing, the same for all hosts of a
     /// deployment. Default: 10474.
+    #[cfg(feature = "star")]
     pub stateless_port: u16,
     /// The UDP port of what goes to StaR's stateful processing, the same for all hosts of a
     /// deployment. Default: 10475.
+    #[cfg(feature = "star")]
     pub stateful_port: u16,
     /// PID_initiator of this host's portals. Default: this process's.
     pub pid: Pid,
@@ -135,8 +139,11 @@ impl HostConfig {
             device,
             addresses,
             port: DEFAULT_PORT,
+            #[cfg(feature = "star")]
             star: None,
+            #[cfg(feature = "star")]
             stateless_port: STATELESS_PORT.0,
+            #[cfg(feature = "star")]
             stateful_port: STATEFUL_PORT.0,
             pid: Pid(std::process::id()),
             core: None,
@@ -163,6 +170,7 @@ pub struct HostOf<P> {
     pid: Pid,
     addresses: LocalAddresses,
     nic: NicConfigBuilder,
+    #[cfg(feature = "star")]
     star: Option<StarConfigBuilder>,
     /// Of the device when it was opened.
     receive_len_max: ReceiveLenMax,
@@ -241,6 +249,7 @@ pub type InlineHost = HostOf<InlineEngine>;
 struct ShardState {
     counters: Arc<NicCounters>,
     /// What StaR counts, where the engine serves it.
+    #[cfg(feature = "star")]
     star: Option<Arc<StarCounters>>,
     iv_blocks: IvBlocks,
 }
@@ -316,10 +325,12 @@ impl<P: ControlPath> HostOf<P> {
         config: HostConfig,
         mut start: impl FnMut(HostEngine, Housekeeping) -> Result<P, HostError>,
     ) -> Result<Self, HostError> {
-        let of_star = config.star.map(|_| [config.stateless_port, config.stateful_port]);
-        let ports = services::ports(config.port, of_star);
+        let ports = vec![Port(config.port)];
+        #[cfg(feature = "star")]
+        let setting = StarSetting::of(&config);
+        #[cfg(feature = "star")]
+        let ports = setting.beside(ports);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
-        let HostConfig { star, stateless_port, stateful_port, .. } = config;
         let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, &ports)?;
         let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
         let (mut shards, mut engines) = (Vec::new(), Vec::new());
@@ -328,20 +339,8 @@ impl<P: ControlPath> HostOf<P> {
             let (iv_blocks, block) = IvBlocks::open(counter.clone(), nic.counter_start, user)?;
             receive_len_max = backend.receive_len_max();
             let bucket_secret = random_bucket_secret()?;
-            let (block, star) = match star {
-                None => (block, None),
-                Some(star) => {
-                    let secret = random_bucket_secret()?;
-                    let (block, of_star) = block.halves();
-                    let place = StarPlace::at(addresses).with(|it| {
-                        it.stateless_port = Port(stateless_port);
-                        it.stateful_port = Port(stateful_port);
-                        it.receive_len_max = receive_len_max;
-                        it.secret = secret;
-                    });
-                    (block, Some(Star::with_aead(star.build(place)?, of_star, aead)))
-                }
-            };
+            #[cfg(feature = "star")]
+            let (block, star) = setting.open(Place { addresses, receive_len_max, aead }, block)?;
             let place = NicPlace::at(addresses).with(|it| {
                 it.port = Port(port);
                 (it.counter_start, it.counter_end) = (block.first(), block.end());
@@ -351,9 +350,15 @@ impl<P: ControlPath> HostOf<P> {
             let mut nic = Nic::with_aead(nic.build(place)?, aead);
             nic.set_paths(backend.paths());
             let counters = nic.counters().clone();
-            let of_star = star.as_ref().map(|star| star.counters().clone());
-            shards.push(ShardState { counters, star: of_star, iv_blocks });
-            let stacks = Stacks::new(OneRma::new(nic), star);
+            shards.push(ShardState {
+                counters,
+                #[cfg(feature = "star")]
+                star: star.as_ref().map(|star| star.counters().clone()),
+                iv_blocks,
+            });
+            let stacks = Stacks::OneRma(OneRma::new(nic));
+            #[cfg(feature = "star")]
+            let stacks = stacks.beside(star);
             engines.push(HostEngine::new(stacks, backend, TscClock::new()));
         }
         let shards: Box<[ShardState]> = shards.into();
@@ -370,24 +375,23 @@ impl<P: ControlPath> HostOf<P> {
         }
         let (mut reached, mut cells) = (Vec::new(), Vec::new());
         let mut first_slot = 0;
-        for (engine, ShardState { counters, star, iv_blocks }) in engines.into_iter().zip(&shards) {
-            let path = start(engine, Housekeeping::new(iv_blocks.supply()))?;
-            let (counters, star) = (counters.clone(), star.clone());
-            cells.push(ShardCells { counters, star, life: path.life() });
+        for (engine, shard) in engines.into_iter().zip(&shards) {
+            let path = start(engine, Housekeeping::new(shard.iv_blocks.supply()))?;
+            cells.push(ShardCells {
+                counters: shard.counters.clone(),
+                #[cfg(feature = "star")]
+                star: shard.star.clone(),
+                life: path.life(),
+            });
             let slots: u16 =
                 nic.command_slots.try_into().expect("checked by the NIC's configuration");
             let slots = first_slot..first_slot + slots;
             first_slot = slots.end;
             reached.push(Shard { path, slots });
         }
-        let capacities = Capacities {
-            regions: nic.regions,
-            star: star.map(|StarConfigBuilder { pds, mrs, connections, .. }| StarCapacities {
-                pds,
-                mrs,
-                connections,
-            }),
-        };
+        let capacities = Capacities { regions: nic.regions, ..Capacities::default() };
+        #[cfg(feature = "star")]
+        let capacities = Capacities { star: setting.capacities(&driver), ..capacities };
         let driver = Driver::new(addresses, pid, Shards::new(reached), &capacities, &driver)?;
         let metrics =
             MetricsSource::new(cells.into(), keeper.watch(), (&info, aead.name()), &driver);
@@ -399,7 +403,8 @@ impl<P: ControlPath> HostOf<P> {
             pid,
             addresses,
             nic,
-            star,
+            #[cfg(feature = "star")]
+            star: setting.config,
             receive_len_max,
             device: keeper,
             process: Process::this(),

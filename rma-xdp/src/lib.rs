@@ -109,6 +109,7 @@ mod iv_blocks;
 pub mod keys;
 mod metrics;
 mod random;
+#[cfg(feature = "star")]
 pub mod star;
 
 pub use device::net;
@@ -128,26 +129,34 @@ pub use driver::tenant::{
     TenantConfig, TenantUsage, Usage,
 };
 pub use engine::{inline::InlineEngine, thread::EngineThread};
-pub use error::{HostError, StarError};
+pub use error::HostError;
+#[cfg(feature = "star")]
+pub use error::StarError;
+#[cfg(feature = "channel")]
 pub use host::registrar::HostRegistrar;
 pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
+#[cfg(feature = "star")]
+pub use metrics::StarTotals;
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
-pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, StarTotals};
+pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays};
 pub use random::random_region_key;
 
 /// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
+#[cfg(feature = "channel")]
 #[doc(inline)]
 pub use rma_channel as channel;
 
 #[doc(inline)]
 pub use rma_app::{
-    Acquire, AsyncChannels, BufPiece, BufferPool, BufferPoolError, ChannelError, Channels, Client,
-    Executor, ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease, Received,
-    Receiver, Recv, RegionBuf, Rx, SendBuf, Settlement, StartError, Transfer, TransferError,
-    TransferOptions, TscClock, Tx, WaitError,
+    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, IdlePolicy,
+    Message, Op, Poller, Portal, PortalLease, Receiver, Recv, RegionBuf, Settlement, StartError,
+    Transfer, TransferError, TransferOptions, TscClock, WaitError,
 };
+#[cfg(feature = "channel")]
+#[doc(inline)]
+pub use rma_app::{AsyncChannels, ChannelError, Channels, Received, Rx, SendBuf, Tx};
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     cc,

@@ -15,6 +15,8 @@ mod display;
 #[cfg(feature = "metrics-endpoint")]
 pub(crate) mod endpoint;
 mod prometheus;
+#[cfg(feature = "star")]
+mod star;
 
 use core::ops::AddAssign;
 use std::sync::{Arc, Weak};
@@ -30,8 +32,11 @@ use rma_core::{
     outcome::Verdict,
     packet::sizes::PacketSizes,
 };
-use rma_star::counters::{Drop as StarDrop, Event as StarEvent, StarCounters};
+#[cfg(feature = "star")]
+use rma_star::counters::StarCounters;
 
+#[cfg(feature = "star")]
+pub use self::star::StarTotals;
 use crate::{
     device::{
         DeviceInfo,
@@ -76,6 +81,7 @@ pub struct Metrics {
     /// The NIC's other counters: see [`NicCounters`].
     pub nic: NicTotals,
     /// What StaR counts, where the host serves it.
+    #[cfg(feature = "star")]
     pub star: Option<StarTotals>,
     /// Who sent a frame of another version of the wire format last, as the packet said: `None` if
     /// nobody has. Such hosts get no answer, and are to be found by their administrators; how many
@@ -136,29 +142,6 @@ pub struct NicTotals {
     pub posts_refused: u64,
 }
 
-/// The counters of StaR, of all engines together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StarTotals {
-    /// Received frames that died, by reason.
-    pub drops: Box<[(StarDrop, u64)]>,
-    /// What else has happened, and how often.
-    pub events: Box<[(StarEvent, u64)]>,
-}
-
-impl StarTotals {
-    /// `None` if no engine serves StaR.
-    fn of(shards: &[ShardCells]) -> Option<Self> {
-        let counters = || shards.iter().filter_map(|shard| shard.star.as_deref());
-        counters().next()?;
-        let sum = |count: &dyn Fn(&StarCounters) -> u64| counters().map(count).sum();
-        Some(Self {
-            drops: StarDrop::ALL.map(|reason| (reason, sum(&|it| it.drops(reason)))).into(),
-            events: StarEvent::ALL.map(|event| (event, sum(&|it| it.events(event)))).into(),
-        })
-    }
-}
-
 /// The delays of one type of op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -189,6 +172,7 @@ pub struct MetricsSource {
 pub(crate) struct ShardCells {
     pub(crate) counters: Arc<NicCounters>,
     /// What StaR counts, where the engine serves it.
+    #[cfg(feature = "star")]
     pub(crate) star: Option<Arc<StarCounters>>,
     pub(crate) life: Life,
 }
@@ -249,6 +233,7 @@ impl MetricsSource {
                 previous_keys_lost: self.sum(NicCounters::previous_keys_lost),
                 posts_refused: self.sum(NicCounters::posts_refused),
             },
+            #[cfg(feature = "star")]
             star: StarTotals::of(shards),
             other_version: shards.iter().find_map(|shard| shard.counters.other_version()),
             packets_received: self.sum(NicCounters::packets_received),

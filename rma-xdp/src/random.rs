@@ -3,6 +3,7 @@
 
 use rma_core::{crypto::RegionKey, fair_queue::BucketSecret};
 
+#[cfg(feature = "star")]
 use rma_star::keys::PdKey;
 
 use crate::error::HostError;
@@ -21,6 +22,7 @@ pub(crate) fn random_bucket_secret() -> Result<BucketSecret, HostError> {
 }
 
 /// The secret of a protection domain of StaR.
+#[cfg(feature = "star")]
 pub(crate) fn random_pd_key() -> Result<PdKey, HostError> {
     random_bytes().map(PdKey::from_bytes)
 }

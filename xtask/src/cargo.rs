@@ -15,8 +15,8 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
-    /// Cargo could not be started.
-    #[error("cannot run cargo as {}: is it installed and on the PATH?", program.to_string_lossy())]
+    /// Cargo, or what it has built, could not be started.
+    #[error("cannot run {}: {source}; is it there, and cargo on the PATH?", program.to_string_lossy())]
     Start {
         /// The program.
         program: OsString,
@@ -165,6 +165,16 @@ impl Cargo {
 pub(crate) fn workspace() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().expect("xtask is a folder of the workspace").to_owned()
+}
+
+/// Runs an example that `cargo build` has left.
+pub(crate) fn run_example(name: &str) -> Result<(), Error> {
+    let program = target_folder().join("debug/examples").join(name);
+    let command = program.display().to_string();
+    eprintln!("$ {command}");
+    let status = Command::new(&program).status();
+    let status = status.map_err(|source| Error::Start { program: program.into(), source })?;
+    if status.success() { Ok(()) } else { Err(Error::Failed { command }) }
 }
 
 /// Where cargo puts what it builds.

@@ -56,7 +56,10 @@ const VECTORS_NEED: &str = "import cryptography";
 /// that.
 const SWARM: &str = "100000";
 
-/// The README's examples that run in one process.
+/// What can be left out of a host: nothing, and each of its features.
+const FEATURES: [&str; 5] = ["", "xdp", "channel", "star", "keys"];
+
+/// The examples of the host that run in one process.
 const EXAMPLES: [&str; 8] =
     ["one_sided", "any_size", "mailbox", "counter", "lock", "rpc", "broadcast", "star_rpc"];
 
@@ -86,9 +89,12 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--keep-going", "--", "--deny", "warnings"];
     Cargo::new(&clippy).run()?;
-    // Without AF_XDP: no other build here leaves it out.
-    let clippy = ["clippy", "--package", "rma-xdp", "--no-default-features", "--all-targets"];
-    Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
+    // The host with each of its features alone: all other builds here have all of them.
+    for feature in FEATURES {
+        let clippy = ["clippy", "--package", "rma-xdp", "--no-default-features", "--all-targets"];
+        let clippy = Cargo::new(&clippy).args(["--features", feature]);
+        clippy.args(["--", "--deny", "warnings"]).run()?;
+    }
     // With what figures compare with: only `cargo xtask bench` links it.
     let clippy = ["clippy", "--package", "rma-figures", "--features", "peers", "--all-targets"];
     Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
@@ -116,9 +122,9 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     Cargo::new(&swarm).variable("RMA_SIM_SEEDS", SWARM).run()?;
 
     println!("\n== the README's examples ==");
-    for example in EXAMPLES {
-        Cargo::new(&["run", "--package", "rma-xdp", "--example", example]).run()?;
-    }
+    // As the tests have built them: by package they would have other features, and be built anew.
+    Cargo::new(&["build", "--workspace", "--examples"]).run()?;
+    EXAMPLES.iter().try_for_each(|example| cargo::run_example(example))?;
     Cargo::new(&KEYS_EXAMPLE).run()?;
     println!("\n== a program that depends on the host without AF_XDP ==");
     dependant::run()?;

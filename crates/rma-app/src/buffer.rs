@@ -10,7 +10,6 @@
 
 use core::{
     fmt, mem,
-    ops::Range,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
@@ -19,6 +18,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+#[cfg(feature = "channel")]
 use rma_channel::SendError;
 use rma_core::{
     executor::{CallError, Piece},
@@ -349,10 +349,11 @@ impl RegionBuf {
 
     /// What the buffer has behind its first bytes, which a channel writes with those beside it: so
     /// many before and behind, padded to 8.
+    #[cfg(feature = "channel")]
     pub(crate) fn message(
         &self,
         (before, behind): (u64, u64),
-    ) -> Result<(&RegisteredRegion, Range<u64>), SendError> {
+    ) -> Result<(&RegisteredRegion, core::ops::Range<u64>), SendError> {
         let len = u64::from(self.len);
         let is_alone = (before, behind) == (0, 0);
         let end = if is_alone { len } else { len.next_multiple_of(8) + behind };

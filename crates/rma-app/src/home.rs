@@ -29,12 +29,14 @@ pub trait Home: fmt::Debug + Send + Sync {
 
     /// The portal of StaR of this tag was dropped. Its connections may have frames under way still.
     /// Nothing happens at a maker of none.
+    #[cfg(feature = "star")]
     fn star_returned(&self, portal: StarTag) {
         let _ = portal;
     }
 }
 
 /// Tells a portal of StaR from all others of this process, also from those that were before.
+#[cfg(feature = "star")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StarTag(pub u64);
 

@@ -6,7 +6,6 @@
 
 use core::pin::pin;
 use std::{
-    io::{Read, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -19,7 +18,6 @@ use rma_core::{
     executor::{Call, OpCall, Outcome},
     receive_queue::{Event, ReceiveQueue},
 };
-use rma_star::library::{CqId, Qp, Wc};
 
 use crate::{
     client::Client,
@@ -27,17 +25,13 @@ use crate::{
     executor::Executor,
     home::Home,
     portal::Portal,
-    star::{
-        set_up::{Part, SetUpError},
-        verbs::StarVerbs,
-    },
 };
 
 /// An engine that is turned while its thread waits for what it does.
 #[derive(Debug)]
 pub struct Turning<'a, F> {
-    home: &'a dyn Home,
-    turn: F,
+    pub(crate) home: &'a dyn Home,
+    pub(crate) turn: F,
 }
 
 impl<'a, F: FnMut() -> usize> Turning<'a, F> {
@@ -147,54 +141,6 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
             (self.turn)();
             client.poll();
         }
-    }
-
-    /// Waits until a completion queue has completions: [`StarVerbs::wait_cq`].
-    ///
-    /// # Errors
-    /// If nothing that completes into the queue is outstanding, or another maker made the portal.
-    pub fn wait_cq(
-        mut self,
-        verbs: &mut StarVerbs,
-        cq: CqId,
-        wcs: &mut [Wc],
-    ) -> Result<usize, WaitError> {
-        self.check_verbs(verbs)?;
-        verbs.wait_cq_with(cq, wcs, None, Some(&mut self.turn))
-    }
-
-    /// Connects a queue pair: [`StarVerbs::connect_over`]. The engine stands still while the stream
-    /// is read.
-    ///
-    /// # Errors
-    /// [`SetUpError`].
-    pub fn connect_over(
-        mut self,
-        verbs: &mut StarVerbs,
-        qp: Qp,
-        stream: &mut (impl Read + Write),
-    ) -> Result<(), SetUpError> {
-        self.check_verbs(verbs)?;
-        verbs.set_up_with(qp, stream, Part::Connects, Some(&mut self.turn))
-    }
-
-    /// Takes the connection that the peer makes: [`StarVerbs::accept_over`]. The engine stands
-    /// still while the stream is read.
-    ///
-    /// # Errors
-    /// [`SetUpError`].
-    pub fn accept_over(
-        mut self,
-        verbs: &mut StarVerbs,
-        qp: Qp,
-        stream: &mut (impl Read + Write),
-    ) -> Result<(), SetUpError> {
-        self.check_verbs(verbs)?;
-        verbs.set_up_with(qp, stream, Part::Accepts, Some(&mut self.turn))
-    }
-
-    fn check_verbs(&self, verbs: &StarVerbs) -> Result<(), WaitError> {
-        if verbs.is_of(self.home) { Ok(()) } else { Err(WaitError::AnotherHost) }
     }
 
     fn check(&self, executor: &Executor) -> Result<(), WaitError> {

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+#[cfg(feature = "channel")]
 pub mod channels;
 pub mod client;
 pub mod clock;
@@ -47,9 +48,11 @@ pub mod portal;
 mod scripted;
 mod settlement;
 pub mod sleep;
+#[cfg(feature = "star")]
 pub mod star;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
+#[cfg(feature = "channel")]
 pub use channels::{
     ChannelError, Channels,
     futures::{AsyncChannels, Received, Rx, SendBuf, Tx},

@@ -4,7 +4,9 @@
 //! [`crate::driver::tenant`].
 
 mod pools;
+#[cfg(feature = "star")]
 mod star;
+#[cfg(feature = "star")]
 mod star_portals;
 
 use core::ops::Range;
@@ -17,9 +19,13 @@ use rma_core::{
     region::RegionId,
 };
 
+pub(crate) use self::pools::Capacities;
 pub(super) use self::pools::Charge;
-pub(crate) use self::pools::{Capacities, StarCapacities};
-use self::{pools::PerResource, star_portals::StarPortals};
+use self::pools::PerResource;
+#[cfg(feature = "star")]
+pub(crate) use self::pools::StarCapacities;
+#[cfg(feature = "star")]
+use self::star_portals::StarPortals;
 use super::{
     pool::{Pool, Share, Source},
     slots::FreeSlots,
@@ -43,6 +49,7 @@ pub(crate) struct Accounts {
     /// By their first slot.
     portals: BTreeMap<u16, PortalCharge>,
     registered: BTreeMap<RegionId, Registered>,
+    #[cfg(feature = "star")]
     star: StarPortals,
 }
 
@@ -111,6 +118,7 @@ impl Accounts {
             next: 0,
             portals: BTreeMap::new(),
             registered: BTreeMap::new(),
+            #[cfg(feature = "star")]
             star: StarPortals::default(),
         };
         let host = accounts.open("host", pid, config.priority, &config.quotas, None)?;

@@ -13,14 +13,16 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use rma_app::life::Life;
+#[cfg(feature = "star")]
+use rma_core::time::Instant;
 use rma_core::{
     addr::Pid,
     error::RegionError,
     nic::{RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     region::RegionId,
-    time::Instant,
 };
+#[cfg(feature = "star")]
 use rma_star::service::Star;
 
 use super::ledger::Ledger;
@@ -57,6 +59,7 @@ pub(crate) trait EngineSide {
     fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort>;
 
     /// StaR, if the engine serves it, and the engine's time.
+    #[cfg(feature = "star")]
     fn star(&mut self) -> Option<(&mut Star, Instant)>;
 }
 

@@ -2,10 +2,14 @@
 
 use core::ops::Range;
 
-use crossbeam_queue::{ArrayQueue, SegQueue};
+use crossbeam_queue::ArrayQueue;
+#[cfg(feature = "star")]
+use crossbeam_queue::SegQueue;
+#[cfg(feature = "star")]
+use rma_app::home::StarTag;
 use rma_app::{
     gauges::{ExecutorWatch, Executors},
-    home::{Home, StarTag},
+    home::Home,
 };
 
 /// Shared by the driver and its portals.
@@ -14,6 +18,7 @@ pub(crate) struct PortalHome {
     /// Slots of portals that were dropped and whose ops may be in flight still.
     pub(super) retired: ArrayQueue<Range<u16>>,
     /// Portals of StaR that were dropped, and whose connections may have frames under way still.
+    #[cfg(feature = "star")]
     pub(super) retired_star: SegQueue<StarTag>,
     /// The executors over its portals.
     pub(super) executors: Executors,
@@ -23,8 +28,12 @@ impl PortalHome {
     /// For so many slots at most.
     pub(super) fn new(slots: usize) -> Self {
         // One slot each is the most portals there can be.
-        let (retired, retired_star) = (ArrayQueue::new(slots), SegQueue::new());
-        Self { retired, retired_star, executors: Executors::default() }
+        Self {
+            retired: ArrayQueue::new(slots),
+            #[cfg(feature = "star")]
+            retired_star: SegQueue::new(),
+            executors: Executors::default(),
+        }
     }
 }
 
@@ -40,6 +49,7 @@ impl Home for PortalHome {
         let _ = self.retired.push(slots);
     }
 
+    #[cfg(feature = "star")]
     fn star_returned(&self, portal: StarTag) {
         tracing::debug!(?portal, "portal of StaR dropped");
         self.retired_star.push(portal);

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rma_core::{receive_queue::QueueWatch, region::RegionId};
 
-use rma_app::home::StarTag;
-
-use super::{accounts::Accounts, home::PortalHome, orphans::Orphan, tenant::TenantUsage};
+#[cfg(feature = "star")]
+use super::orphans::Orphan;
+use super::{accounts::Accounts, home::PortalHome, tenant::TenantUsage};
 
 /// The accounts, shared with those who watch them.
 pub(crate) type Books = Arc<Mutex<Accounts>>;
@@ -58,6 +58,7 @@ pub(crate) struct Ledger {
     /// deregistered.
     pub(super) orphans: Vec<RegionId>,
     /// The same of StaR.
+    #[cfg(feature = "star")]
     pub(super) star_orphans: Vec<Orphan>,
 }
 
@@ -68,6 +69,7 @@ impl Ledger {
             books: Arc::new(Mutex::new(accounts)),
             home: Arc::new(PortalHome::new(slots)),
             orphans: Vec::new(),
+            #[cfg(feature = "star")]
             star_orphans: Vec::new(),
         }
     }
@@ -80,10 +82,5 @@ impl Ledger {
     /// Notes slots that the driver takes back once their last op has completed.
     pub(super) fn retire(&self, slots: Range<u16>) {
         self.home.retired.push(slots).expect("there is room for all portals that there can be");
-    }
-
-    /// Notes a portal of StaR that the driver takes back once nothing of it is under way.
-    pub(super) fn retire_star(&self, portal: StarTag) {
-        self.home.retired_star.push(portal);
     }
 }

@@ -12,9 +12,7 @@ use rma_core::portal::Bell;
 use super::{
     control::{ControlPath, Question, Unanswered},
     ledger::Ledger,
-    orphans::Orphan,
     questions::{Deregister, ToAll, ToAny, ToOne},
-    star_questions::{DeallocPd, DeregMr, ToStar},
 };
 use crate::error::HostError;
 
@@ -51,9 +49,6 @@ impl<P> Shards<P> {
     }
 }
 
-/// Which engine serves StaR's portals: the first.
-const STAR: usize = 0;
-
 impl<P: ControlPath> Shards<P> {
     /// How the engine that has `slots` lives, and is woken.
     pub(super) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
@@ -69,21 +64,6 @@ impl<P: ControlPath> Shards<P> {
     ) -> Result<Q::Answer, HostError> {
         let index = self.index_of(question.slots());
         self.ask_at(index, question, ledger)
-    }
-
-    /// How the engine that serves StaR's portals lives, and is woken.
-    pub(super) fn star_engine(&self) -> (Life, Option<Bell>) {
-        let path = &self.0[STAR].path;
-        (path.life(), path.bell())
-    }
-
-    /// Asks the engine that serves StaR's portals.
-    pub(super) fn ask_star<Q: ToStar>(
-        &mut self,
-        question: Q,
-        ledger: &mut Ledger,
-    ) -> Result<Q::Answer, HostError> {
-        self.ask_at(STAR, question, ledger)
     }
 
     /// Asks any engine.
@@ -115,7 +95,7 @@ impl<P: ControlPath> Shards<P> {
         self.round(question, ledger)
     }
 
-    fn ask_at<Q: Question>(
+    pub(super) fn ask_at<Q: Question>(
         &mut self,
         index: usize,
         question: Q,
@@ -164,22 +144,13 @@ impl<P: ControlPath> Shards<P> {
             // If an engine has not seen this, it is an orphan still.
             self.round(|_| Deregister(region), ledger)?.book(ledger);
         }
-        while let Some(&orphan) = ledger.star_orphans.last() {
-            let path = &mut self.0[STAR].path;
-            let _ = match orphan {
-                Orphan::Pd(asker, pd) => ask(path, DeallocPd { asker, pd }, ledger)?.book(ledger),
-                Orphan::Mr(asker, pd, mr) => {
-                    ask(path, DeregMr { asker, pd, mr }, ledger)?.book(ledger)
-                }
-            };
-            // Whatever it was answered: there are no windows on it, as nobody knows of it.
-            ledger.star_orphans.retain(|&other| other != orphan);
-        }
+        #[cfg(feature = "star")]
+        self.undo_star_orphans(ledger)?;
         Ok(())
     }
 }
 
-fn ask<Q: Question>(
+pub(super) fn ask<Q: Question>(
     path: &mut impl ControlPath,
     question: Q,
     ledger: &mut Ledger,

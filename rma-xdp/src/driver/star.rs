@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use rma_app::{
     home::StarTag,
+    life::Life,
     sleep::Sleep,
     star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarParts, StarVerbs},
 };
+use rma_core::portal::Bell;
 use rma_shm::{Mapping, Region};
 use rma_star::{
     keys::PdKey,
@@ -27,8 +29,10 @@ use rma_star::{
 use super::{
     Driver,
     control::ControlPath,
-    orphans::Asker,
-    star_questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
+    ledger::Ledger,
+    orphans::{Asker, Orphan},
+    shards::{Shards, ask},
+    star_questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr, ToStar},
     tenant::Tenant,
 };
 use crate::error::{HostError, StarError};
@@ -234,5 +238,48 @@ impl<P: ControlPath> Driver<P> {
             answer.book(&mut self.ledger);
         }
         Ok(())
+    }
+}
+
+/// Which engine serves StaR's portals: the first.
+const STAR: usize = 0;
+
+impl<P: ControlPath> Shards<P> {
+    /// How the engine that serves StaR's portals lives, and is woken.
+    fn star_engine(&self) -> (Life, Option<Bell>) {
+        let path = &self.0[STAR].path;
+        (path.life(), path.bell())
+    }
+
+    /// Asks the engine that serves StaR's portals.
+    fn ask_star<Q: ToStar>(
+        &mut self,
+        question: Q,
+        ledger: &mut Ledger,
+    ) -> Result<Q::Answer, HostError> {
+        self.ask_at(STAR, question, ledger)
+    }
+
+    /// Has undone what the engine has of StaR and nobody knows of.
+    pub(super) fn undo_star_orphans(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+        while let Some(&orphan) = ledger.star_orphans.last() {
+            let path = &mut self.0[STAR].path;
+            let _ = match orphan {
+                Orphan::Pd(asker, pd) => ask(path, DeallocPd { asker, pd }, ledger)?.book(ledger),
+                Orphan::Mr(asker, pd, mr) => {
+                    ask(path, DeregMr { asker, pd, mr }, ledger)?.book(ledger)
+                }
+            };
+            // Whatever it was answered: there are no windows on it, as nobody knows of it.
+            ledger.star_orphans.retain(|&other| other != orphan);
+        }
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// Notes a portal of StaR that the driver takes back once nothing of it is under way.
+    pub(super) fn retire_star(&self, portal: StarTag) {
+        self.home.retired_star.push(portal);
     }
 }

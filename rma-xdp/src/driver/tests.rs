@@ -1,16 +1,19 @@
+#[cfg(feature = "star")]
 mod star;
 
 use core::time::Duration;
 
 use rma_app::life::Life;
+#[cfg(feature = "star")]
+use rma_core::time::Instant;
 use rma_core::{
     command::CommandSlotId,
     nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::RegionId,
-    time::Instant,
 };
+#[cfg(feature = "star")]
 use rma_star::service::Star;
 
 use super::{
@@ -37,6 +40,7 @@ struct TestSide {
     ports: Vec<PortalPort>,
     /// Slots of portals whose ops do not end.
     busy: Vec<Range<u16>>,
+    #[cfg(feature = "star")]
     star: Option<Star>,
 }
 
@@ -61,6 +65,7 @@ impl EngineSide for TestSide {
         Some(self.ports.remove(index.expect("attached")))
     }
 
+    #[cfg(feature = "star")]
     fn star(&mut self) -> Option<(&mut Star, Instant)> {
         self.star.as_mut().map(|star| (star, Instant::ZERO))
     }
@@ -132,12 +137,18 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
     let shard = |index| {
         let nic = NicConfigBuilder::default().with(|it| it.regions = REGIONS);
         let nic = Nic::new(nic.build(NicPlace::at(addr)).unwrap());
-        let side = TestSide { nic, ports: Vec::new(), busy: Vec::new(), star: None };
+        let side = TestSide {
+            nic,
+            ports: Vec::new(),
+            busy: Vec::new(),
+            #[cfg(feature = "star")]
+            star: None,
+        };
         let path = TestEngine { mood: Mood::Prompt, side, late: None };
         Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
     };
     let shards = Shards::new((0..engines).map(shard).collect());
-    let capacities = Capacities { regions: REGIONS, star: None };
+    let capacities = Capacities { regions: REGIONS, ..Capacities::default() };
     Driver::new(addr.into(), Pid(1), shards, &capacities, &DriverConfig::default()).unwrap()
 }
 

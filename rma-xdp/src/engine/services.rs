@@ -8,6 +8,8 @@
 use core::ops::Range;
 
 use rma_app::TscClock;
+#[cfg(feature = "star")]
+use rma_core::service::Both;
 use rma_core::{
     addr::{LocalAddresses, Pid},
     backend::{RxFrame, TxFrame},
@@ -20,9 +22,10 @@ use rma_core::{
     portal::PortalPort,
     quantum::Quantum,
     region::RegionId,
-    service::{Both, Service},
+    service::Service,
     time::{Clock, Instant},
 };
+#[cfg(feature = "star")]
 use rma_star::service::Star;
 
 use crate::{
@@ -37,38 +40,40 @@ pub(crate) type HostEngine<B = AnyBackend> = Engine<B, TscClock, Stacks>;
 /// The services of an engine (StaR figure 6: stacks side by side). One branch for each stage of a
 /// turn, and nothing for each frame: a host without StaR pays no more for there being such.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an engine has one, and 1RMA alone is to have no pointer to follow"
+#[cfg_attr(
+    feature = "star",
+    expect(
+        clippy::large_enum_variant,
+        reason = "an engine has one, and 1RMA alone is to have no pointer to follow"
+    )
 )]
 pub(crate) enum Stacks {
     /// 1RMA alone.
     OneRma(OneRma),
     /// StaR beside it.
+    #[cfg(feature = "star")]
     WithStar(Box<Both<OneRma, Star>>),
 }
 
 impl Stacks {
-    /// These services.
-    pub(crate) fn new(one_rma: OneRma, star: Option<Star>) -> Self {
-        match star {
-            None => Self::OneRma(one_rma),
-            Some(star) => Self::WithStar(Box::new(Both::new(one_rma, star))),
+    /// The same services, with StaR beside them if there is one.
+    #[cfg(feature = "star")]
+    pub(crate) fn beside(self, star: Option<Star>) -> Self {
+        match (self, star) {
+            (Self::OneRma(one_rma), Some(star)) => {
+                Self::WithStar(Box::new(Both::new(one_rma, star)))
+            }
+            (stacks, _) => stacks,
         }
     }
 
     const fn one_rma_mut(&mut self) -> &mut OneRma {
         match self {
             Self::OneRma(one_rma) => one_rma,
+            #[cfg(feature = "star")]
             Self::WithStar(both) => &mut both.first,
         }
     }
-}
-
-/// The UDP ports that the services of a host listen on: that of 1RMA, and those of StaR if it is
-/// served.
-pub(crate) fn ports(one_rma: u16, star: Option<[u16; 2]>) -> Vec<Port> {
-    core::iter::once(one_rma).chain(star.into_iter().flatten()).map(Port).collect()
 }
 
 /// Does the same with whichever services there are.
@@ -76,6 +81,7 @@ macro_rules! whichever {
     ($stacks:expr, $services:ident => $does:expr) => {
         match $stacks {
             Stacks::OneRma($services) => $does,
+            #[cfg(feature = "star")]
             Stacks::WithStar($services) => $does,
         }
     };
@@ -204,6 +210,7 @@ impl HostService for OneRma {
     }
 }
 
+#[cfg(feature = "star")]
 impl HostService for Star {
     fn is_starved(&self) -> bool {
         self.counter().left() == 0
@@ -223,6 +230,7 @@ impl HostService for Star {
     }
 }
 
+#[cfg(feature = "star")]
 impl<A: HostService, B: HostService> HostService for Both<A, B> {
     fn is_starved(&self) -> bool {
         self.first.is_starved() || self.second.is_starved()
@@ -265,14 +273,18 @@ impl HostService for Stacks {
 /// An engine as the driver's questions see it.
 pub(crate) struct Side<'a> {
     stacks: &'a mut Stacks,
+    #[cfg(feature = "star")]
     now: Instant,
 }
 
 impl<'a> Side<'a> {
     /// Of this engine, now.
     pub(crate) fn of<B: HostBackend>(engine: &'a mut HostEngine<B>) -> Self {
-        let now = engine.clock().now();
-        Self { stacks: engine.service_mut(), now }
+        Self {
+            #[cfg(feature = "star")]
+            now: engine.clock().now(),
+            stacks: engine.service_mut(),
+        }
     }
 }
 
@@ -298,6 +310,7 @@ impl EngineSide for Side<'_> {
         Some(port)
     }
 
+    #[cfg(feature = "star")]
     fn star(&mut self) -> Option<(&mut Star, Instant)> {
         match &mut *self.stacks {
             Stacks::OneRma(_) => None,

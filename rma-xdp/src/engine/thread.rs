@@ -360,6 +360,7 @@ mod tests {
             None
         }
 
+        #[cfg(feature = "star")]
         fn star(&mut self) -> Option<(&mut rma_star::service::Star, Instant)> {
             None
         }

@@ -14,12 +14,12 @@ use crate::driver::{
 pub(crate) struct Capacities {
     /// Of each NIC's table of regions.
     pub(crate) regions: u32,
-    /// Of StaR's tables, if that is served.
-    pub(crate) star: Option<StarCapacities>,
+    /// Of StaR's tables. Default: it is not served.
+    pub(crate) star: StarCapacities,
 }
 
 /// How much StaR has room for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StarCapacities {
     /// Of its table of protection domains.
     pub(crate) pds: u32,
@@ -27,20 +27,21 @@ pub(crate) struct StarCapacities {
     pub(crate) mrs: u32,
     /// Of its table of connections.
     pub(crate) connections: u32,
+    /// For work requests, of all its portals.
+    pub(crate) work_requests: u64,
 }
 
 impl Capacities {
     /// The size of a pool, where there are so many command slots.
     pub(super) fn of(&self, resource: Resource, slots: u64, config: &DriverConfig) -> u64 {
-        let star = |of: fn(StarCapacities) -> u32| self.star.map_or(0, of).into();
         match resource {
             Resource::CommandSlots => slots,
             Resource::Regions => self.regions.into(),
             Resource::RegisteredBytes => config.registered_bytes,
-            Resource::ProtectionDomains => star(|it| it.pds),
-            Resource::MemoryRegions => star(|it| it.mrs),
-            Resource::WorkRequests => self.star.map_or(0, |_| config.work_requests),
-            Resource::StatefulConnections => star(|it| it.connections),
+            Resource::ProtectionDomains => self.star.pds.into(),
+            Resource::MemoryRegions => self.star.mrs.into(),
+            Resource::WorkRequests => self.star.work_requests,
+            Resource::StatefulConnections => self.star.connections.into(),
         }
     }
 }

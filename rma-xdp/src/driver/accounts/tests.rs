@@ -11,10 +11,12 @@ struct PoolSizes {
     regions: u64,
 }
 
-const CAPACITIES: Capacities = Capacities { regions: SIZES.regions as u32, star: None };
+fn capacities() -> Capacities {
+    Capacities { regions: SIZES.regions as u32, ..Capacities::default() }
+}
 
 fn accounts(config: &DriverConfig) -> Result<Accounts, AllocationError> {
-    Accounts::new(core::iter::once(0..SIZES.slots), &CAPACITIES, config, PID)
+    Accounts::new(core::iter::once(0..SIZES.slots), &capacities(), config, PID)
 }
 
 const BYTES: u64 = 1000;

@@ -32,10 +32,9 @@ fn host() -> Driver<TestEngine> {
     let side = TestSide { nic, ports: Vec::new(), busy: Vec::new(), star };
     let path = TestEngine { mood: Mood::Prompt, side, late: None };
     let shards = Shards::new(vec![Shard { path, slots: 0..SLOTS }]);
-    let star = Some(StarCapacities { pds: PDS, mrs: MRS, connections: 8 });
+    let star = StarCapacities { pds: PDS, mrs: MRS, connections: 8, work_requests: 100 };
     let capacities = Capacities { regions: REGIONS, star };
-    let config = DriverConfig::default().with(|it| it.work_requests = 100);
-    Driver::new(addr.into(), Pid(1), shards, &capacities, &config).unwrap()
+    Driver::new(addr.into(), Pid(1), shards, &capacities, &DriverConfig::default()).unwrap()
 }
 
 fn ask_portal(driver: &mut Driver<TestEngine>) -> Result<StarVerbs, HostError> {
