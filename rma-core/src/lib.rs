@@ -36,9 +36,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-extern crate self as rma_core; // as tests outside name it, that share a scene with those here
-
 #[macro_use]
 mod settings;
 

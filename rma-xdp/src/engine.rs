@@ -7,4 +7,6 @@
 pub(crate) mod housekeeping;
 pub(crate) mod inline;
 pub(crate) mod services;
+#[cfg(feature = "star")]
+pub(crate) mod star;
 pub(crate) mod thread;

@@ -37,7 +37,7 @@ use rma_star::{
 };
 
 #[cfg(feature = "star")]
-use self::star::{Place, StarSetting};
+use crate::engine::star::{StarHost, StarSetting};
 use crate::{
     device::{
         Device, DeviceInfo, DeviceKeeper, OpenDevice,
@@ -327,7 +327,11 @@ impl<P: ControlPath> HostOf<P> {
     ) -> Result<Self, HostError> {
         let ports = vec![Port(config.port)];
         #[cfg(feature = "star")]
-        let setting = StarSetting::of(&config);
+        let setting = StarSetting {
+            config: config.star,
+            stateless_port: Port(config.stateless_port),
+            stateful_port: Port(config.stateful_port),
+        };
         #[cfg(feature = "star")]
         let ports = setting.beside(ports);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
@@ -340,7 +344,8 @@ impl<P: ControlPath> HostOf<P> {
             receive_len_max = backend.receive_len_max();
             let bucket_secret = random_bucket_secret()?;
             #[cfg(feature = "star")]
-            let (block, star) = setting.open(Place { addresses, receive_len_max, aead }, block)?;
+            let (block, star) =
+                setting.open(StarHost { addresses, receive_len_max, aead }, block)?;
             let place = NicPlace::at(addresses).with(|it| {
                 it.port = Port(port);
                 (it.counter_start, it.counter_end) = (block.first(), block.end());

@@ -15,8 +15,6 @@ mod display;
 #[cfg(feature = "metrics-endpoint")]
 pub(crate) mod endpoint;
 mod prometheus;
-#[cfg(feature = "star")]
-mod star;
 
 use core::ops::AddAssign;
 use std::sync::{Arc, Weak};
@@ -33,10 +31,8 @@ use rma_core::{
     packet::sizes::PacketSizes,
 };
 #[cfg(feature = "star")]
-use rma_star::counters::StarCounters;
+use rma_star::counters::{Drop as StarDrop, Event as StarEvent, StarCounters};
 
-#[cfg(feature = "star")]
-pub use self::star::StarTotals;
 use crate::{
     device::{
         DeviceInfo,
@@ -140,6 +136,31 @@ pub struct NicTotals {
     pub previous_keys_lost: u64,
     /// Posts of receives that there are not, or that were posted already.
     pub posts_refused: u64,
+}
+
+/// The counters of StaR, of all engines together.
+#[cfg(feature = "star")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StarTotals {
+    /// Received frames that died, by reason.
+    pub drops: Box<[(StarDrop, u64)]>,
+    /// What else has happened, and how often.
+    pub events: Box<[(StarEvent, u64)]>,
+}
+
+#[cfg(feature = "star")]
+impl StarTotals {
+    /// `None` if no engine serves StaR.
+    fn of(shards: &[ShardCells]) -> Option<Self> {
+        let counters = || shards.iter().filter_map(|shard| shard.star.as_deref());
+        counters().next()?;
+        let sum = |count: &dyn Fn(&StarCounters) -> u64| counters().map(count).sum();
+        Some(Self {
+            drops: StarDrop::ALL.map(|reason| (reason, sum(&|it| it.drops(reason)))).into(),
+            events: StarEvent::ALL.map(|event| (event, sum(&|it| it.events(event)))).into(),
+        })
+    }
 }
 
 /// The delays of one type of op.

@@ -3,31 +3,20 @@
 //! or quick. The network is quiet here; what goes wrong is simulated, by `rma-channel`'s own tests.
 //!
 //! How each kind is opened, streams, and what must hold after every look are those of that
-//! simulation: the same files, beside a [`World`] of hosts. So a new kind comes in there, with one
+//! simulation: `rma_contract`, with a [`World`] of real hosts. A new kind comes in there, with one
 //! row, and is tried here as well.
 
 use rma_channel::{Kind, SendError};
+use rma_contract::{
+    hosts::Driven as _,
+    kinds::{Row, Settings, rows},
+    run::Run,
+    stream::{Habit, Lens},
+};
 use rma_sim::net::frame::NodeId;
-
-use kinds::{Row, Settings, rows};
-use run::Run;
-use stream::{Habit, Lens};
 
 pub use world::World;
 
-#[path = "../../crates/rma-channel/tests/contract/end.rs"]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#[expect(dead_code, reason = "what only a simulation can do")]
-mod end;
-#[path = "../../crates/rma-channel/tests/contract/kinds.rs"]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#[expect(dead_code, reason = "what only a simulation can measure")]
-mod kinds;
-#[path = "../../crates/rma-channel/tests/contract/run.rs"]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-mod run;
-#[path = "../../crates/rma-channel/tests/contract/stream.rs"]
-mod stream;
 mod world;
 
 /// What a channel is opened with: two ends, or as many as it may have if `many`. All senders are on
@@ -43,7 +32,7 @@ fn settings(row: &Row, len_max: u32, room: u64, many: bool) -> Settings {
 }
 
 /// The hosts of a channel that is over, and closed.
-fn over(mut run: Run) -> World {
+fn over(mut run: Run<World>) -> World {
     run.close();
     run.world.check_rows();
     run.world

@@ -1,8 +1,6 @@
 //! A second service, an echo, beside 1RMA on one engine, over any backend. `rma-core` tests the
 //! same scene over a wire in memory.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use core::time::Duration;
 
 use rma_core::{
@@ -11,14 +9,8 @@ use rma_core::{
     port::Port,
     time::{Clock as _, Instant},
 };
+use rma_lab::scene::Scene;
 use rma_xdp::TscClock;
-
-use scene::Scene;
-
-#[path = "../../rma-core/src/service/both/tests/echo.rs"]
-mod echo;
-#[path = "../../rma-core/src/service/both/tests/scene.rs"]
-mod scene;
 
 /// How long the scene may take.
 const PATIENCE: Duration = Duration::from_secs(20);

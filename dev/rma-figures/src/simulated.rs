@@ -12,38 +12,11 @@ use std::collections::BTreeSet;
 use rma_bench::{interrupt::Interrupt, line};
 use rma_xdp::channel::Kind;
 
-use self::{
+use rma_contract::{
     hole::{Fate, KINDS, SENDERS, Scene},
     kinds::ROWS,
     measured::{COLUMNS, measure},
 };
-
-#[path = "../../../crates/rma-channel/tests/contract/end.rs"]
-#[expect(clippy::unwrap_used, reason = "these hosts have room, as tests know")]
-mod end;
-#[path = "../../../crates/rma-channel/tests/contract/hole.rs"]
-mod hole;
-#[path = "../../../crates/rma-channel/tests/contract/kinds.rs"]
-#[expect(clippy::unwrap_used, reason = "what opens a channel here is right, as tests know")]
-#[expect(dead_code, reason = "what only tests look at")]
-mod kinds;
-#[path = "../../../crates/rma-channel/tests/contract/measured.rs"]
-#[expect(clippy::unwrap_used, reason = "each message comes, as tests know")]
-mod measured;
-#[path = "../../../crates/rma-channel/tests/contract/simulated.rs"]
-#[expect(clippy::unwrap_used, reason = "ends are there, as tests know")]
-#[expect(dead_code, reason = "what only tests look at")]
-mod passing;
-#[path = "../../../crates/rma-channel/tests/contract/run.rs"]
-#[expect(clippy::unwrap_used, reason = "what is broken here fails in tests, too")]
-mod run;
-#[path = "../../../crates/rma-channel/tests/contract/stream.rs"]
-#[expect(dead_code, reason = "what only tests look at")]
-mod stream;
-#[path = "../../../crates/rma-channel/tests/contract/world.rs"]
-#[expect(clippy::unwrap_used, reason = "an executor's settings here are right, as tests know")]
-#[expect(dead_code, reason = "what only tests look at")]
-mod world;
 
 /// What was measured of the kinds of Table 2.
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@
 //! - As long as nobody has written what is not theirs to write, each message that is claimed is
 //!   one that was sent, whole, once and in order, and stays what it is until it is given back.
 //!
-//! How each kind is opened is what the contract of channels knows, in `rma-channel`'s own tests:
-//! the same file, beside a [`World`] in which nobody is believed.
+//! How each kind is opened is what the contract of channels knows (`rma_contract`): here it gets a
+//! [`World`] in which nobody is believed.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -24,18 +24,13 @@ use rma_core::op::OpStatus;
 use rma_sim::net::frame::NodeId;
 
 use crate::script::Script;
-use end::{End, Taken};
-use kinds::{Ends, ROWS, Row};
+use rma_contract::{
+    end::{End, Taken},
+    hosts::Hosts as _,
+    kinds::{Ends, ROWS, Row},
+};
 use world::World;
 
-#[path = "../../../crates/rma-channel/tests/contract/end.rs"]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#[expect(dead_code, reason = "what a contract asks when it waits")]
-mod end;
-#[path = "../../../crates/rma-channel/tests/contract/kinds.rs"]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#[expect(dead_code, reason = "what only a simulation can measure")]
-mod kinds;
 mod terms;
 mod world;
 

@@ -7,6 +7,7 @@
 //! | `lab` | two network namespaces and the veth pair between them |
 //! | `pattern` | bytes that follow from a seed, so that whoever knows it can check a region |
 //! | `port` | which UDP ports somebody has |
+//! | [`echo`], [`scene`] | a second service, and two hosts that serve it beside 1RMA |
 //! | `scratch` | a directory for one test |
 //! | [`evidence`] | how a test shows how much it has looked at |
 //!
@@ -17,11 +18,13 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod echo;
 pub mod evidence;
 mod lab;
 mod memory;
 mod pattern;
 mod port;
+pub mod scene;
 mod scratch;
 
 pub use clock::HandClock;

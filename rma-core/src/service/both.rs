@@ -213,6 +213,3 @@ fn share(
     written += turn.poll_transmits(now, &mut frames[written..], quantum);
     (written, quantum.expects_rest())
 }
-
-#[cfg(test)]
-mod tests;

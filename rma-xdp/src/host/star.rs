@@ -10,95 +10,24 @@ use rma_app::{
     WaitError,
     star::{MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, StarVerbs},
 };
-use rma_core::{
-    addr::LocalAddresses,
-    crypto::{AeadProvider, CounterBlock},
-    nic::ReceiveLenMax,
-    port::Port,
-};
 use rma_shm::Region;
 use rma_star::{
-    config::{StarConfigBuilder, StarPlace},
     library::{CqId, Qp, Wc},
     mr_table::Access,
-    service::Star,
 };
 
 #[cfg(doc)]
 use super::Host;
-use super::{HostConfig, HostOf, InlineHost};
+use super::{HostOf, InlineHost};
 use crate::{
     driver::{
-        StarCapacities,
         control::ControlPath,
         star::{StarPortalConfig, StarTerms},
-        tenant::{DriverConfig, Tenant},
+        tenant::Tenant,
     },
     error::{HostError, StarError},
-    random::{random_bucket_secret, random_pd_key},
+    random::random_pd_key,
 };
-
-/// What of a host's configuration is StaR's.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StarSetting {
-    pub(super) config: Option<StarConfigBuilder>,
-    stateless_port: Port,
-    stateful_port: Port,
-}
-
-/// What an engine's StaR must know of its host.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) addresses: LocalAddresses,
-    pub(super) receive_len_max: ReceiveLenMax,
-    pub(super) aead: &'static dyn AeadProvider,
-}
-
-impl StarSetting {
-    pub(super) const fn of(config: &HostConfig) -> Self {
-        let &HostConfig { star, stateless_port, stateful_port, .. } = config;
-        Self {
-            config: star,
-            stateless_port: Port(stateless_port),
-            stateful_port: Port(stateful_port),
-        }
-    }
-
-    /// The ports of the host, if it has these without StaR.
-    pub(super) fn beside(&self, mut ports: Vec<Port>) -> Vec<Port> {
-        ports.extend(self.config.iter().flat_map(|_| [self.stateless_port, self.stateful_port]));
-        ports
-    }
-
-    /// StaR for an engine, if it is to be served; and what is left of the engine's counter values.
-    pub(super) fn open(
-        &self,
-        place: Place,
-        block: CounterBlock,
-    ) -> Result<(CounterBlock, Option<Star>), HostError> {
-        let Some(config) = &self.config else { return Ok((block, None)) };
-        let secret = random_bucket_secret()?;
-        let (block, of_star) = block.halves();
-        let of_host = StarPlace::at(place.addresses).with(|it| {
-            it.stateless_port = self.stateless_port;
-            it.stateful_port = self.stateful_port;
-            it.receive_len_max = place.receive_len_max;
-            it.secret = secret;
-        });
-        Ok((block, Some(Star::with_aead(config.build(of_host)?, of_star, place.aead))))
-    }
-
-    /// What the driver may hand out of StaR's tables.
-    pub(super) fn capacities(&self, driver: &DriverConfig) -> StarCapacities {
-        let served = self.config.as_ref();
-        served.map_or_else(StarCapacities::default, |config| StarCapacities {
-            pds: config.pds,
-            mrs: config.mrs,
-            connections: config.connections,
-            work_requests: driver.work_requests,
-        })
-    }
-}
 
 #[expect(
     private_bounds,

@@ -15,6 +15,8 @@ use rma_core::{
     wire,
 };
 
+#[cfg(feature = "star")]
+use super::StarTotals;
 use super::{Metrics, NicTotals, OpDelays};
 use crate::driver::{
     ReceiveQueues,
@@ -25,7 +27,7 @@ use crate::driver::{
 const NAME: usize = 12;
 
 /// What is said of a host, a name and a text in each line. A name is said once.
-pub(super) struct Lines<'a, 'b> {
+struct Lines<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     is_first: bool,
 }
@@ -39,7 +41,7 @@ impl Lines<'_, '_> {
     }
 
     /// Those numbers that are not 0, or `none`.
-    pub(super) fn counts<N: fmt::Display>(
+    fn counts<N: fmt::Display>(
         &mut self,
         name: &str,
         counts: impl Iterator<Item = (N, u64)>,
@@ -94,7 +96,7 @@ impl fmt::Display for Metrics {
         )?;
         #[cfg(feature = "star")]
         if let Some(star) = &self.star {
-            star.lines(&mut lines)?;
+            write_star(&mut lines, star)?;
         }
         write_gauges(&mut lines, gauges)?;
         write_receive_queues(&mut lines, &self.receive_queues)?;
@@ -119,6 +121,14 @@ fn write_delays(lines: &mut Lines<'_, '_>, delays: &[OpDelays]) -> fmt::Result {
         let (name, count) = (it.op_type.name(), it.total.count());
         lines.line(name, format_args!("{count:>8}  {issue:>28}  {total:>28}"))
     })
+}
+
+#[cfg(feature = "star")]
+fn write_star(lines: &mut Lines<'_, '_>, star: &StarTotals) -> fmt::Result {
+    let events = star.events.iter().map(|(event, n)| (format!("{event:?}"), *n));
+    lines.counts("StaR", events, "nothing yet")?;
+    let drops = star.drops.iter().map(|(why, n)| (format!("{why:?}"), *n));
+    lines.counts("dropped", drops, "nothing")
 }
 
 /// What so many of a hundred delays did not exceed.

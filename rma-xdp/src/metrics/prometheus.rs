@@ -13,6 +13,8 @@ use rma_core::{
     packet::sizes::PacketSizes,
 };
 
+#[cfg(feature = "star")]
+use super::StarTotals;
 use super::{Metrics, NicTotals};
 use crate::{
     device::{
@@ -47,7 +49,7 @@ impl Metrics {
         write_totals(&self.nic, &mut text)?;
         #[cfg(feature = "star")]
         if let Some(star) = &self.star {
-            star.prometheus(&mut text)?;
+            write_star(star, &mut text)?;
         }
         write_gauges(&self.gauges, &mut text)?;
         write_receive_queues(&self.receive_queues, &mut text)?;
@@ -100,6 +102,21 @@ impl Metrics {
         text.packets(name, ("direction", "received"), &self.packets_received)?;
         text.packets(name, ("direction", "sent"), &self.device.packets_sent)
     }
+}
+
+#[cfg(feature = "star")]
+fn write_star(star: &StarTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let name = "rma_star_frames_dropped_total";
+    text.family(COUNTER, name, "Frames for StaR that died, by reason.")?;
+    for (reason, count) in &star.drops {
+        text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+    }
+    let name = "rma_star_events_total";
+    text.family(COUNTER, name, "What has happened in StaR, by event.")?;
+    for (event, count) in &star.events {
+        text.sample(name, &[("event", &format!("{event:?}"))], *count)?;
+    }
+    Ok(())
 }
 
 fn write_ways(device: &DeviceMetrics, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
@@ -418,18 +435,18 @@ fn write_tenants(tenants: &[TenantUsage], text: &mut Exposition<'_, impl Write>)
 }
 
 /// Types of families.
-pub(super) const COUNTER: &str = "counter";
+const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 const HISTOGRAM: &str = "histogram";
 
 /// The format itself.
-pub(super) struct Exposition<'a, W> {
+struct Exposition<'a, W> {
     out: &'a mut W,
 }
 
 impl<W: Write> Exposition<'_, W> {
     /// Begins a family. `help` is one line without backslashes.
-    pub(super) fn family(&mut self, kind: &str, name: &str, help: &str) -> fmt::Result {
+    fn family(&mut self, kind: &str, name: &str, help: &str) -> fmt::Result {
         writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}")
     }
 
@@ -439,7 +456,7 @@ impl<W: Write> Exposition<'_, W> {
         self.sample(name, &[], value)
     }
 
-    pub(super) fn sample(
+    fn sample(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],

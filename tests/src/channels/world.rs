@@ -4,6 +4,7 @@ use core::{fmt, time::Duration};
 use std::sync::Arc;
 
 use rma_channel::{Link, Peer, Registrar};
+use rma_contract::hosts::{Driven, Hosts, NodeRegistrar};
 use rma_core::{
     crypto::RegionKey,
     executor::{CommandExecutor, ExecutorConfig},
@@ -61,19 +62,6 @@ fn timing() -> Timing {
 }
 
 impl World {
-    /// Whether time stands still while ends look.
-    pub(crate) const STANDS_STILL: bool = false;
-
-    /// More turns than a frame that got lost is missed for, however quick they are: all of ten
-    /// seconds if each took a tenth of a microsecond.
-    pub(crate) const IDLE_STEPS_MAX: u64 = 100_000_000;
-
-    /// How long an op may wait to enter service, and how long it may be there.
-    pub(crate) fn timeouts(&self) -> (Duration, Duration) {
-        let Timing { dispatch_timeout, timeout, .. } = timing();
-        (dispatch_timeout, timeout)
-    }
-
     /// Two hosts over UDP on loopback. Needs no privileges.
     ///
     /// # Panics
@@ -145,71 +133,62 @@ impl World {
     pub(crate) fn check_rows(&self) {
         assert_eq!(self.rows, [0; 2], "{self}: by host");
     }
+}
 
-    /// The nodes' numbers.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (0..NODES).map(NodeId)
+impl Hosts for World {
+    fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+        let host = usize::from(node.0 % 2);
+        let inner = HostRegistrar::new(&self.hosts[host], self.addresses[host])
+            .for_tenant(&self.nodes[usize::from(node.0)].tenant);
+        NodeRegistrar::new(Process { inner, rows: &mut self.rows[host] })
     }
 
-    /// For how long readers count that tell nothing: longer than any test takes.
-    pub(crate) const fn reader_timeout(&self) -> Duration {
-        Duration::from_hours(1)
-    }
-
-    /// How long readers wait after a look that found nothing.
-    pub(crate) const fn look_every(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// How long the NICs take at most.
-    pub(crate) fn timing(&self) -> Timing {
-        timing()
-    }
-
-    /// What streams are drawn from.
-    pub(crate) const fn seed(&self) -> u64 {
-        1
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    /// Who the process of a node is to others.
-    pub(crate) fn peer(&self, node: NodeId) -> Peer {
+    fn peer(&self, node: NodeId) -> Peer {
         let address = self.addresses[usize::from(node.0 % 2)];
         Peer { address, pid: self.nodes[usize::from(node.0)].tenant.pid() }
     }
 
-    pub(crate) fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
-        let host = usize::from(node.0 % 2);
-        let inner = HostRegistrar::new(&self.hosts[host], self.addresses[host])
-            .for_tenant(&self.nodes[usize::from(node.0)].tenant);
-        NodeRegistrar { inner, rows: &mut self.rows[host] }
+    fn timing(&self) -> Timing {
+        timing()
     }
 
-    /// The link of a node, and what its clock shows.
-    pub(crate) fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
-        (&mut self.nodes[usize::from(node.0)].link, self.clock.now())
+    fn reader_timeout(&self) -> Duration {
+        Duration::from_hours(1)
     }
 
-    /// Hosts do not stop here.
-    pub(crate) const fn is_running(&self, _: NodeId) -> bool {
+    fn look_every(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Driven for World {
+    const STANDS_STILL: bool = false;
+
+    // More turns than a frame that got lost is missed for, however quick they are: all of ten
+    // seconds if each took a tenth of a microsecond.
+    const IDLE_STEPS_MAX: u64 = 100_000_000;
+
+    fn seed(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn is_running(&self, _: NodeId) -> bool {
         true
     }
 
-    /// A host takes what its links have issued in its next turn.
-    pub(crate) const fn take_commands(&mut self, _: NodeId) -> usize {
+    fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
+        (&mut self.nodes[usize::from(node.0)].link, self.clock.now())
+    }
+
+    fn take_commands(&mut self, _: NodeId) -> usize {
         0
     }
 
-    /// When the clock of a node shows `local`.
-    pub(crate) const fn wake_at(&self, _: NodeId, local: Instant) -> Option<Instant> {
-        Some(local)
-    }
-
-    /// One turn of each host. All look after it, whether they want to or not.
-    pub(crate) fn step(&mut self, _: Option<Instant>) {
+    fn step(&mut self, _: Option<Instant>) {
         let work: usize = self.hosts.iter_mut().map(InlineHost::turn).sum();
         self.idle = if work > 0 { 0 } else { self.idle + 1 };
         // What is on its way is in the kernel's hands, which may need this core. Not each time: on
@@ -217,6 +196,14 @@ impl World {
         if self.idle % 1000 == 999 {
             std::thread::yield_now();
         }
+    }
+
+    fn wake_at(&self, _: NodeId, local: Instant) -> Option<Instant> {
+        Some(local)
+    }
+
+    fn nodes(&self) -> u16 {
+        NODES
     }
 }
 
@@ -228,12 +215,12 @@ impl fmt::Display for World {
 
 /// What the process of a node sets channels up with.
 #[derive(Debug)]
-pub(crate) struct NodeRegistrar<'a> {
+struct Process<'a> {
     inner: HostRegistrar<'a, InlineEngine>,
     rows: &'a mut usize,
 }
 
-impl Registrar for NodeRegistrar<'_> {
+impl Registrar for Process<'_> {
     type Error = HostError;
 
     fn peer(&self) -> Peer {

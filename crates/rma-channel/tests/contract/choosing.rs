@@ -9,7 +9,7 @@ use rma_channel::{
     table::Ours,
 };
 
-use crate::kinds::ROWS;
+use rma_contract::kinds::ROWS;
 
 const PAGE: &str = include_str!("../../../../docs/CHANNELS.md");
 

@@ -6,15 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rma_channel::{Close, Half, ring_buffer::RingConfig, ring_buffer::with_zeroing};
 use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId};
 
-use crate::{
+use rma_contract::{
+    hosts::{Driven as _, Hosts as _},
     kinds::{Row, Settings, rows},
     run::Run,
+    simulated::World,
     stream::Lens,
-    world::World,
 };
 
 /// A channel of a kind with all ends that it may have.
-fn channel(row: &Row) -> (Run, Settings) {
+fn channel(row: &Row) -> (Run<World>, Settings) {
     let (settings, nodes) = row.settings(row.longest.min(300), 3, true);
     (Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings), settings)
 }
@@ -59,7 +60,7 @@ fn what_is_under_way_of_ends_that_are_closed_comes_to_an_end_and_others_go_on() 
             run.check_all_came();
             run.close();
             run.pass(Duration::from_secs(4));
-            for node in run.world.nodes() {
+            for node in (0..run.world.nodes()).map(NodeId) {
                 let calls = run.world.link(node).0.executor().calls();
                 assert_eq!(calls, 0, "{}: {node}, after {hops} hops", row.kind);
             }
@@ -89,14 +90,15 @@ fn an_opening_that_fails_gives_back_what_it_has_registered() {
 fn a_half_that_is_never_connected_gives_back_what_it_has_registered() {
     let mut world = World::new(NetworkOptions::exact(2));
     let [us, peer] = [0, 1].map(|node| world.peer(NodeId(node)));
-    let registrar = &mut world.registrar(NodeId(0));
+    let mut registrar = world.registrar(NodeId(0));
     let config = RingConfig::with_peer(peer);
-    let sender: Half<_> = with_zeroing::Sender::open(registrar, config).unwrap();
-    let receiver = with_zeroing::Receiver::open(registrar, config).unwrap();
+    let sender: Half<_> = with_zeroing::Sender::open(&mut registrar, config).unwrap();
+    let receiver = with_zeroing::Receiver::open(&mut registrar, config).unwrap();
     // Neither end's terms are for this host, and those of a sender are none for a sender.
     assert!(sender.check(receiver.terms()).is_err(), "they are for {peer}, not {us}");
     assert!(sender.check(sender.terms()).is_err());
-    sender.close(registrar).unwrap();
-    receiver.close(registrar).unwrap();
+    sender.close(&mut registrar).unwrap();
+    receiver.close(&mut registrar).unwrap();
+    drop(registrar);
     assert_eq!(world.rows(), 0);
 }

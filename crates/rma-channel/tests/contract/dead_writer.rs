@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::hole::{Fate, KINDS, Scene};
+use rma_contract::hole::{Fate, KINDS, Scene};
 
 /// How many scenes are drawn for each kind.
 const SEEDS: u64 = 10;

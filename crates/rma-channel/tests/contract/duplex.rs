@@ -14,7 +14,10 @@ use rma_core::region::Permissions;
 use rma_shm::Region;
 use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId};
 
-use crate::world::World;
+use rma_contract::{
+    hosts::{Driven as _, Hosts as _},
+    simulated::World,
+};
 
 /// A sender and a receiver of one host.
 type Side = (Box<dyn Sender>, Box<dyn Receiver>);
@@ -38,12 +41,11 @@ fn config(peer: Peer) -> RingConfig {
 macro_rules! pair {
     ($of:ident, $world:ident) => {{
         let [here, there] = [0, 1].map(|node| config($world.peer(NodeId(node))));
-        let registrar = &mut $world.registrar(NodeId(0));
-        let sender = $of::Sender::open(registrar, there).unwrap();
-        let receiver = $of::Receiver::open(registrar, there).unwrap();
-        let registrar = &mut $world.registrar(NodeId(1));
-        let other_sender = $of::Sender::open(registrar, here).unwrap();
-        let other_receiver = $of::Receiver::open(registrar, here).unwrap();
+        let (near, far) = (NodeId(0), NodeId(1));
+        let sender = $of::Sender::open(&mut $world.registrar(near), there).unwrap();
+        let receiver = $of::Receiver::open(&mut $world.registrar(near), there).unwrap();
+        let other_sender = $of::Sender::open(&mut $world.registrar(far), here).unwrap();
+        let other_receiver = $of::Receiver::open(&mut $world.registrar(far), here).unwrap();
         let ours = [sender.terms().clone(), receiver.terms().clone()];
         let theirs = [other_receiver.terms().clone(), other_sender.terms().clone()];
         [
@@ -171,9 +173,10 @@ fn a_tail_that_rides_to_who_takes_no_messages_is_told_by_itself() {
 fn what_is_sent_from_where_it_lies_carries_a_tail_and_is_not_copied() {
     let mut world = World::new(NetworkOptions::exact(2));
     let mut sides = pair!(with_zeroing, world).map(|(sender, receiver)| duplex(sender, receiver));
-    let registrar = &mut world.registrar(NodeId(0));
+    let mut registrar = world.registrar(NodeId(0));
     let (memory, key) = (Arc::new(Region::new(128).unwrap()), registrar.key().unwrap());
     let region = registrar.register(memory, key, Permissions::NONE, None).unwrap();
+    drop(registrar);
     region.write(16, b"a message").unwrap();
     assert_eq!(sides[0].0.beside(), (16, 8));
     let (link, now) = world.link(NodeId(0));

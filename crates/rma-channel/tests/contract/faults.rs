@@ -10,11 +10,12 @@ use rma_channel::SendState;
 use rma_core::time::Instant;
 use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId, prng::Prng};
 
-use crate::{
+use rma_contract::{
+    hosts::Driven as _,
     kinds::{Row, Settings, rows},
     run::Run,
+    simulated::World,
     stream::{Habit, Lens},
-    world::World,
 };
 
 /// How many networks each kind is tried on, unless RMA_CHANNEL_SEEDS says otherwise.
@@ -54,7 +55,7 @@ struct Report {
 }
 
 impl Report {
-    fn take(&mut self, run: &Run) {
+    fn take(&mut self, run: &Run<World>) {
         for stream in &run.streams {
             self.full += stream.full;
             for sent in &stream.sent {
@@ -81,7 +82,7 @@ impl Report {
 }
 
 /// A channel, and how it is used, that `seed` says all of.
-fn drawn(row: &Row, seed: u64) -> (Run, Settings, Lens) {
+fn drawn(row: &Row, seed: u64) -> (Run<World>, Settings, Lens) {
     let mut prng = Prng::new(seed).fork(0xc4a7);
     let longest = row.longest.min(prng.choose(&[8, 100, 500, 4096, 10_000])).max(row.shortest);
     let room = prng.choose(&[1, 2, 4, 16]);
@@ -101,7 +102,7 @@ fn drawn(row: &Row, seed: u64) -> (Run, Settings, Lens) {
 }
 
 /// Stops hosts now and then in about the time that the run takes.
-fn draw_pauses(run: &mut Run, prng: &mut Prng) {
+fn draw_pauses(run: &mut Run<World>, prng: &mut Prng) {
     let options = run.world.network.options();
     let (nodes, timeout) = (u64::from(options.nodes), options.nic.timing.timeout);
     let most = prng.choose(&[0, 0, 2, 5]);
@@ -115,7 +116,7 @@ fn draw_pauses(run: &mut Run, prng: &mut Prng) {
 }
 
 /// Crashes a host, and starts it again.
-fn crash(run: &mut Run, prng: &mut Prng) {
+fn crash(run: &mut Run<World>, prng: &mut Prng) {
     let options = run.world.network.options();
     let (nodes, timeout) = (u64::from(options.nodes), options.nic.timing.timeout);
     let node = NodeId(prng.below(nodes) as u16);
@@ -128,7 +129,7 @@ fn crash(run: &mut Run, prng: &mut Prng) {
 
 /// A sender stops with what it was lent, dead or asleep, and that is taken back: before it wakes
 /// up, or just after. Says which.
-fn take_back(run: &mut Run, prng: &mut Prng) -> usize {
+fn take_back(run: &mut Run<World>, prng: &mut Prng) -> usize {
     let timeout = run.world.network.options().nic.timing.timeout;
     let index = prng.below(run.streams.len() as u64) as usize;
     let length = timeout.mul_f64(prng.choose(&[0.1, 1.0, 4.0]));
@@ -140,7 +141,7 @@ fn take_back(run: &mut Run, prng: &mut Prng) -> usize {
     index
 }
 
-fn draw_habits(run: &mut Run, prng: &mut Prng) {
+fn draw_habits(run: &mut Run<World>, prng: &mut Prng) {
     for reader in &mut run.readers {
         reader.habit = prng.choose(&[
             Habit::Prompt,
@@ -206,7 +207,7 @@ fn run_seed(row: &Row, seed: u64) -> Report {
     report.crashes += u64::from(crashes);
     report.taken_back += u64::from(out.is_some_and(|it| run.streams[it].broken.is_some()));
     // Who is stopped for long is rightly taken for silent.
-    while run.world.nodes().any(|node| !run.world.network.is_running(node)) {
+    while (0..run.world.nodes()).any(|node| !run.world.network.is_running(NodeId(node))) {
         run.step();
     }
     // Links are the same, and congestion control has made windows so small that a tail may have to

@@ -5,15 +5,16 @@ use core::time::Duration;
 use rma_channel::{Kind, SendError, SendState};
 use rma_sim::{hosts::options::NetworkOptions, net::frame::NodeId};
 
-use crate::{
+use rma_contract::{
+    hosts::Driven as _,
     kinds::{Row, Settings, rows},
     run::Run,
+    simulated::World,
     stream::{Habit, Lens},
-    world::World,
 };
 
 /// One channel of a kind, with as many ends as it may have if `many`.
-fn channel(row: &Row, len_max: u32, room: u64, many: bool) -> (Run, Settings) {
+fn channel(row: &Row, len_max: u32, room: u64, many: bool) -> (Run<World>, Settings) {
     let (settings, nodes) = row.settings(len_max, room, many);
     (Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings), settings)
 }

@@ -1,6 +1,6 @@
 //! Table 2, measured, beside the paper's row: what the crate says of itself is so.
 
-use super::{
+use rma_contract::{
     kinds::rows,
     measured::{COLUMNS, hops, measure},
 };

@@ -8,10 +8,11 @@ use rma_channel::{
     shared_ring,
     write_slot::reserve_slot,
 };
+use rma_contract::hosts::{Hosts as _, NodeRegistrar};
 use rma_core::op::OpType;
 use rma_sim::net::frame::NodeId;
 
-use super::world::{NodeRegistrar, World};
+use super::world::World;
 use crate::script::Script;
 
 /// What ends of many senders or receivers are told to join with.

@@ -5,6 +5,7 @@ use core::{convert::Infallible, num::NonZeroUsize, time::Duration};
 use std::{collections::VecDeque, sync::Arc};
 
 use rma_channel::{Link, Peer, Registrar};
+use rma_contract::hosts::{Hosts, NodeRegistrar};
 use rma_core::{
     addr::{HostAddr, Pid},
     command::{Command, CommandOp, Completion, RecordedOp, Transfer},
@@ -95,36 +96,6 @@ impl World {
         };
         let (nodes, now) = ((0..nodes).map(node).collect(), Instant::from_nanos(1_000_000));
         Self { rows: Vec::new(), nodes, keys: 0, now, records: Vec::new() }
-    }
-
-    pub(super) fn peer(&self, node: NodeId) -> Peer {
-        debug_assert!(usize::from(node.0) < self.nodes.len());
-        peer(node)
-    }
-
-    pub(super) const fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
-        NodeRegistrar { world: self, node }
-    }
-
-    /// How long the NICs take at most.
-    pub(super) fn timing(&self) -> Timing {
-        Timing::software(Duration::from_micros(10), Duration::from_millis(1))
-    }
-
-    /// How long an op may wait to enter service, and how long it may be there.
-    pub(super) fn timeouts(&self) -> (Duration, Duration) {
-        let Timing { dispatch_timeout, timeout, .. } = self.timing();
-        (dispatch_timeout, timeout)
-    }
-
-    /// For how long readers count that tell nothing.
-    pub(super) const fn reader_timeout(&self) -> Duration {
-        Duration::from_millis(20)
-    }
-
-    /// How long readers wait after a look that found nothing.
-    pub(super) const fn look_every(&self) -> Duration {
-        Duration::ZERO
     }
 
     /// The link of a node, and what its clock shows.
@@ -380,6 +351,29 @@ impl World {
     }
 }
 
+impl Hosts for World {
+    fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+        NodeRegistrar::new(Process { world: self, node })
+    }
+
+    fn peer(&self, node: NodeId) -> Peer {
+        debug_assert!(usize::from(node.0) < self.nodes.len());
+        peer(node)
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::software(Duration::from_micros(10), Duration::from_millis(1))
+    }
+
+    fn reader_timeout(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn look_every(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 /// Copies bytes from one memory to another.
 fn copy((from, at): (&Region, u64), (to, there): (&Region, u64), len: u32) -> Result<(), OpStatus> {
     let mut bytes = vec![0; len as usize];
@@ -389,12 +383,12 @@ fn copy((from, at): (&Region, u64), (to, there): (&Region, u64), len: u32) -> Re
 
 /// What the process of a node sets channels up with.
 #[derive(Debug)]
-pub(super) struct NodeRegistrar<'a> {
+struct Process<'a> {
     world: &'a mut World,
     node: NodeId,
 }
 
-impl NodeRegistrar<'_> {
+impl Process<'_> {
     fn add(&mut self, row: Row) -> RegisteredRegion {
         let region = row.region.clone();
         self.world.rows.push(row);
@@ -408,7 +402,7 @@ impl NodeRegistrar<'_> {
     }
 }
 
-impl Registrar for NodeRegistrar<'_> {
+impl Registrar for Process<'_> {
     type Error = Infallible;
 
     fn peer(&self) -> Peer {

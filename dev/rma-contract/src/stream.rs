@@ -8,7 +8,7 @@ use super::end::{End, Taken};
 
 /// How long messages are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lens {
+pub enum Lens {
     /// All as long as this.
     All(u32),
     /// From the shortest to the longest, drawn so that short ones are as frequent as long ones.
@@ -28,55 +28,56 @@ impl Lens {
 
 /// A message that was taken.
 #[derive(Debug)]
-pub(crate) struct Sent {
-    pub(crate) handle: SendHandle,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) state: SendState,
-    /// How many receivers have claimed it, and how many have given it back.
-    pub(crate) claimed: usize,
-    pub(crate) freed: usize,
+pub struct Sent {
+    /// Its handle.
+    pub handle: SendHandle,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What its sender knows of it.
+    pub state: SendState,
+    /// How many receivers have claimed it.
+    pub claimed: usize,
+    /// How many receivers have given it back.
+    pub freed: usize,
     /// A later one was claimed before it: so it must have failed.
-    pub(crate) skipped: bool,
+    pub skipped: bool,
 }
 
 impl Sent {
     /// Whether its sender was told that it was not published.
-    pub(crate) fn is_unpublished(&self) -> bool {
+    pub fn is_unpublished(&self) -> bool {
         matches!(self.state, SendState::Failed(status) if status != CallStatus::Unknown)
     }
 }
 
 /// A sender, and its messages.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) node: NodeId,
+pub struct Stream {
+    /// The node that it is on.
+    pub node: NodeId,
     /// `None` once it was dropped.
-    pub(crate) end: Option<Box<dyn Sender>>,
+    pub end: Option<Box<dyn Sender>>,
     prng: Prng,
     lens: Lens,
     /// Whether messages begin with who sent them, as nobody else says.
-    pub(crate) is_marked: bool,
+    pub is_marked: bool,
     /// Messages that are still to be sent.
-    pub(crate) left: u64,
-    pub(crate) sent: Vec<Sent>,
+    pub left: u64,
+    /// The messages that were taken, in order.
+    pub sent: Vec<Sent>,
     /// All before it are processed.
-    pub(crate) open: usize,
+    pub open: usize,
     /// Whether its application does not look, though its host runs.
-    pub(crate) is_asleep: bool,
+    pub is_asleep: bool,
     /// Why it sends no more.
-    pub(crate) broken: Option<SendError>,
+    pub broken: Option<SendError>,
     /// How often there was no room.
-    pub(crate) full: u64,
+    pub full: u64,
 }
 
 impl Stream {
-    pub(crate) fn new(
-        node: NodeId,
-        end: Box<dyn Sender>,
-        prng: Prng,
-        lens: Lens,
-        count: u64,
-    ) -> Self {
+    /// A sender of so many messages.
+    pub fn new(node: NodeId, end: Box<dyn Sender>, prng: Prng, lens: Lens, count: u64) -> Self {
         Self {
             node,
             end: Some(end),
@@ -93,7 +94,7 @@ impl Stream {
     }
 
     /// The next message. It is another one each time, if it is not very short.
-    pub(crate) fn draw(&self) -> Vec<u8> {
+    pub fn draw(&self) -> Vec<u8> {
         let mut prng = self.prng.fork(self.sent.len() as u64);
         let mut bytes = vec![0; self.lens.draw(&mut prng)];
         prng.fill(&mut bytes);
@@ -110,19 +111,19 @@ impl Stream {
     }
 
     /// When it wants to look again.
-    pub(crate) fn wake_at(&self) -> Option<Instant> {
+    pub fn wake_at(&self) -> Option<Instant> {
         self.wakeful()?.poll_timeout()
     }
 
     /// Whether no more is to be sent.
-    pub(crate) const fn is_over(&self) -> bool {
+    pub const fn is_over(&self) -> bool {
         self.left == 0 || self.broken.is_some() || self.end.is_none()
     }
 }
 
 /// How a receiver's application behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Habit {
+pub enum Habit {
     /// It takes all that has come, and gives it back at once.
     Prompt,
     /// It takes one message in so many looks.
@@ -138,36 +139,43 @@ pub(crate) enum Habit {
 
 /// A message that a receiver has taken.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) taken: Taken,
-    /// Whose it is, and which.
-    pub(crate) stream: usize,
-    pub(crate) number: usize,
+pub struct Held {
+    /// The message.
+    pub taken: Taken,
+    /// The stream that it is of.
+    pub stream: usize,
+    /// Its number in that stream.
+    pub number: usize,
 }
 
 /// A receiver, and what it has got.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    pub(crate) node: NodeId,
+pub struct Reader {
+    /// The node that it is on.
+    pub node: NodeId,
     /// `None` once it was dropped.
-    pub(crate) end: Option<Box<dyn End>>,
-    pub(crate) habit: Habit,
+    pub end: Option<Box<dyn End>>,
+    /// How it behaves.
+    pub habit: Habit,
     /// By stream: the next message.
-    pub(crate) next: Vec<usize>,
-    pub(crate) held: Vec<Held>,
-    pub(crate) looks: u32,
+    pub next: Vec<usize>,
+    /// The messages that it holds.
+    pub held: Vec<Held>,
+    /// How often it has looked.
+    pub looks: u32,
     /// In how many looks on end nothing has come.
-    pub(crate) idle: u32,
+    pub idle: u32,
     /// Why nothing more comes.
-    pub(crate) ended: Option<ReceiveError>,
+    pub ended: Option<ReceiveError>,
     /// The place of the newest message.
-    pub(crate) newest: Option<Position>,
+    pub newest: Option<Position>,
     /// How often it took back what was reserved.
-    pub(crate) recoveries: u64,
+    pub recoveries: u64,
 }
 
 impl Reader {
-    pub(crate) fn new(node: NodeId, end: Box<dyn End>, streams: usize) -> Self {
+    /// A receiver of so many streams.
+    pub fn new(node: NodeId, end: Box<dyn End>, streams: usize) -> Self {
         let (end, next, held) = (Some(end), vec![0; streams], Vec::new());
         Self {
             node,
@@ -184,7 +192,7 @@ impl Reader {
     }
 
     /// Whether it takes one more in this look, of which it has taken `taken`.
-    pub(crate) const fn wants(&self, taken: u32) -> bool {
+    pub const fn wants(&self, taken: u32) -> bool {
         match self.habit {
             Habit::Prompt | Habit::Holding(_) | Habit::Hoarding => true,
             Habit::Slow(looks) => taken == 0 && self.looks.is_multiple_of(looks),
@@ -193,7 +201,7 @@ impl Reader {
     }
 
     /// Which of the held messages it gives back now.
-    pub(crate) fn due(&self) -> Option<usize> {
+    pub fn due(&self) -> Option<usize> {
         match self.habit {
             Habit::Prompt | Habit::Slow(_) => self.held.len().checked_sub(1),
             Habit::Holding(most) if self.held.len() > most || self.idle > 12 => {

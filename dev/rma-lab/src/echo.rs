@@ -1,6 +1,6 @@
 //! An echo: about the smallest service that has a port, commands and timers of its own.
-//!
-//! The tests of the backends use it too, so it names the crate from outside.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -22,9 +22,10 @@ const CALL: u8 = 1;
 const ANSWER: u8 = 2;
 
 /// How long a call waits for its answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+pub const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A call that an application makes.
+#[derive(Debug)]
 struct Call {
     to: HostAddr,
     number: u8,
@@ -33,7 +34,8 @@ struct Call {
 }
 
 /// Sends back what others call, and tells its application which calls were answered.
-pub(super) struct Echo {
+#[derive(Debug)]
+pub struct Echo {
     addresses: LocalAddresses,
     port: Port,
     /// Where the application leaves its calls.
@@ -45,11 +47,13 @@ pub(super) struct Echo {
     /// Calls that are over, and whether they were answered.
     ended: Vec<(u8, bool)>,
     /// What the application sees of these.
-    pub(super) told: Vec<(u8, bool)>,
+    pub told: Vec<(u8, bool)>,
 }
 
 impl Echo {
-    pub(super) fn new(addresses: LocalAddresses, port: Port) -> Self {
+    /// An echo on this port.
+    #[must_use]
+    pub fn new(addresses: LocalAddresses, port: Port) -> Self {
         Self {
             addresses,
             port,
@@ -61,7 +65,8 @@ impl Echo {
         }
     }
 
-    pub(super) fn call(&mut self, to: HostAddr, number: u8, len: usize) {
+    /// Leaves a call of `len` octets to another host.
+    pub fn call(&mut self, to: HostAddr, number: u8, len: usize) {
         self.calls.push_back(Call { to, number, len });
     }
 }

@@ -21,29 +21,32 @@ use rma_sim::{
     net::frame::NodeId,
 };
 
+use crate::hosts::{Driven, Hosts, NodeRegistrar};
+
 /// Command slots of each link.
 const SLOTS: u16 = 32;
 
 /// Hosts with one process each, which has one link.
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) network: Network,
+pub struct World {
+    /// The network that they are on.
+    pub network: Network,
     links: Vec<Link>,
     /// By node: how many bytes were registered, as regions or as buffers.
     registered: Vec<u64>,
     /// By node: how many regions and queues are registered.
     rows: Vec<usize>,
     /// How many more there is room for, on all nodes together.
-    pub(crate) room: usize,
+    pub room: usize,
     /// How many of those are left that the newest registrar has registered.
-    pub(crate) kept: usize,
+    pub kept: usize,
     /// When which node is stopped, and for how long; in the order of time.
-    pub(crate) pauses: VecDeque<(Instant, NodeId, Duration)>,
+    pub pauses: VecDeque<(Instant, NodeId, Duration)>,
     /// How many recorded requests are replayed in each two round trips.
-    pub(crate) replays: usize,
+    pub replays: usize,
     replay_at: Instant,
     /// For how many timeouts readers count that tell nothing: longer than hosts stop for.
-    pub(crate) patience: u32,
+    pub patience: u32,
     /// When all look, though nothing has happened.
     tick_at: Instant,
 }
@@ -55,13 +58,8 @@ impl fmt::Display for World {
 }
 
 impl World {
-    /// Whether time stands still while ends look.
-    pub(crate) const STANDS_STILL: bool = true;
-
-    /// More events than any run needs between two that a sender or a receiver learns something by.
-    pub(crate) const IDLE_STEPS_MAX: u64 = 1_000_000;
-
-    pub(crate) fn new(options: NetworkOptions) -> Self {
+    /// Hosts on a new network.
+    pub fn new(options: NetworkOptions) -> Self {
         let nodes = options.nodes;
         let mut network = Network::new(options);
         let links = (0..nodes).map(|node| link(&mut network, NodeId(node))).collect();
@@ -80,37 +78,84 @@ impl World {
         }
     }
 
-    /// How long an op may wait to enter service, and how long it may be there.
-    pub(crate) const fn timeouts(&self) -> (Duration, Duration) {
-        let timing = self.network.options().nic.timing;
-        (timing.dispatch_timeout, timing.timeout)
+    /// How many bytes the process of a node has registered, as regions and as buffers, since the
+    /// beginning.
+    pub fn registered(&self, node: NodeId) -> u64 {
+        self.registered[usize::from(node.0)]
     }
 
-    /// What streams are drawn from.
-    pub(crate) const fn seed(&self) -> u64 {
-        self.network.options().seed
+    /// How many regions and queues are registered, of all nodes.
+    pub fn rows(&self) -> usize {
+        self.rows.iter().sum()
     }
 
-    /// How long the NICs take at most.
-    pub(crate) const fn timing(&self) -> Timing {
+    /// When a link of a node that runs wants to look again.
+    fn links_wake_at(&self) -> Option<Instant> {
+        let wake = |node: NodeId| {
+            let local = self.links[usize::from(node.0)].poll_timeout()?;
+            self.wake_at(node, local)
+        };
+        (0..self.nodes()).map(NodeId).filter_map(wake).min()
+    }
+
+    /// Starts a node that has crashed. Its process has nothing but a link.
+    pub fn restart(&mut self, node: NodeId) {
+        self.rows[usize::from(node.0)] = 0;
+        self.network.restart(node);
+        self.links[usize::from(node.0)] = link(&mut self.network, node);
+    }
+}
+
+impl Hosts for World {
+    fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+        self.kept = 0;
+        NodeRegistrar::new(Process { world: self, node })
+    }
+
+    fn peer(&self, node: NodeId) -> Peer {
+        Peer { address: self.network.address(node), pid: pid(node) }
+    }
+
+    fn timing(&self) -> Timing {
         self.network.options().nic.timing
     }
 
-    pub(crate) fn now(&self) -> Instant {
+    fn reader_timeout(&self) -> Duration {
+        (self.network.options().nic.timing.timeout * self.patience).max(Duration::from_millis(1))
+    }
+
+    fn look_every(&self) -> Duration {
+        let options = self.network.options();
+        if options.seed == 0 { Duration::ZERO } else { options.nic.timing.timeout / 100 }
+    }
+}
+
+impl Driven for World {
+    const STANDS_STILL: bool = true;
+
+    const IDLE_STEPS_MAX: u64 = 1_000_000;
+
+    fn seed(&self) -> u64 {
+        self.network.options().seed
+    }
+
+    fn now(&self) -> Instant {
         self.network.now()
     }
 
-    pub(crate) fn is_running(&self, node: NodeId) -> bool {
+    fn is_running(&self, node: NodeId) -> bool {
         self.network.is_running(node)
     }
 
-    /// Takes what a node's link has issued; returns how much.
-    pub(crate) fn take_commands(&mut self, node: NodeId) -> usize {
+    fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
+        (&mut self.links[usize::from(node.0)], self.network.local_now(node))
+    }
+
+    fn take_commands(&mut self, node: NodeId) -> usize {
         self.network.take_commands(node)
     }
 
-    /// Does what comes next, at `wake` at the latest: when an end wants to look again.
-    pub(crate) fn step(&mut self, wake: Option<Instant>) {
+    fn step(&mut self, wake: Option<Instant>) {
         let wake = wake.into_iter().chain(self.links_wake_at()).min();
         let network = &mut self.network;
         let now = network.now();
@@ -138,67 +183,12 @@ impl World {
         }
     }
 
-    /// The nodes' numbers.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (0..self.links.len() as u16).map(NodeId)
-    }
-
-    /// For how long readers count that tell nothing.
-    pub(crate) fn reader_timeout(&self) -> Duration {
-        (self.network.options().nic.timing.timeout * self.patience).max(Duration::from_millis(1))
-    }
-
-    /// How long readers wait after a look that found nothing: not at all where hops are counted.
-    pub(crate) fn look_every(&self) -> Duration {
-        let options = self.network.options();
-        if options.seed == 0 { Duration::ZERO } else { options.nic.timing.timeout / 100 }
-    }
-
-    /// Who the process of a node is to others.
-    pub(crate) fn peer(&self, node: NodeId) -> Peer {
-        Peer { address: self.network.address(node), pid: pid(node) }
-    }
-
-    pub(crate) const fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
-        self.kept = 0;
-        NodeRegistrar { world: self, node }
-    }
-
-    /// The link of a node, and what its clock shows.
-    pub(crate) fn link(&mut self, node: NodeId) -> (&mut Link, Instant) {
-        (&mut self.links[usize::from(node.0)], self.network.local_now(node))
-    }
-
-    /// How many bytes the process of a node has registered, as regions and as buffers, since the
-    /// beginning.
-    pub(crate) fn registered(&self, node: NodeId) -> u64 {
-        self.registered[usize::from(node.0)]
-    }
-
-    /// How many regions and queues are registered, of all nodes.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows.iter().sum()
-    }
-
-    /// When a link of a node that runs wants to look again.
-    fn links_wake_at(&self) -> Option<Instant> {
-        let wake = |node: NodeId| {
-            let local = self.links[usize::from(node.0)].poll_timeout()?;
-            self.wake_at(node, local)
-        };
-        self.nodes().filter_map(wake).min()
-    }
-
-    /// When the clock of a node shows `local`, if it runs.
-    pub(crate) fn wake_at(&self, node: NodeId, local: Instant) -> Option<Instant> {
+    fn wake_at(&self, node: NodeId, local: Instant) -> Option<Instant> {
         self.is_running(node).then(|| self.network.wake_at(node, local))
     }
 
-    /// Starts a node that has crashed. Its process has nothing but a link.
-    pub(crate) fn restart(&mut self, node: NodeId) {
-        self.rows[usize::from(node.0)] = 0;
-        self.network.restart(node);
-        self.links[usize::from(node.0)] = link(&mut self.network, node);
+    fn nodes(&self) -> u16 {
+        self.links.len() as u16
     }
 }
 
@@ -214,12 +204,12 @@ fn link(network: &mut Network, node: NodeId) -> Link {
 
 /// What the process of a node sets channels up with.
 #[derive(Debug)]
-pub(crate) struct NodeRegistrar<'a> {
+struct Process<'a> {
     world: &'a mut World,
     node: NodeId,
 }
 
-impl NodeRegistrar<'_> {
+impl Process<'_> {
     /// Takes a row.
     fn take(&mut self, bytes: u64) -> Result<(), NoRoom> {
         let (node, world) = (usize::from(self.node.0), &mut *self.world);
@@ -233,7 +223,7 @@ impl NodeRegistrar<'_> {
 
 /// There is no room for another region.
 #[derive(Debug)]
-pub(crate) struct NoRoom;
+struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,7 +233,7 @@ impl fmt::Display for NoRoom {
 
 impl error::Error for NoRoom {}
 
-impl Registrar for NodeRegistrar<'_> {
+impl Registrar for Process<'_> {
     type Error = NoRoom;
 
     fn peer(&self) -> Peer {

@@ -11,19 +11,20 @@ use rma_channel::{
     },
     write_slot::reserve_slot,
 };
+use rma_core::nic::Timing;
 use rma_sim::net::frame::NodeId;
 
 use super::{
     super::{
         end::Recovers,
-        world::{NodeRegistrar, World},
+        hosts::{Hosts, NodeRegistrar},
     },
     Ends, Settings, carried,
 };
 
 /// The ends of a channel whose receiver is shared, for senders that `join` with its terms.
 fn gather<R: Recovers + 'static, S: Sender + 'static>(
-    world: &mut World,
+    world: &mut dyn Hosts,
     it: &Settings,
     mut receiver: R,
     admit: impl Fn(&mut R, &mut NodeRegistrar<'_>, Peer) -> Terms,
@@ -39,7 +40,7 @@ fn gather<R: Recovers + 'static, S: Sender + 'static>(
     Ends { senders, receivers: vec![(home, Box::new(receiver))] }
 }
 
-pub(super) fn send_recv_shared(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn send_recv_shared(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use shared::{Receiver, Sender};
     let config = SharedConfig::DEFAULT.with(|config| {
         (config.name, config.receives, config.len_max) = (it.name, it.room as u16, it.len_max);
@@ -54,10 +55,10 @@ pub(super) fn send_recv_shared(world: &mut World, it: &Settings) -> Ends {
     gather(world, it, receiver, admit, join)
 }
 
-pub(super) fn send_recv_bufferless(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn send_recv_bufferless(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use bufferless::{Receiver, Sender};
-    let home = &mut world.registrar(it.receivers[0]);
-    let receiver = Receiver::open(home, it.name, it.room as u16).unwrap();
+    let home = it.receivers[0];
+    let receiver = Receiver::open(&mut world.registrar(home), it.name, it.room as u16).unwrap();
     let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
         Sender::join(registrar, terms, it.room as u16).unwrap()
     };
@@ -67,7 +68,7 @@ pub(super) fn send_recv_bufferless(world: &mut World, it: &Settings) -> Ends {
     gather(world, it, receiver, admit, join)
 }
 
-pub(super) fn write_slot_reserve(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn write_slot_reserve(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use reserve_slot::{Receiver, ReserveConfig, Sender};
     let timing = world.timing();
     let config = ReserveConfig::new().with(|config| {
@@ -85,24 +86,24 @@ pub(super) fn write_slot_reserve(world: &mut World, it: &Settings) -> Ends {
     gather(world, it, receiver, admit, join)
 }
 
-pub(super) fn shared_ring_immediate(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn shared_ring_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
     gather_ring::<shared_ring::immediate::Events>(world, it)
 }
 
-pub(super) fn shared_ring_with_zeroing(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn shared_ring_with_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
     gather_ring::<shared_ring::with_zeroing::Records>(world, it)
 }
 
-fn gather_ring<F: Finds>(world: &mut World, it: &Settings) -> Ends {
+fn gather_ring<F: Finds>(world: &mut dyn Hosts, it: &Settings) -> Ends {
     let len = it.ring(world.peer(it.receivers[0])).len;
-    let (dispatch_timeout, timeout) = world.timeouts();
+    let Timing { dispatch_timeout, timeout, .. } = world.timing();
     let config = SharedRingConfig::new().with(|config| {
         (config.name, config.len, config.len_max) = (it.name, len, it.len_max);
         (config.dispatch_timeout, config.timeout) = (dispatch_timeout, timeout);
         config.hole_timeout = SharedRingConfig::hole_timeout_min(dispatch_timeout, timeout);
     });
-    let home = &mut world.registrar(it.receivers[0]);
-    let receiver = SharedReceiver::<F>::open(home, config).unwrap();
+    let home = it.receivers[0];
+    let receiver = SharedReceiver::<F>::open(&mut world.registrar(home), config).unwrap();
     let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
         SharedSender::<F::Form>::join(registrar, terms).unwrap()
     };

@@ -21,22 +21,23 @@ use rma_sim::{
 };
 
 use super::{
+    hosts::Driven as _,
     kinds::{ROWS, Row, Settings},
     run::Run,
+    simulated::World,
     stream::Lens,
-    world::World,
 };
 
 /// Who share a channel.
-pub(crate) const SENDERS: usize = 8;
+pub const SENDERS: usize = 8;
 
 /// The channels whose senders reserve before they write.
-pub(crate) const KINDS: [Kind; 3] =
+pub const KINDS: [Kind; 3] =
     [Kind::WriteSlotReserve, Kind::SharedRingImmediate, Kind::SharedRingWithZeroing];
 
 /// What becomes of the sender that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// Its host crashes.
     Dies,
     /// It looks again, so long after the recovery at least.
@@ -45,11 +46,13 @@ pub(crate) enum Fate {
 
 /// A channel, and what happens to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
-    pub(crate) kind: Kind,
-    pub(crate) fate: Fate,
+pub struct Scene {
+    /// The channel.
+    pub kind: Kind,
+    /// What becomes of the sender that stops.
+    pub fate: Fate,
     /// Which of the senders stops.
-    pub(crate) who: usize,
+    pub who: usize,
     len: u32,
     /// How many messages the ring has room for; or slots.
     room: u64,
@@ -60,29 +63,32 @@ pub(crate) struct Scene {
 
 /// What happened. Times are since the beginning.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline {
-    pub(crate) interval: Duration,
+pub struct Timeline {
+    /// How long an interval is.
+    pub interval: Duration,
     /// By interval, and by sender: how many messages came.
-    pub(crate) came: Vec<[u64; SENDERS]>,
+    pub came: Vec<[u64; SENDERS]>,
     /// When the sender had a place, and stopped.
-    pub(crate) stopped: Duration,
-    /// When the receiver saw the hole; when it took it back and began the next epoch; and when the
-    /// last of the living senders had gone on: his first message in that epoch had come.
-    pub(crate) seen: Duration,
-    pub(crate) recovered: Duration,
-    pub(crate) gone_on: Duration,
+    pub stopped: Duration,
+    /// When the receiver saw the hole.
+    pub seen: Duration,
+    /// When the receiver took the hole back and began the next epoch.
+    pub recovered: Duration,
+    /// When the last of the living senders had gone on: its first message in that epoch had come.
+    pub gone_on: Duration,
     /// When the sender that slept looked again.
-    pub(crate) woke: Option<Duration>,
-    /// From when the hole is seen until all others that have something to send know the next epoch,
-    /// and so can reserve in it: how long it took, and the most that it may take.
-    pub(crate) took: Duration,
-    pub(crate) bound: Duration,
+    pub woke: Option<Duration>,
+    /// How long it took from when the hole was seen until all others that have something to send
+    /// knew the next epoch, and so could reserve in it.
+    pub took: Duration,
+    /// The most that it may take.
+    pub bound: Duration,
 }
 
 impl Scene {
     /// Frames take one microsecond, timing is as NICs have it by default, and it stops in the third
     /// interval.
-    pub(crate) fn plain(kind: Kind, fate: Fate) -> Self {
+    pub fn plain(kind: Kind, fate: Fate) -> Self {
         let network = NetworkOptions::exact(SENDERS as u16 + 1);
         let room = if kind == Kind::WriteSlotReserve { SENDERS as u64 } else { 32 };
         Self { kind, fate, who: 3, len: 100, room, intervals: (2, 10), network }
@@ -91,7 +97,7 @@ impl Scene {
     /// One that `seed` says all of: how long frames take, in which order they come, timing, how
     /// long messages are, how much room there is, who stops, and when. Nothing is lost: an op that
     /// has to be repeated has no bound.
-    pub(crate) fn drawn(kind: Kind, seed: u64) -> Self {
+    pub fn drawn(kind: Kind, seed: u64) -> Self {
         let mut prng = Prng::new(seed).fork(0x401e);
         let Self { mut network, .. } = Self::plain(kind, Fate::Dies);
         let delay = Duration::from_nanos(500 + prng.magnitude(20_000));
@@ -145,7 +151,7 @@ impl Scene {
     ///
     /// # Panics
     /// If a message of a living sender is lost, doubled or late, or the dead one's comes.
-    pub(crate) fn run(&self) -> Timeline {
+    pub fn run(&self) -> Timeline {
         let row = ROWS.iter().find(|row| row.kind == self.kind);
         Stage::new(self, row.expect("it has senders that reserve")).run()
     }
@@ -163,7 +169,7 @@ fn round_trip(network: &NetworkOptions) -> Duration {
 /// A scene while it is played.
 struct Stage<'a> {
     scene: &'a Scene,
-    run: Run,
+    run: Run<World>,
     began: Instant,
     interval: Duration,
     came: Vec<[u64; SENDERS]>,
@@ -231,7 +237,7 @@ impl<'a> Stage<'a> {
         }
         self.run.streams[who].left += 1;
         self.run.look();
-        let due = |run: &Run| run.readers[0].end.as_ref().and_then(|end| end.wake_at());
+        let due = |run: &Run<World>| run.readers[0].end.as_ref().and_then(|end| end.wake_at());
         while due(&self.run).is_none() {
             self.run.step();
             self.observe();
@@ -328,7 +334,7 @@ impl<'a> Stage<'a> {
 
     /// All that lives has nothing more to send, and all of it comes.
     fn finish(&mut self) {
-        let is_open = |run: &Run| {
+        let is_open = |run: &Run<World>| {
             let living = run.streams.iter().filter(|stream| stream.end.is_some());
             let is_done = |sent| run.is_done(sent);
             living.into_iter().any(|it| it.left > 0 || !it.sent.iter().all(is_done))

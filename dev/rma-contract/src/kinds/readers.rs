@@ -11,7 +11,7 @@ use rma_sim::net::frame::NodeId;
 use super::{
     super::{
         end::{End, Reads},
-        world::{NodeRegistrar, World},
+        hosts::{Hosts, NodeRegistrar},
     },
     Ends, MANY, Settings, carried,
 };
@@ -20,16 +20,16 @@ use super::{
 const PREFETCH: u32 = 500;
 
 impl Settings {
-    fn read_ring(&self, world: &World) -> ReadRingConfig {
+    fn read_ring(&self, world: &dyn Hosts) -> ReadRingConfig {
         self.read_ring_with(world, 0)
     }
 
     /// With room to read ahead.
-    fn read_ring_ahead(&self, world: &World) -> ReadRingConfig {
+    fn read_ring_ahead(&self, world: &dyn Hosts) -> ReadRingConfig {
         self.read_ring_with(world, PREFETCH)
     }
 
-    fn read_ring_with(&self, world: &World, prefetch: u32) -> ReadRingConfig {
+    fn read_ring_with(&self, world: &dyn Hosts, prefetch: u32) -> ReadRingConfig {
         // What a record has besides its message, and what stays zero beyond the newest.
         let len = self.room * u64::from(self.len_max + 16) + u64::from(prefetch) + 16;
         let len = len.next_power_of_two().max(RingLen::MIN);
@@ -40,13 +40,13 @@ impl Settings {
         })
     }
 
-    fn reader(&self, world: &World, prefetch: u32) -> ReaderConfig {
+    fn reader(&self, world: &dyn Hosts, prefetch: u32) -> ReaderConfig {
         let every = world.look_every();
         ReaderConfig::new()
             .with(|it| (it.name, it.prefetch, it.every) = (self.name, prefetch, every))
     }
 
-    fn read_slots(&self, world: &World, slots: u64) -> ReadSlotConfig {
+    fn read_slots(&self, world: &dyn Hosts, slots: u64) -> ReadSlotConfig {
         let copies = self.room as u32 * self.len_max.next_multiple_of(8);
         ReadSlotConfig::default().with(|it| {
             (it.name, it.slots, it.len_max) = (self.name, slots as u16, self.len_max);
@@ -56,12 +56,12 @@ impl Settings {
     }
 
     /// Twice as many bells as there is room for the longest messages.
-    fn read_slots_by_len(&self, world: &World) -> ReadSlotConfig {
+    fn read_slots_by_len(&self, world: &dyn Hosts) -> ReadSlotConfig {
         self.read_slots(world, 2 * self.room)
     }
 
     /// As many bells as there is room for messages.
-    fn read_slots_alike(&self, world: &World) -> ReadSlotConfig {
+    fn read_slots_alike(&self, world: &dyn Hosts) -> ReadSlotConfig {
         self.read_slots(world, self.room)
     }
 }
@@ -69,10 +69,10 @@ impl Settings {
 /// One sender, and as many receivers as there are to be: how the sender is opened, and how each
 /// receiver joins it.
 fn read<S: Sender + 'static>(
-    world: &mut World,
+    world: &mut dyn Hosts,
     it: &Settings,
-    open: impl FnOnce(&mut World, NodeId) -> S,
-    mut join: impl FnMut(&mut World, &mut S, [NodeId; 2]) -> Box<dyn End>,
+    open: impl FnOnce(&mut dyn Hosts, NodeId) -> S,
+    mut join: impl FnMut(&mut dyn Hosts, &mut S, [NodeId; 2]) -> Box<dyn End>,
 ) -> Ends {
     let from = it.senders[0];
     let mut sender = open(world, from);
@@ -88,10 +88,10 @@ macro_rules! readers {
         $sender:path, $settings:expr, $prefetch:expr,
         $([$name:ident, $receiver:path, $end:expr]),*
     ) => {
-        $(pub(super) fn $name(world: &mut World, it: &Settings) -> Ends {
+        $(pub(super) fn $name(world: &mut dyn Hosts, it: &Settings) -> Ends {
             use $receiver as Reader;
             use $sender as Sender;
-            let open = |world: &mut World, from| {
+            let open = |world: &mut dyn Hosts, from| {
                 let config = $settings(it, world);
                 Sender::open(&mut world.registrar(from), config).unwrap()
             };
@@ -105,10 +105,10 @@ macro_rules! readers {
         })*
     };
     (told $sender:path, $settings:expr, $([$name:ident, $receiver:path, $end:expr]),*) => {
-        $(pub(super) fn $name(world: &mut World, it: &Settings) -> Ends {
+        $(pub(super) fn $name(world: &mut dyn Hosts, it: &Settings) -> Ends {
             use $receiver as Reader;
             use $sender as Sender;
-            let open = |world: &mut World, from| {
+            let open = |world: &mut dyn Hosts, from| {
                 let config = $settings(it, world);
                 Sender::open(&mut world.registrar(from), config).unwrap()
             };

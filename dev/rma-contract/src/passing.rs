@@ -4,11 +4,15 @@ use core::time::Duration;
 
 use rma_sim::net::frame::NodeId;
 
-use super::run::Run;
+use super::{
+    hosts::{Driven as _, Hosts as _},
+    run::Run,
+    simulated::World,
+};
 
-impl Run {
+impl Run<World> {
     /// Runs for so long.
-    pub(crate) fn pass(&mut self, length: Duration) {
+    pub fn pass(&mut self, length: Duration) {
         let end = self.world.now() + length;
         self.look();
         while self.world.now() < end {
@@ -18,19 +22,19 @@ impl Run {
     }
 
     /// Whether a sender, or a receiver, has nothing more to do with this channel.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.is_broken_but(None)
     }
 
     /// The same, but for one sender.
-    pub(crate) fn is_broken_but(&self, but: Option<usize>) -> bool {
+    pub fn is_broken_but(&self, but: Option<usize>) -> bool {
         let mut streams = self.streams.iter().enumerate();
         streams.any(|(index, stream)| Some(index) != but && stream.broken.is_some())
             || self.readers.iter().any(|reader| reader.ended.is_some())
     }
 
     /// A host crashes, and with it all ends that are there.
-    pub(crate) fn crash(&mut self, node: NodeId) {
+    pub fn crash(&mut self, node: NodeId) {
         self.world.network.crash(node);
         for stream in self.streams.iter_mut().filter(|stream| stream.node == node) {
             stream.end = None;
@@ -43,7 +47,7 @@ impl Run {
 
     /// A sender stops, dead or asleep for so long, with what it was lent; its receiver takes that
     /// back `after` that.
-    pub(crate) fn take_back(&mut self, index: usize, asleep: Option<Duration>, after: Duration) {
+    pub fn take_back(&mut self, index: usize, asleep: Option<Duration>, after: Duration) {
         let node = self.streams[index].node;
         match asleep {
             Some(length) => drop(self.world.network.pause(node, length)),

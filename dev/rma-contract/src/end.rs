@@ -20,19 +20,26 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::world::NodeRegistrar;
+use super::hosts::NodeRegistrar;
 
 /// A message that an end has taken, and holds until it is given back.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// It is the channel's.
     Claimed(Claim),
     /// It was read to this place of the application's memory.
-    Read { offset: u64, len: usize },
+    Read {
+        /// Where it begins.
+        offset: u64,
+        /// Its bytes.
+        len: usize,
+    },
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a message has a byte at least")]
 impl Taken {
-    pub(crate) const fn len(&self) -> usize {
+    /// Bytes of the message.
+    pub const fn len(&self) -> usize {
         match self {
             Self::Claimed(claim) => claim.len(),
             Self::Read { len, .. } => *len,
@@ -40,7 +47,7 @@ impl Taken {
     }
 
     /// Who has sent it, if that is known.
-    pub(crate) const fn sender(&self) -> Option<Peer> {
+    pub const fn sender(&self) -> Option<Peer> {
         match self {
             Self::Claimed(claim) => claim.sender(),
             Self::Read { .. } => None,
@@ -48,7 +55,7 @@ impl Taken {
     }
 
     /// Its place in the channel, if it has one of its own.
-    pub(crate) const fn position(&self) -> Option<Position> {
+    pub const fn position(&self) -> Option<Position> {
         match self {
             Self::Claimed(claim) => Some(claim.position()),
             Self::Read { .. } => None,
@@ -57,14 +64,17 @@ impl Taken {
 }
 
 /// A receiver's end of any kind.
-pub(crate) trait End: Debug {
+pub trait End: Debug {
+    /// Looks for what has come, and issues what is to be issued.
     fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError>;
 
     /// Takes the next message, if it has come.
     fn take(&mut self) -> Result<Option<Taken>, ReceiveError>;
 
+    /// Copies bytes of a message from `offset`; returns how many.
     fn read(&self, taken: &Taken, offset: usize, bytes: &mut [u8]) -> usize;
 
+    /// Gives a message back.
     fn free(&mut self, taken: Taken);
 
     /// Takes back what senders have reserved for too long, if it is time; says whether it did.
@@ -87,7 +97,7 @@ pub(crate) trait End: Debug {
 }
 
 /// A receiver. Most recover nothing.
-pub(crate) trait Recovers: Receiver {
+pub trait Recovers: Receiver {
     /// As [`End::recover`].
     fn recover(&mut self, _: &mut NodeRegistrar<'_>, _: Instant) -> Result<bool, ReceiveError> {
         Ok(false)
@@ -166,7 +176,7 @@ const BLANK: u8 = 0xb1;
 /// A receiver that reads messages into memory of the application's, and that application: it has
 /// the next one read as soon as it has a place for it.
 #[derive(Debug)]
-pub(crate) struct Reads<I> {
+pub struct Reads<I> {
     into: I,
     memory: RegisteredRegion,
     /// How far apart places are.
@@ -179,7 +189,8 @@ pub(crate) struct Reads<I> {
 }
 
 impl<I: ReceiveInto> Reads<I> {
-    pub(crate) fn new(into: I, registrar: &mut NodeRegistrar<'_>, len_max: u32) -> Self {
+    /// Registers the application's memory, for messages of up to `len_max` bytes.
+    pub fn new(into: I, registrar: &mut NodeRegistrar<'_>, len_max: u32) -> Self {
         // With something between them that nobody writes.
         let stride = u64::from(len_max).next_multiple_of(8) + 8;
         let memory = Arc::new(Region::new((PLACES * stride) as usize).unwrap());
@@ -292,7 +303,7 @@ impl<I: ReceiveInto> End for Reads<I> {
 /// A receiver whose application says where in its memory each message is to be written: it shares
 /// its places out evenly.
 #[derive(Debug)]
-pub(crate) struct Offers {
+pub struct Offers {
     receiver: indirect_read::Receiver,
     /// Where places begin that are nobody's.
     free: Vec<u64>,
@@ -302,12 +313,13 @@ pub(crate) struct Offers {
 
 impl Offers {
     /// `free` are all places there are.
-    pub(crate) const fn new(receiver: indirect_read::Receiver, free: Vec<u64>) -> Self {
+    pub const fn new(receiver: indirect_read::Receiver, free: Vec<u64>) -> Self {
         let places = free.len() as u64;
         Self { receiver, free, places }
     }
 
-    pub(crate) const fn receiver(&mut self) -> &mut indirect_read::Receiver {
+    /// The receiver itself.
+    pub const fn receiver(&mut self) -> &mut indirect_read::Receiver {
         &mut self.receiver
     }
 

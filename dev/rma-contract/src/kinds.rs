@@ -11,7 +11,7 @@
 use rma_channel::{Kind, Peer, Sender, Terms, ring::RingLen, ring_buffer::RingConfig};
 use rma_sim::net::frame::NodeId;
 
-use super::{end::End, world::World};
+use super::{end::End, hosts::Hosts};
 
 // Whoever includes this file by its path finds them in the same place.
 #[path = "kinds/lent.rs"]
@@ -25,64 +25,68 @@ mod shared;
 
 /// What a channel is opened with.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The application's name for it.
-    pub(crate) name: u64,
+    pub name: u64,
     /// Where its senders are: one, unless the kind is for several.
-    pub(crate) senders: Vec<NodeId>,
+    pub senders: Vec<NodeId>,
     /// Where its receivers are: one, unless the kind is for several.
-    pub(crate) receivers: Vec<NodeId>,
+    pub receivers: Vec<NodeId>,
     /// The longest message.
-    pub(crate) len_max: u32,
+    pub len_max: u32,
     /// How many of the longest messages there is room for at least: slots, receives, or a part of a
     /// ring.
-    pub(crate) room: u64,
+    pub room: u64,
 }
 
 /// A channel's ends, and where they are.
 #[derive(Debug)]
-pub(crate) struct Ends {
-    pub(crate) senders: Vec<(NodeId, Box<dyn Sender>)>,
-    pub(crate) receivers: Vec<(NodeId, Box<dyn End>)>,
+pub struct Ends {
+    /// The senders, and the nodes that they are on.
+    pub senders: Vec<(NodeId, Box<dyn Sender>)>,
+    /// The receivers, and the nodes that they are on.
+    pub receivers: Vec<(NodeId, Box<dyn End>)>,
 }
 
 /// One kind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    pub(crate) kind: Kind,
-    pub(crate) open: fn(&mut World, &Settings) -> Ends,
+pub struct Row {
+    /// The kind that channels of this row are.
+    pub kind: Kind,
+    /// Opens a channel.
+    pub open: fn(&mut dyn Hosts, &Settings) -> Ends,
     /// How many senders one channel may have.
-    pub(crate) senders: usize,
+    pub senders: usize,
     /// How many receivers one channel may have.
-    pub(crate) receivers: usize,
+    pub receivers: usize,
     /// The shortest message that it takes, in bytes.
-    pub(crate) shortest: u32,
+    pub shortest: u32,
     /// What `len_max` it can be opened with at most; where there is no such limit, several ops'
     /// worth.
-    pub(crate) longest: u32,
+    pub longest: u32,
     /// Whether a sender is told what is processed. Otherwise a message ends by being accepted.
-    pub(crate) is_told: bool,
+    pub is_told: bool,
     /// Of kinds whose messages lie in the sender's memory until receivers have read them, and so
     /// are accepted before they have come to anybody: how a channel is opened whose receivers read
     /// into memory of the application's.
-    pub(crate) into: Option<Open>,
+    pub into: Option<Open>,
     /// Whether it reads beyond bells, so that messages come sooner than the table says.
-    pub(crate) prefetches: bool,
+    pub prefetches: bool,
     /// Whether messages of all senders come in one order, that of their places: one that is
     /// accepted is in the receiver's memory, and comes when all before it are there, too.
-    pub(crate) has_places: bool,
+    pub has_places: bool,
     /// Whether the receiver lends buffers to senders, and can take them back.
-    pub(crate) lends: bool,
+    pub lends: bool,
     /// Whether it is two channels in opposite directions that ride on each other: of a sender and a
     /// receiver each, in the order of the channels.
-    pub(crate) is_duplex: bool,
+    pub is_duplex: bool,
 }
 
 /// Several ends, where a kind may have any number.
-pub(crate) const MANY: usize = 4;
+pub const MANY: usize = 4;
 
 /// All kinds that there are, in the order of Table 2.
-pub(crate) const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     pair(Kind::SendRecvNormal, pairs::send_recv_normal),
     Row { senders: MANY, is_told: false, ..pair(Kind::SendRecvShared, shared::send_recv_shared) },
     Row {
@@ -149,7 +153,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Kinds that are tried as duplex channels as well: all that can.
-pub(crate) const DUPLEX: &[Row] = &[
+pub const DUPLEX: &[Row] = &[
     both_ways(Kind::SendRecvNormal, pairs::duplex_send_recv, 4096 - 8),
     both_ways(Kind::WriteSlotDetached, pairs::duplex_slot_detached, 10_000),
     both_ways(Kind::WriteSlotInlined, pairs::duplex_slot_inlined, 10_000),
@@ -165,7 +169,7 @@ const fn both_ways(kind: Kind, open: Open, longest: u32) -> Row {
     Row { longest, is_duplex: true, ..pair(kind, open) }
 }
 
-type Open = fn(&mut World, &Settings) -> Ends;
+type Open = fn(&mut dyn Hosts, &Settings) -> Ends;
 
 /// A kind with one sender whose memory any number of receivers read, into images or into memory of
 /// the application's.
@@ -174,7 +178,7 @@ const fn broadcast(kind: Kind, [open, into]: [Open; 2]) -> Row {
 }
 
 /// A kind with one sender and one receiver, for messages of one op at most.
-const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
+const fn pair(kind: Kind, open: fn(&mut dyn Hosts, &Settings) -> Ends) -> Row {
     Row {
         kind,
         open,
@@ -192,7 +196,7 @@ const fn pair(kind: Kind, open: fn(&mut World, &Settings) -> Ends) -> Row {
 }
 
 /// The kinds to be tried: all, or the one that RMA_CHANNEL_KIND names.
-pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+pub fn rows() -> impl Iterator<Item = &'static Row> {
     let only = std::env::var("RMA_CHANNEL_KIND").ok();
     ROWS.iter()
         .chain(DUPLEX)
@@ -201,13 +205,13 @@ pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
 
 impl Row {
     /// The same kind with receivers that read into memory of the application's, if it has such.
-    pub(crate) fn reading(&self) -> Option<Self> {
+    pub fn reading(&self) -> Option<Self> {
         self.into.map(|open| Self { open, prefetches: false, ..*self })
     }
 
     /// What a channel is opened with whose ends are on nodes of their own, senders first: two ends,
     /// or as many as it may have if `many`. And how many nodes that takes.
-    pub(crate) fn settings(&self, len_max: u32, room: u64, many: bool) -> (Settings, u16) {
+    pub fn settings(&self, len_max: u32, room: u64, many: bool) -> (Settings, u16) {
         if self.is_duplex {
             let nodes = [NodeId(0), NodeId(1)];
             let (senders, receivers) = (nodes.to_vec(), nodes.into_iter().rev().collect());

@@ -10,13 +10,13 @@ use rma_channel::{
 use rma_sim::net::frame::NodeId;
 
 use super::{
-    super::{end::Recovers, world::World},
+    super::{end::Recovers, hosts::Hosts},
     Ends, Settings, carried,
 };
 
 impl Settings {
     /// The sender of a channel of two ends, then its receiver: where each is, and who is its peer.
-    fn both(&self, world: &World) -> [(NodeId, Peer); 2] {
+    fn both(&self, world: &dyn Hosts) -> [(NodeId, Peer); 2] {
         let (from, to) = (self.senders[0], self.receivers[0]);
         [(from, world.peer(to)), (to, world.peer(from))]
     }
@@ -49,7 +49,7 @@ fn connect<S: Sender + 'static, R: Recovers + 'static, E: core::error::Error>(
     }
 }
 
-pub(super) fn send_recv_normal(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn send_recv_normal(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use normal::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.send_recv(receiver));
@@ -57,7 +57,7 @@ pub(super) fn send_recv_normal(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn write_slot_detached(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn write_slot_detached(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use detached_bell::{Bell, Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.slots(receiver), Bell::Word);
@@ -65,7 +65,7 @@ pub(super) fn write_slot_detached(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn write_slot_waking(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn write_slot_waking(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use detached_bell::{Bell, Sender, WakingReceiver};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.slots(receiver), Bell::Event);
@@ -73,7 +73,7 @@ pub(super) fn write_slot_waking(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn write_slot_inlined(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn write_slot_inlined(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use inlined_bell::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
@@ -81,7 +81,7 @@ pub(super) fn write_slot_inlined(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn write_slot_immediate(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn write_slot_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use immediate::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
@@ -89,7 +89,7 @@ pub(super) fn write_slot_immediate(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn ring_detached(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn ring_detached(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use ring_buffer::detached_bell::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
@@ -97,7 +97,7 @@ pub(super) fn ring_detached(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn ring_immediate(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn ring_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use ring_buffer::immediate::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
@@ -105,7 +105,7 @@ pub(super) fn ring_immediate(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn ring_with_zeroing(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn ring_with_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use with_zeroing::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
@@ -113,7 +113,7 @@ pub(super) fn ring_with_zeroing(world: &mut World, it: &Settings) -> Ends {
     connect(it, to, from)
 }
 
-pub(super) fn ring_without_zeroing(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn ring_without_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use without_zeroing::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
     let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
@@ -125,7 +125,7 @@ pub(super) fn ring_without_zeroing(world: &mut World, it: &Settings) -> Ends {
 /// `by` is what its senders are opened with besides.
 macro_rules! duplex {
     ($name:ident, $of:path, $settings:ident $(, $by:expr)?) => {
-        pub(super) fn $name(world: &mut World, it: &Settings) -> Ends {
+        pub(super) fn $name(world: &mut dyn Hosts, it: &Settings) -> Ends {
             use $of::{Receiver, Sender};
             let [(here, at_there), (there, at_here)] = it.both(world);
             // What rides takes a word of each message.

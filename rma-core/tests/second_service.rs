@@ -1,32 +1,34 @@
 //! An echo beside 1RMA: frames find their service, and neither waits for the other.
 
-use core::{
-    cell::{Cell, RefCell},
-    time::Duration,
-};
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use core::{cell::RefCell, time::Duration};
 use std::{collections::VecDeque, rc::Rc};
 
-use super::*;
-use crate::{
+use rma_core::{
     addr::HostAddr,
-    backend::{Backend, RxPacket, Transmit},
-    port::SourcePort,
+    backend::{Backend, RxFrame, RxPacket, Transmit, TxFrame},
+    port::{Port, SourcePort},
+    quantum::Quantum,
+    service::{Both, Service},
+    time::{Clock, Instant},
     wire,
 };
-use echo::{Echo, PATIENCE};
-use scene::Scene;
-
-mod echo;
-mod scene;
+use rma_lab::{
+    HandClock,
+    echo::{Echo, PATIENCE},
+    scene::Scene,
+};
 
 const ECHO: Port = Port(7);
 
-/// A clock that stands until it is set; one for both hosts.
-type HandClock = Rc<Cell<Instant>>;
+/// One clock for both hosts.
+#[derive(Clone, Debug, Default)]
+struct OneClock(Rc<HandClock>);
 
-impl Clock for HandClock {
+impl Clock for OneClock {
     fn now(&self) -> Instant {
-        self.get()
+        self.0.now()
     }
 }
 
@@ -82,19 +84,19 @@ fn address(host: u8) -> HostAddr {
 }
 
 /// Two hosts at a wire in memory.
-fn scene() -> (Scene<Wire, HandClock>, HandClock) {
+fn scene() -> (Scene<Wire, OneClock>, OneClock) {
     let [there, back]: [Way; 2] = Default::default();
     let wires = [
         Wire { inbound: back.clone(), outbound: there.clone() },
         Wire { inbound: there, outbound: back },
     ];
-    let clock = HandClock::default();
+    let clock = OneClock::default();
     let ports = [Port::ONE_RMA, ECHO];
     (Scene::new(wires, [1, 2].map(address), ports, &clock), clock)
 }
 
-fn wait(clock: &HandClock, time: Duration) {
-    clock.set(clock.get() + time);
+fn wait(clock: &OneClock, time: Duration) {
+    clock.0.advance(time);
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn the_engine_wakes_for_the_first_timeout_of_either_service() {
     assert!(!scene.hosts[0].is_idle(), "the echo has a command");
     scene.hosts[0].turn();
     assert!(scene.hosts[0].is_idle());
-    let of_call = clock.get() + PATIENCE;
+    let of_call = clock.now() + PATIENCE;
     assert_eq!(timeout(&scene), Some(of_call));
     wait(&clock, PATIENCE / 2);
     scene.read(0);

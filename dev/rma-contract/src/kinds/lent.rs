@@ -12,7 +12,7 @@ use rma_sim::net::frame::NodeId;
 use super::{
     super::{
         end::{End, Offers},
-        world::World,
+        hosts::Hosts,
     },
     Ends, Settings, carried,
 };
@@ -29,19 +29,21 @@ impl Settings {
 }
 
 /// Buffers of a channel's pool. Who has something to send is told only what later offers tell.
-pub(super) fn read_slot_indirect(world: &mut World, it: &Settings) -> Ends {
-    let home = &mut world.registrar(it.receivers[0]);
-    let receiver = indirect_read::Receiver::open(home, it.indirect()).unwrap();
+pub(super) fn read_slot_indirect(world: &mut dyn Hosts, it: &Settings) -> Ends {
+    let home = it.receivers[0];
+    let receiver =
+        indirect_read::Receiver::open(&mut world.registrar(home), it.indirect()).unwrap();
     lend(world, it, receiver, |receiver| receiver)
 }
 
 /// Places in the application's memory, which it offers one by one.
-pub(super) fn read_slot_offered(world: &mut World, it: &Settings) -> Ends {
+pub(super) fn read_slot_offered(world: &mut dyn Hosts, it: &Settings) -> Ends {
     let config = it.indirect();
     let len = config.memory_len();
     let memory = Arc::new(Region::new(len as usize).unwrap());
-    let home = &mut world.registrar(it.receivers[0]);
-    let receiver = indirect_read::Receiver::open_unlent(home, config, memory).unwrap();
+    let home = it.receivers[0];
+    let receiver =
+        indirect_read::Receiver::open_unlent(&mut world.registrar(home), config, memory).unwrap();
     let step = len / u64::from(config.buffers);
     let places = (0..len).step_by(step as usize).collect();
     lend(world, it, Offers::new(receiver, places), Offers::receiver)
@@ -49,7 +51,7 @@ pub(super) fn read_slot_offered(world: &mut World, it: &Settings) -> Ends {
 
 /// The senders that a receiver lends buffers to.
 fn lend<E: End + 'static>(
-    world: &mut World,
+    world: &mut dyn Hosts,
     it: &Settings,
     mut end: E,
     receiver: impl Fn(&mut E) -> &mut indirect_read::Receiver,

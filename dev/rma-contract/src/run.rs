@@ -18,18 +18,22 @@ use rma_sim::{net::frame::NodeId, prng::Prng};
 
 use super::{
     end::Taken,
+    hosts::Driven,
     kinds::{Row, Settings},
     stream::{Habit, Held, Lens, Reader, Sent, Stream},
-    world::World,
 };
 
 /// A channel, and what goes through it.
-pub(crate) struct Run {
+#[derive(Debug)]
+pub struct Run<W> {
     /// What a failure is about.
-    pub(crate) about: String,
-    pub(crate) world: World,
-    pub(crate) streams: Vec<Stream>,
-    pub(crate) readers: Vec<Reader>,
+    pub about: String,
+    /// The hosts.
+    pub world: W,
+    /// The senders, with their messages.
+    pub streams: Vec<Stream>,
+    /// The receivers, with what they hold.
+    pub readers: Vec<Reader>,
     /// Whether messages are accepted before anybody has read them.
     is_read: bool,
     /// Whether senders are told what is processed.
@@ -38,14 +42,15 @@ pub(crate) struct Run {
     has_places: bool,
     /// Whether each receiver has one sender, in their order.
     is_duplex: bool,
-    pub(crate) steps: u64,
+    /// How many events there were.
+    pub steps: u64,
     /// At which step a sender or a receiver has learnt something, or a channel was opened.
-    pub(crate) news_at: u64,
+    pub news_at: u64,
 }
 
-impl Run {
+impl<W: Driven> Run<W> {
     /// A channel of a kind, with nothing to send.
-    pub(crate) fn new(row: &Row, world: World, settings: &Settings) -> Self {
+    pub fn new(row: &Row, world: W, settings: &Settings) -> Self {
         let about = format!("{} ({}): {world}; {settings:?}", row.kind, row.kind as u8);
         let mut run = Self {
             about,
@@ -64,7 +69,7 @@ impl Run {
     }
 
     /// A channel anew, in place of the one before: each sender sends so many messages.
-    pub(crate) fn open(&mut self, row: &Row, settings: &Settings, lens: Lens, count: u64) {
+    pub fn open(&mut self, row: &Row, settings: &Settings, lens: Lens, count: u64) {
         self.close();
         self.news_at = self.steps;
         let ends = (row.open)(&mut self.world, settings);
@@ -82,7 +87,7 @@ impl Run {
     }
 
     /// Closes the ends that are there.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         for Stream { node, end, .. } in self.streams.drain(..) {
             end.into_iter().for_each(|mut end| {
                 end.registered().give_back(&mut self.world.registrar(node)).unwrap();
@@ -94,17 +99,18 @@ impl Run {
     }
 
     /// All receivers behave like this from now on.
-    pub(crate) fn set_habit(&mut self, habit: Habit) {
+    pub fn set_habit(&mut self, habit: Habit) {
         self.readers.iter_mut().for_each(|reader| reader.habit = habit);
     }
 
-    pub(crate) fn fail(&self, what: &str) -> ! {
+    /// Panics, and says what the run was about.
+    pub fn fail(&self, what: &str) -> ! {
         let now = self.world.now().as_nanos();
         panic!("{}\nat {now} ns: {what}", self.about)
     }
 
     /// Runs until all that is sent is over: processed, or failed; or the channel is broken.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.look();
         while !self.is_over() || self.is_read && self.lags() {
             self.step();
@@ -121,7 +127,7 @@ impl Run {
     }
 
     /// Whether all that was sent is over, and nothing is to be sent; or nobody is left to hear it.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         let is_known =
             |sent: &Sent| self.is_done(sent) || matches!(sent.state, SendState::Failed(_));
         let is_over = |stream: &Stream| {
@@ -133,7 +139,7 @@ impl Run {
     }
 
     /// Whether a message came, and its sender knows as much of it as it ever will.
-    pub(crate) fn is_done(&self, sent: &Sent) -> bool {
+    pub fn is_done(&self, sent: &Sent) -> bool {
         match sent.state {
             SendState::Processed => true,
             SendState::Accepted => !self.is_told && sent.freed == self.readers.len(),
@@ -142,14 +148,14 @@ impl Run {
     }
 
     /// Does what comes next; then all ends look.
-    pub(crate) fn step(&mut self) {
+    pub fn step(&mut self) {
         self.step_until(None);
     }
 
     /// The same, at `until` at the latest.
-    pub(crate) fn step_until(&mut self, until: Option<Instant>) {
+    pub fn step_until(&mut self, until: Option<Instant>) {
         self.steps += 1;
-        if self.steps > self.news_at + World::IDLE_STEPS_MAX {
+        if self.steps > self.news_at + W::IDLE_STEPS_MAX {
             self.fail(&format!("it does not come to an end: {:#?}", self.streams));
         }
         let wake = self.wake_at().into_iter().chain(until).min();
@@ -168,8 +174,8 @@ impl Run {
     }
 
     /// All ends of nodes that run look, and their applications do what they want to.
-    pub(crate) fn look(&mut self) {
-        for node in self.world.nodes() {
+    pub fn look(&mut self) {
+        for node in (0..self.world.nodes()).map(NodeId) {
             if self.world.is_running(node) {
                 self.look_at(node);
             }
@@ -206,7 +212,7 @@ impl Run {
 
     /// No end that has just looked wants to look again at once: it would never sleep.
     fn check_wakes(&mut self, node: NodeId) {
-        if !World::STANDS_STILL {
+        if !W::STANDS_STILL {
             return;
         }
         let (_, now) = self.world.link(node);
@@ -310,7 +316,7 @@ impl Run {
     }
 
     /// A receiver gives back a message that it holds, which has not changed.
-    pub(crate) fn give_back(&mut self, index: usize, which: usize) {
+    pub fn give_back(&mut self, index: usize, which: usize) {
         let Held { taken, stream, number } = self.readers[index].held.remove(which);
         let bytes = self.bytes_of(index, &taken);
         if bytes != self.streams[stream].sent[number].bytes {
@@ -477,7 +483,7 @@ impl Run {
     }
 
     /// Checks what must be so when nothing more is to come.
-    pub(crate) fn check_end(&self) {
+    pub fn check_end(&self) {
         let streams = self.streams.iter().enumerate();
         for (index, stream) in streams.filter(|(_, stream)| stream.end.is_some()) {
             for (number, sent) in stream.sent.iter().enumerate() {
@@ -493,12 +499,12 @@ impl Run {
     }
 
     /// Checks that all messages came, to all receivers.
-    pub(crate) fn check_all_came(&self) {
+    pub fn check_all_came(&self) {
         self.check_all_came_but(None);
     }
 
     /// The same, of all senders but one.
-    pub(crate) fn check_all_came_but(&self, but: Option<usize>) {
+    pub fn check_all_came_but(&self, but: Option<usize>) {
         self.check_end();
         let streams = self.streams.iter().enumerate();
         for (index, stream) in streams.filter(|&(index, _)| Some(index) != but) {

@@ -15,15 +15,17 @@ use rma_sim::{
 use super::{
     kinds::{Row, Settings},
     run::Run,
+    simulated::World,
     stream::{Habit, Lens},
-    world::World,
 };
 
 /// What one message takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hops {
-    pub(crate) delivered: u64,
-    pub(crate) done: Option<u64>,
+pub struct Hops {
+    /// Until its receiver has it.
+    pub delivered: u64,
+    /// Until its sender knows of it, if it is told.
+    pub done: Option<u64>,
 }
 
 /// What many messages take, one after the other.
@@ -36,14 +38,14 @@ struct Ops {
     flow_control: u64,
 }
 
-fn exact(row: &Row, len: u32, room: u64) -> (Run, Settings) {
+fn exact(row: &Row, len: u32, room: u64) -> (Run<World>, Settings) {
     let (settings, nodes) = row.settings(len, room, false);
     (Run::new(row, World::new(NetworkOptions::exact(nodes)), &settings), settings)
 }
 
 /// In how many hops a message comes that is sent while its receiver begins to look, and in how many
 /// its sender knows of it.
-pub(crate) fn hops(row: &Row, len: u32) -> Hops {
+pub fn hops(row: &Row, len: u32) -> Hops {
     let (mut run, settings) = exact(row, len, 4);
     let hop = run.world.network.options().link.delay.as_nanos() as u64;
     run.open(row, &settings, Lens::All(len), u64::from(row.into.is_none()));
@@ -76,8 +78,8 @@ pub(crate) fn hops(row: &Row, len: u32) -> Hops {
 
 /// A message is to be sent to a receiver that reads: once it knows where to begin, while it begins
 /// to look, if it does.
-fn begin_to_look(run: &mut Run) {
-    let reads = |run: &Run| run.world.network.counts(NodeId(1)).of(OpType::Read).issued;
+fn begin_to_look(run: &mut Run<World>) {
+    let reads = |run: &Run<World>| run.world.network.counts(NodeId(1)).of(OpType::Read).issued;
     run.pass(SETTLED);
     let mut before = reads(run);
     // Where it is notified it does not.
@@ -187,13 +189,13 @@ fn variable(row: &Row) -> Mark {
 }
 
 /// What the columns of [`measure`] are.
-pub(crate) const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | 1:N, ours | N:1, ours | why";
+pub const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | 1:N, ours | N:1, ours | why";
 
 /// What is measured of a kind, as it is printed.
 ///
 /// # Errors
 /// What is not as the crate says.
-pub(crate) fn measure(row: &Row) -> Result<String, String> {
+pub fn measure(row: &Row) -> Result<String, String> {
     let ours = row.kind.ours();
     let Ours { offer, done, reason } = ours;
     let paper = row.kind.paper();

@@ -1,7 +1,7 @@
 //! Two hosts that serve 1RMA and an echo, one engine each: the first reads from the other and calls
 //! it.
-//!
-//! The tests of the backends use it too, so it names the crate from outside.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::echo::Echo;
+use crate::echo::Echo;
 
 const PID: Pid = Pid(5);
 
@@ -32,7 +32,7 @@ const ROUND: usize = 16;
 const READ: usize = 256;
 
 /// Two services on one engine.
-pub(super) type Services = Both<OneRma, Echo>;
+pub type Services = Both<OneRma, Echo>;
 
 /// What a host with `address` serves on these ports: 1RMA on the first, the echo on the second.
 fn services(address: HostAddr, ports: [Port; 2]) -> Services {
@@ -50,8 +50,10 @@ fn register(host: &mut Services, key: &RegionKey, bytes: &[u8]) -> RegisteredReg
 }
 
 /// The two hosts.
-pub(super) struct Scene<B, C> {
-    pub(super) hosts: [Engine<B, C, Services>; 2],
+#[derive(Debug)]
+pub struct Scene<B, C> {
+    /// The hosts' engines.
+    pub hosts: [Engine<B, C, Services>; 2],
     addresses: [HostAddr; 2],
     portal: CommandPortal,
     sink: RegisteredRegion,
@@ -60,12 +62,11 @@ pub(super) struct Scene<B, C> {
 }
 
 impl<B: Backend, C: Clock + Clone> Scene<B, C> {
-    pub(super) fn new(
-        backends: [B; 2],
-        addresses: [HostAddr; 2],
-        ports: [Port; 2],
-        clock: &C,
-    ) -> Self {
+    /// Hosts on these devices, with memory of the second that the first may read.
+    ///
+    /// # Panics
+    /// If they cannot be set up.
+    pub fn new(backends: [B; 2], addresses: [HostAddr; 2], ports: [Port; 2], clock: &C) -> Self {
         let [mut near, mut far] = addresses.map(|address| services(address, ports));
         let source: Vec<u8> = (0..ROUND * READ).map(|at| (at * 7 / 3) as u8).collect();
         let key = RegionKey::from_bytes([1; 16]);
@@ -99,23 +100,31 @@ impl<B: Backend, C: Clock + Clone> Scene<B, C> {
         Self { hosts, addresses, portal, sink, grant, source }
     }
 
-    pub(super) fn echo(&mut self) -> &mut Echo {
+    /// The echo of the first host.
+    pub const fn echo(&mut self) -> &mut Echo {
         &mut self.hosts[0].service_mut().second
     }
 
-    pub(super) fn read(&mut self, at: usize) {
+    /// Issues a READ of the piece with this number.
+    ///
+    /// # Panics
+    /// If the portal is full.
+    pub fn read(&mut self, at: usize) {
         let offset = (at * READ) as u64;
         self.portal.read(&self.grant, offset, &self.sink, offset, READ as u32).unwrap();
     }
 
     /// A turn of each host. Returns how much there was to do.
-    pub(super) fn turn(&mut self) -> usize {
+    pub fn turn(&mut self) -> usize {
         self.hosts.iter_mut().map(Engine::turn).sum()
     }
 
     /// Reads and calls at once, again and again, each time until `turns` are enough: every read
     /// ends with the right bytes, every call with its answer.
-    pub(super) fn reads_beside_calls(&mut self, mut turns: impl FnMut(&mut Self) -> bool) {
+    ///
+    /// # Panics
+    /// If one does not.
+    pub fn reads_beside_calls(&mut self, mut turns: impl FnMut(&mut Self) -> bool) {
         for round in 0..20 {
             for at in 0..ROUND {
                 self.read(at);

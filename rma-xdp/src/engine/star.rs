@@ -1,0 +1,71 @@
+//! StaR beside 1RMA on each engine of a host, if the host serves it: how it is made.
+
+use rma_core::{
+    addr::LocalAddresses,
+    crypto::{AeadProvider, CounterBlock},
+    nic::ReceiveLenMax,
+    port::Port,
+};
+use rma_star::{
+    config::{StarConfigBuilder, StarPlace},
+    service::Star,
+};
+
+use crate::{
+    driver::{StarCapacities, tenant::DriverConfig},
+    error::HostError,
+    random::random_bucket_secret,
+};
+
+/// What of a host's configuration is StaR's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StarSetting {
+    pub(crate) config: Option<StarConfigBuilder>,
+    pub(crate) stateless_port: Port,
+    pub(crate) stateful_port: Port,
+}
+
+/// What an engine's StaR must know of its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StarHost {
+    pub(crate) addresses: LocalAddresses,
+    pub(crate) receive_len_max: ReceiveLenMax,
+    pub(crate) aead: &'static dyn AeadProvider,
+}
+
+impl StarSetting {
+    /// The ports of the host, if it has these without StaR.
+    pub(crate) fn beside(&self, mut ports: Vec<Port>) -> Vec<Port> {
+        ports.extend(self.config.iter().flat_map(|_| [self.stateless_port, self.stateful_port]));
+        ports
+    }
+
+    /// StaR for an engine, if it is to be served; and what is left of the engine's counter values.
+    pub(crate) fn open(
+        &self,
+        host: StarHost,
+        block: CounterBlock,
+    ) -> Result<(CounterBlock, Option<Star>), HostError> {
+        let Some(config) = &self.config else { return Ok((block, None)) };
+        let secret = random_bucket_secret()?;
+        let (block, of_star) = block.halves();
+        let of_host = StarPlace::at(host.addresses).with(|it| {
+            it.stateless_port = self.stateless_port;
+            it.stateful_port = self.stateful_port;
+            it.receive_len_max = host.receive_len_max;
+            it.secret = secret;
+        });
+        Ok((block, Some(Star::with_aead(config.build(of_host)?, of_star, host.aead))))
+    }
+
+    /// What the driver may hand out of StaR's tables.
+    pub(crate) fn capacities(&self, driver: &DriverConfig) -> StarCapacities {
+        let served = self.config.as_ref();
+        served.map_or_else(StarCapacities::default, |config| StarCapacities {
+            pds: config.pds,
+            mrs: config.mrs,
+            connections: config.connections,
+            work_requests: driver.work_requests,
+        })
+    }
+}
