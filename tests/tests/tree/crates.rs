@@ -177,6 +177,11 @@ fn gaps(manifest: &str, readme: &str, files: &[&str]) -> Vec<String> {
     if !manifest.lines().any(|line| line == "readme = \"README.md\"") {
         gaps.push("does not name its own README.md".into());
     }
+    for field in ["description = \"", "keywords", "categories", "[package.metadata.docs.rs]"] {
+        if !manifest.lines().any(|line| line.starts_with(field)) {
+            gaps.push(format!("has no {field} in its manifest"));
+        }
+    }
     if readme.contains("](") && !readme.contains("](https://") {
         gaps.push("links from its README.md to what its package does not have".into());
     }
@@ -186,10 +191,14 @@ fn gaps(manifest: &str, readme: &str, files: &[&str]) -> Vec<String> {
 #[test]
 fn a_package_that_does_not_stand_by_itself_is_found() {
     let all = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
-    let manifest = "[package]\nreadme = \"README.md\"\n";
+    let manifest = "[package]\nreadme = \"README.md\"\ndescription = \"A crate.\"\n\
+        keywords.workspace = true\ncategories = []\n[package.metadata.docs.rs]\n";
     assert!(gaps(manifest, "A [page](https://docs.rs).", &all).is_empty());
     assert_eq!(gaps(manifest, "", &all[1..]), ["has no LICENSE-APACHE"]);
-    assert_eq!(gaps("readme.workspace = true", "A [page](docs/a.md).", &all).len(), 2);
+    let without = manifest.replace("categories = []\n", "");
+    assert_eq!(gaps(&without, "", &all), ["has no categories in its manifest"]);
+    let readme_of_all = manifest.replace("readme = \"README.md\"", "readme.workspace = true");
+    assert_eq!(gaps(&readme_of_all, "A [page](docs/a.md).", &all).len(), 2);
 }
 
 #[test]
