@@ -40,7 +40,7 @@ impl<P> Shards<P> {
         self.0.iter_mut().map(|shard| &mut shard.path)
     }
 
-    /// Which slots the NICs have.
+    /// Lists the slots of the NICs.
     pub(super) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
         self.0.iter().map(|shard| shard.slots.clone())
     }
@@ -51,11 +51,11 @@ impl<P> Shards<P> {
     }
 }
 
-/// Which engine serves StaR's portals: the first.
+/// The engine that serves StaR's portals: the first.
 const STAR: usize = 0;
 
 impl<P: ControlPath> Shards<P> {
-    /// How the engine that has `slots` lives, and is woken.
+    /// Returns the life of the engine that has `slots`, and the bell that wakes it.
     pub(super) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
         let path = &self.0[self.index_of(slots)].path;
         (path.life(), path.bell())
@@ -71,7 +71,7 @@ impl<P: ControlPath> Shards<P> {
         self.ask_at(index, question, ledger)
     }
 
-    /// How the engine that serves StaR's portals lives, and is woken.
+    /// Returns the life of the engine that serves StaR's portals, and the bell that wakes it.
     pub(super) fn star_engine(&self) -> (Life, Option<Bell>) {
         let path = &self.0[STAR].path;
         (path.life(), path.bell())
@@ -193,7 +193,7 @@ fn ask<Q: Question>(
     })
 }
 
-/// The error of who has given up waiting for what an engine has taken up.
+/// The error of whoever has given up waiting for what an engine has taken up.
 fn under_way(error: HostError) -> HostError {
     match error {
         HostError::EngineStuck { waited, .. } => {

@@ -110,7 +110,7 @@ pub(crate) fn rx_queues_max(index: u32) -> io::Result<u32> {
     Ok(Questions::open()?.link_by_index(index)?.rx_queues.max(1))
 }
 
-/// What the interface of this index has counted so far.
+/// Returns the packet counts of the interface of this index.
 ///
 /// # Errors
 /// What the kernel says: there is no such interface, mostly.

@@ -93,7 +93,7 @@ pub(crate) struct Master {
     pub(crate) address: HostAddr,
 }
 
-/// What the interface of this index is a port of, if that has an address.
+/// Returns the master that the interface of this index is a port of, if the master has an address.
 ///
 /// # Errors
 /// What the kernel says.
@@ -124,8 +124,8 @@ fn is_of(message: &AddressMessage, ip: IpAddr) -> bool {
 fn to_layer(link: &LinkMessage) -> Layer {
     let has_neighbours = !link.header.flags.intersects(LinkFlags::Loopback | LinkFlags::Noarp);
     let mut layer = Layer { index: link.header.index, has_neighbours, ..Layer::default() };
-    // What it was made on may be in another namespace, where the index means another. Of a pair it
-    // is the other end, which lies beside it.
+    // The interface that it was made on may be in another namespace, where the index means another.
+    // Of a pair it is the other end, which lies beside it.
     let mut elsewhere = false;
     for attribute in &link.attributes {
         match attribute {
