@@ -1,6 +1,6 @@
 //! The contract on networks that lose, repeat, reorder, damage and replay frames, and stop or crash
 //! hosts: each message comes once and in order, or its sender is told; and when nothing goes wrong
-//! any more, all of a channel that was not told to be broken comes, and all of one that is set up
+//! any longer, all of a channel that was not told to be broken comes, and all of one that is set up
 //! anew.
 
 use core::time::Duration;
@@ -33,7 +33,7 @@ fn seeds() -> Range<u64> {
     first..first + variable("RMA_CHANNEL_SEEDS").unwrap_or(SEEDS)
 }
 
-/// What became of the messages of runs.
+/// The fates of the runs' messages.
 #[derive(Debug, Default)]
 struct Report {
     messages: u64,
@@ -122,7 +122,7 @@ fn crash(run: &mut Run, prng: &mut Prng) {
     run.crash(node);
     run.pass(timeout.mul_f64(prng.choose(&[0.0, 0.1, 1.0, 4.0])));
     run.world.restart(node);
-    // What was sent in its life before is still on its way.
+    // Frames of its life before are still on their way.
     run.pass(timeout.mul_f64(prng.choose(&[0.0, 0.1, 1.0])));
 }
 
@@ -195,7 +195,7 @@ fn run_seed(row: &Row, seed: u64) -> Report {
         run.pass(timeout * 20);
         run.check_end();
     } else {
-        // What has gone wrong before may yet come out; and who is out is told so.
+        // Earlier failures may yet come out, and an end that is out is told so.
         run.finish();
         run.check_end();
         if !run.is_broken_but(out) {
@@ -205,7 +205,7 @@ fn run_seed(row: &Row, seed: u64) -> Report {
     report.take(&run);
     report.crashes += u64::from(crashes);
     report.taken_back += u64::from(out.is_some_and(|it| run.streams[it].broken.is_some()));
-    // Who is stopped for long is rightly taken for silent.
+    // A host that is stopped for long is rightly taken for silent.
     while run.world.nodes().any(|node| !run.world.network.is_running(node)) {
         run.step();
     }

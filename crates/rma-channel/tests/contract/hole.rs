@@ -27,14 +27,14 @@ use super::{
     world::World,
 };
 
-/// Who share a channel.
+/// The number of senders that share a channel.
 pub(crate) const SENDERS: usize = 8;
 
 /// The channels whose senders reserve before they write.
 pub(crate) const KINDS: [Kind; 3] =
     [Kind::WriteSlotReserve, Kind::SharedRingImmediate, Kind::SharedRingWithZeroing];
 
-/// What becomes of the sender that stops.
+/// The fate of the sender that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Its host crashes.
@@ -48,7 +48,7 @@ pub(crate) enum Fate {
 pub(crate) struct Scene {
     pub(crate) kind: Kind,
     pub(crate) fate: Fate,
-    /// Which of the senders stops.
+    /// The sender that stops.
     pub(crate) who: usize,
     len: u32,
     /// How many messages the ring has room for; or slots.
@@ -58,7 +58,7 @@ pub(crate) struct Scene {
     network: NetworkOptions,
 }
 
-/// What happened. Times are since the beginning.
+/// The times of the events. Times are since the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     pub(crate) interval: Duration,
@@ -177,7 +177,7 @@ struct Stage<'a> {
     looks: [Look; SENDERS],
 }
 
-/// How a sender learns of the next epoch.
+/// A sender's look for the next epoch.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     /// How many looks were issued, and how many have found what they were to find.

@@ -54,7 +54,7 @@ pub(crate) struct Stream {
     pub(crate) end: Option<Box<dyn Sender>>,
     prng: Prng,
     lens: Lens,
-    /// Whether messages begin with who sent them, as nobody else says.
+    /// Whether messages begin with whoever sent them, as nobody else says.
     pub(crate) is_marked: bool,
     /// Messages that are still to be sent.
     pub(crate) left: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Stream {
     pub(crate) open: usize,
     /// Whether its application does not look, though its host runs.
     pub(crate) is_asleep: bool,
-    /// Why it sends no more.
+    /// The reason why it sends no more.
     pub(crate) broken: Option<SendError>,
     /// How often there was no room.
     pub(crate) full: u64,
@@ -120,7 +120,7 @@ impl Stream {
     }
 }
 
-/// How a receiver's application behaves.
+/// The habit of a receiver's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
     /// It takes all that has come, and gives it back at once.
@@ -140,7 +140,7 @@ pub(crate) enum Habit {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) taken: Taken,
-    /// Whose it is, and which.
+    /// The stream that it belongs to.
     pub(crate) stream: usize,
     pub(crate) number: usize,
 }
@@ -158,7 +158,7 @@ pub(crate) struct Reader {
     pub(crate) looks: u32,
     /// In how many looks on end nothing has come.
     pub(crate) idle: u32,
-    /// Why nothing more comes.
+    /// The reason why nothing more comes.
     pub(crate) ended: Option<ReceiveError>,
     /// The place of the newest message.
     pub(crate) newest: Option<Position>,
@@ -192,7 +192,7 @@ impl Reader {
         }
     }
 
-    /// Which of the held messages it gives back now.
+    /// Returns the held message that it gives back now.
     pub(crate) fn due(&self) -> Option<usize> {
         match self.habit {
             Habit::Prompt | Habit::Slow(_) => self.held.len().checked_sub(1),

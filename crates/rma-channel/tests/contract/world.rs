@@ -86,7 +86,7 @@ impl World {
         (timing.dispatch_timeout, timing.timeout)
     }
 
-    /// What streams are drawn from.
+    /// Returns the seed that streams are drawn from.
     pub(crate) const fn seed(&self) -> u64 {
         self.network.options().seed
     }
@@ -118,7 +118,7 @@ impl World {
             self.replay_at = now + network.options().link.delay * 4;
             network.replay(self.replays);
         }
-        // What is replayed may come next.
+        // A replayed frame may come next.
         let event = network.next_at();
         let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
         let first = [event, wake, pause].into_iter().flatten().min();
@@ -154,7 +154,7 @@ impl World {
         if options.seed == 0 { Duration::ZERO } else { options.nic.timing.timeout / 100 }
     }
 
-    /// Who the process of a node is to others.
+    /// Returns the process of a node, as its peers name it.
     pub(crate) fn peer(&self, node: NodeId) -> Peer {
         Peer { address: self.network.address(node), pid: pid(node) }
     }
@@ -212,7 +212,7 @@ fn link(network: &mut Network, node: NodeId) -> Link {
     Link::new(CommandExecutor::new(portal, network.executor()).unwrap())
 }
 
-/// What the process of a node sets channels up with.
+/// The registrar of a node's process, for setting channels up.
 #[derive(Debug)]
 pub(crate) struct NodeRegistrar<'a> {
     world: &'a mut World,

@@ -28,7 +28,7 @@ impl Settings {
     }
 }
 
-/// Buffers of a channel's pool. Who has something to send is told only what later offers tell.
+/// Buffers of a channel's pool. Whoever has something to send is told only what later offers tell.
 pub(super) fn read_slot_indirect(world: &mut World, it: &Settings) -> Ends {
     let home = &mut world.registrar(it.receivers[0]);
     let receiver = indirect_read::Receiver::open(home, it.indirect()).unwrap();

@@ -30,7 +30,7 @@ impl Settings {
     }
 
     fn read_ring_with(&self, world: &World, prefetch: u32) -> ReadRingConfig {
-        // What a record has besides its message, and what stays zero beyond the newest.
+        // The length of a record besides its message, and of the zeros beyond the newest.
         let len = self.room * u64::from(self.len_max + 16) + u64::from(prefetch) + 16;
         let len = len.next_power_of_two().max(RingLen::MIN);
         ReadRingConfig::default().with(|it| {
