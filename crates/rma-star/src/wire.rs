@@ -62,7 +62,7 @@ const _: () = assert!(
 );
 const _: () = assert!(WORK_HEADER_LEN + WQE_LEN + TAG_LEN <= FRAME_LEN_MIN, "a path carries a WQE");
 
-/// What a frame claims. Nothing of it has been authenticated.
+/// The claims of a frame. None of them has been authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed<T>(T);
 
@@ -191,10 +191,10 @@ impl FrameView {
         self.header_len() + self.payload_len() + TAG_LEN
     }
 
-    /// What the key of the frame is derived from, as far as its header tells: all that Z needs to
-    /// open what comes to it. `None` of an RDA and a GDA, which are under the key of what they
-    /// answer, and of what two stateful sides send each other. `name_of` tells the name of a memory
-    /// region of Z.
+    /// Returns the message that the frame's key is derived from, as far as its header tells: all
+    /// that Z needs to open what comes to it. `None` of an RDA and a GDA, which are under the key
+    /// of what they answer, and of what two stateful sides send each other. `name_of` tells the
+    /// name of a memory region of Z.
     #[must_use]
     pub fn key_message(
         &self,
