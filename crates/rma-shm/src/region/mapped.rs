@@ -35,7 +35,7 @@ impl HugePageSize {
         self.bytes() >> 10
     }
 
-    /// Where the kernel tells how many there are.
+    /// Returns the directory in which the kernel tells how many there are.
     pub(crate) fn directory(self) -> String {
         format!("/sys/kernel/mm/hugepages/hugepages-{}kB", self.kib())
     }
