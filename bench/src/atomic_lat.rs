@@ -35,7 +35,7 @@ pub struct AtomicLatArgs {
     span: SpanArgs,
 }
 
-/// What was verified.
+/// The counts of a verified run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct VerifiedAtomics {
     verified_atomics: u64,

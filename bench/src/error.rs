@@ -1,4 +1,4 @@
-//! Why a measurement ended early, and what a person can do about it.
+//! Errors that end a measurement early, and the next step for a person.
 //!
 //! Below all that measures: one error for a pair of hosts and everything that is done with it.
 
@@ -10,7 +10,7 @@ use rma_xdp::{
     star::{ConnectError, CreateError, PostError, WcStatus, WqeOp},
 };
 
-/// Why a pair could not be opened, or a run ended early.
+/// An error that kept a pair from being opened, or ended a run early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairError {
@@ -33,7 +33,7 @@ pub enum PairError {
          region anew. If nobody wrote, this must never happen: please report it"
     )]
     WrongByte {
-        /// Where in the remote region.
+        /// The offset in the remote region.
         at: u64,
     },
     /// Messages were not what they should be.
@@ -74,9 +74,9 @@ pub enum PairError {
     Failing {
         /// How many ops have failed in a row.
         failures: u32,
-        /// How the last one ended.
+        /// The status of the last one.
         status: OpStatus,
-        /// What to look at.
+        /// The advice.
         hint: &'static str,
     },
     /// An op failed where none may.
@@ -86,9 +86,9 @@ pub enum PairError {
     Failed {
         /// The type of the op that failed.
         op_type: OpType,
-        /// How it ended.
+        /// The status that it ended with.
         status: OpStatus,
-        /// What to look at.
+        /// The advice.
         hint: &'static str,
     },
     /// Transfers could not be measured.
@@ -129,7 +129,7 @@ pub enum PairError {
     #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
     NoIpv6OnLoopback,
     /// A raw floor was asked for where there are no raw sockets. A bug of the bench.
-    #[error("the raw floor needs AF_XDP sockets")]
+    #[error("the raw floor needs AF_XDP sockets, which need root; run it as root")]
     NoRawSockets,
     /// Sockets to compare with could not be had.
     #[error("kernel sockets to compare with: {0}")]
@@ -140,9 +140,9 @@ pub enum PairError {
     /// A channel does not do what it should.
     #[error("the channel {kind}: {why}")]
     Channel {
-        /// Which kind.
+        /// The kind.
         kind: rma_xdp::channel::Kind,
-        /// What it says.
+        /// The error's text.
         why: String,
     },
     /// The servers of the cache could not be started.
@@ -165,7 +165,7 @@ pub enum PairError {
         counted: usize,
         /// How many there were.
         rounds: u64,
-        /// What was wrong with the last one that does not.
+        /// The fault of the last spoiled round.
         why: String,
     },
     /// Somebody pressed Ctrl-C.
@@ -173,7 +173,7 @@ pub enum PairError {
     Interrupted,
 }
 
-/// Why transfers could not be measured.
+/// An error that kept transfers from being measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -186,7 +186,7 @@ pub enum TransferError {
     /// A call did not end well.
     #[error("a transfer ended with {status}; look whether the machine is too busy")]
     Failed {
-        /// How it ended.
+        /// The status that it ended with.
         status: CallStatus,
     },
 }
@@ -197,7 +197,7 @@ pub(crate) const NOTHING_COMES_BACK: &str = "a firewall on the way or on either 
     does not pass; and, if ops of 64 B work and larger ones do not (`--size 64`), a link on the way that takes shorter \
     packets than both interfaces do";
 
-/// What to look at when ops end like this.
+/// The advice for ops that end with `status`.
 pub(crate) const fn hint(status: OpStatus) -> &'static str {
     match status {
         OpStatus::Timeout => {
@@ -215,7 +215,7 @@ pub(crate) const fn hint(status: OpStatus) -> &'static str {
     }
 }
 
-/// Why queue pairs do not do what they should.
+/// An error of queue pairs that do not do what they should.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueuePairError {
@@ -231,9 +231,9 @@ pub enum QueuePairError {
     /// A work request failed.
     #[error("a {opcode:?} ended with {status:?}")]
     Failed {
-        /// What it was.
+        /// The op.
         opcode: WqeOp,
-        /// How it ended.
+        /// The status that it ended with.
         status: WcStatus,
     },
     /// A connection is not there in time.

@@ -28,7 +28,7 @@ use crate::{aead, error::PairError, interrupt::Interrupt, line};
 /// Arguments of `failover`.
 #[derive(Args, Clone, Debug)]
 pub struct FailoverArgs {
-    /// Over kernel UDP sockets instead of AF_XDP.
+    /// Use kernel UDP sockets instead of AF_XDP.
     #[arg(long)]
     pub udp: bool,
 }

@@ -1,5 +1,5 @@
-//! What the replicated cache of `rma-kv` does: a get beside a READ, and gets while a server is
-//! killed and keys rotate.
+//! The replicated cache of `rma-kv`: a get beside a READ, and gets while a server is killed and
+//! keys rotate.
 //!
 //! The example itself, as a stranger would start it: three servers that are processes on loopback,
 //! over kernel UDP sockets, and a client with a thread of its own. A server is this program, asked
@@ -43,7 +43,7 @@ const ROTATE: f64 = 1.0;
 const BEFORE: Duration = Duration::from_secs(4);
 const GONE: Duration = Duration::from_secs(3);
 
-/// What gets do under load.
+/// The results of gets under load.
 #[derive(Clone, Copy, Debug)]
 pub struct UnderLoad {
     /// While all servers are there, and keys rotate.

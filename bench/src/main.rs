@@ -32,16 +32,15 @@ use rma_kv::server::ServerArgs;
 use rma_xdp::keys::core_dumps;
 use tracing_subscriber::filter::LevelFilter;
 
-/// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
+/// Measures and verifies 1RMA: one-sided, encrypted reads and writes of another host's memory.
 #[derive(Debug, Parser)]
 #[command(name = "rma-bench", version)]
 struct Cli {
-    /// Say on standard error what hosts do: once, what is decided for them; twice, each portal,
-    /// region and grant.
+    /// Log to standard error. Once: the settings that hosts choose. Twice: each portal, region and
+    /// grant as well.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
-    /// In which mode hosts over AF_XDP, and the floors that they are compared with, have their
-    /// steering program.
+    /// Mode in which AF_XDP hosts, and the floors beside them, attach their steering program.
     #[arg(long, value_enum, default_value_t, global = true, value_name = "MODE")]
     xdp_mode: XdpMode,
     #[command(subcommand)]
@@ -50,54 +49,56 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and
-    /// key rotations.
+    /// Runs two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP,
+    /// and key rotations.
     Demo(DemoArgs),
-    /// Serves a region to another host.
+    /// Serves a region, or a receive queue, to another host.
     Serve(ServeArgs),
-    /// Reads from a host that serves, and shows the latency.
+    /// Reads from a host that runs `serve`, and shows the latency.
     ReadLat(LatArgs),
-    /// Writes to a host that serves, reads it back, and shows the latency.
+    /// Writes to a host that runs `serve`, reads the bytes back, and shows the latency.
     WriteLat(LatArgs),
-    /// Sends to a host that serves a receive queue, and shows the latency.
+    /// Sends messages to a host that runs `serve --op send`, and shows the latency.
     SendLat(SendLatArgs),
-    /// Swaps words of a host that serves, and shows the latency.
+    /// Swaps words on a host that runs `serve`, and shows the latency.
     CasLat(AtomicLatArgs),
-    /// Adds to words of a host that serves, and shows the latency.
+    /// Adds to words on a host that runs `serve`, and shows the latency.
     FetchAddLat(AtomicLatArgs),
-    /// Verifies reads and writes of a host that serves, also while it is restarted, its key
-    /// rotated, a link lost.
+    /// Verifies reads and writes on a host that runs `serve`, through restarts, key rotations and
+    /// lost links.
     Verify(VerifyArgs),
-    /// What AES-128-GCM costs with each provider that this processor can run.
+    /// Measures AES-128-GCM with each provider that this processor can run.
     Crypto(CryptoArgs),
     /// Measures every figure that the documentation quotes.
     Figures(FiguresArgs),
-    /// READs a second by how many are under way, beside raw frames and kernel UDP. Needs root.
+    /// Draws READs a second over the number under way, beside raw frames and kernel UDP. Needs
+    /// root.
     Curve(CurveArgs),
-    /// Where the time of an op goes, phase by phase, on both hosts. Needs root.
+    /// Breaks the time of an op down by phase, on both hosts. Needs root.
     Phases(PhasesArgs),
-    /// Kills one of two servers under a thousand tasks, starts it again, and shows what gets done
-    /// meanwhile. Needs root.
+    /// Kills one of two servers under a thousand tasks, restarts it, and shows the tasks' rate
+    /// throughout. Needs root.
     Failover(FailoverArgs),
     /// A server of `failover`.
     #[command(hide = true)]
     Replica(ReplicaArgs),
-    /// Rotates a region's key under clients that get theirs from its key service, and draws one
-    /// rotation of each kind.
+    /// Rotates a region's key while clients fetch keys from its key service, and draws one rotation
+    /// of each kind.
     KeyRotation(KeyRotationArgs),
     /// A server of the cache, for its figures.
     #[command(hide = true)]
     KvServer(ServerArgs),
-    /// Draws how congestion control converges, in simulation.
+    /// Draws the convergence of congestion control, in simulation.
     Flows(FlowsArgs),
-    /// Measures and draws figures of the channels' paper. Needs root.
+    /// Measures and draws a figure of the channels' paper. Needs root.
     Channels(PlotsArgs),
-    /// Figures of the StaR paper, from a cost model: the paper's numbers beside ours, and sweeps.
+    /// Draws figures of the StaR paper from a cost model: the paper's numbers beside ours, and
+    /// sweeps.
     Star(StarArgs),
-    /// Table 2 of the channels' paper, its rows beside ours, measured in simulation.
+    /// Prints Table 2 of the channels' paper, with our rows beside it, measured in simulation.
     Table2,
-    /// What others see of a sender that dies, or sleeps, with a place in what they share, in
-    /// simulation.
+    /// Shows, in simulation, how long other senders wait when one dies or sleeps with a reserved
+    /// place.
     DeadWriter,
 }
 

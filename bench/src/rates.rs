@@ -34,7 +34,7 @@ impl Rates {
         (fold(f64::min), fold(f64::max))
     }
 
-    /// What `of` makes of each, round by round.
+    /// Applies `of` to the rate of each round.
     #[must_use]
     pub fn map(&self, of: impl Fn(f64) -> f64) -> Self {
         self.0.iter().copied().map(of).collect()
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compared_takes_turns() {
+    fn compared_measurements_take_turns() {
         let mut order = String::new();
         let mut next = 0.0;
         let mut first = |order: &mut String| {

@@ -30,7 +30,7 @@ pub struct SendLatArgs {
     size: SizeArgs,
 }
 
-/// What `send-lat` has sent.
+/// The counts of `send-lat`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Sent {
     /// Messages that were delivered, those to warm up among them.
@@ -96,7 +96,7 @@ fn send(
             }
             // Its receiver has more to do at the moment than to take messages.
             OpStatus::RemoteNotReady => sent.not_ready += 1,
-            // What was sent may have come, and is another message now.
+            // The message may have come, and its slot may hold another one now.
             status => client.failures.count(status, now)?,
         }
         if interrupt.is_set() {

@@ -43,7 +43,7 @@ pub struct Transfers {
     small: RegisteredRegion,
 }
 
-/// What was moved.
+/// The bytes that were moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     /// Bytes of payload.

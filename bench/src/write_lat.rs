@@ -24,7 +24,7 @@ use crate::{
 /// How much of the region is written to: all of it, if it is not longer than this.
 const SPAN_MAX: u64 = 64 << 20;
 
-/// What `write-lat` has verified.
+/// The counts of a verified `write-lat`.
 #[derive(Debug, Serialize)]
 struct VerifiedWrites {
     verified_writes: u64,
@@ -36,9 +36,9 @@ struct VerifiedWrites {
 struct Run {
     verified: Verified,
     latencies: Latencies,
-    /// What the region held before.
+    /// The region's content before.
     found: Vec<u8>,
-    /// Why it could not be written back.
+    /// The error that kept it from being written back.
     not_restored: Option<PairError>,
 }
 

@@ -1,4 +1,4 @@
-//! What issuing costs an application.
+//! The cost of issuing to an application.
 
 use super::spec::Measured;
 use crate::{error::PairError, interrupt::Interrupt, issue, rates};
