@@ -11,7 +11,7 @@ use crate::{
     program, requirements, test, vms,
 };
 
-/// Why a change cannot be merged.
+/// The reason why a change cannot be merged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -48,7 +48,7 @@ const OTHER_WORKSPACES: [&str; 2] = ["ebpf", "fuzz"];
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 const PORTABLE: [&str; 5] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim", "rma-fuzz-bodies"];
 
-/// What checks the golden vectors with another AES than ours, and what it needs.
+/// The script that checks the golden vectors with another AES than ours, and what it needs.
 const VECTORS: &str = "docs/vectors/check.py";
 const VECTORS_NEED: &str = "import cryptography";
 
