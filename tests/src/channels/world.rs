@@ -166,7 +166,7 @@ impl World {
         timing()
     }
 
-    /// What streams are drawn from.
+    /// Returns the seed that streams are drawn from.
     pub(crate) const fn seed(&self) -> u64 {
         1
     }
@@ -175,7 +175,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Who the process of a node is to others.
+    /// Returns the process of a node, as its peers name it.
     pub(crate) fn peer(&self, node: NodeId) -> Peer {
         let address = self.addresses[usize::from(node.0 % 2)];
         Peer { address, pid: self.nodes[usize::from(node.0)].tenant.pid() }
@@ -212,8 +212,8 @@ impl World {
     pub(crate) fn step(&mut self, _: Option<Instant>) {
         let work: usize = self.hosts.iter_mut().map(InlineHost::turn).sum();
         self.idle = if work > 0 { 0 } else { self.idle + 1 };
-        // What is on its way is in the kernel's hands, which may need this core. Not each time: on
-        // a busy machine it is long until a turn comes again.
+        // The kernel has the packets on their way, and may need this core. Not each time: on a busy
+        // machine it is long until a turn comes again.
         if self.idle % 1000 == 999 {
             std::thread::yield_now();
         }
@@ -226,7 +226,7 @@ impl fmt::Display for World {
     }
 }
 
-/// What the process of a node sets channels up with.
+/// The registrar of a node's process, for setting channels up.
 #[derive(Debug)]
 pub(crate) struct NodeRegistrar<'a> {
     inner: HostRegistrar<'a, InlineEngine>,
