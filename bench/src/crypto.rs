@@ -336,7 +336,7 @@ pub struct AeadFigure {
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// The unit.
+    /// The unit of the figure.
     pub unit: &'static str,
     /// Under which conditions, and what it is made of.
     pub detail: String,

@@ -31,7 +31,7 @@ const COLOURS: [RGBColor; 8] = [
 /// The axes of a drawing.
 #[derive(Clone, Debug)]
 pub(crate) struct Axes {
-    /// The name.
+    /// The name of the axis.
     name: &'static str,
     /// Its unit.
     pub(crate) unit: &'static str,

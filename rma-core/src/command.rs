@@ -315,7 +315,7 @@ pub struct Command {
     pub remote_region: RegionId,
     /// K_d, bound to this host, this process and the op type.
     pub key: DerivedRegionKey,
-    /// The op.
+    /// The op that it asks for.
     pub op: CommandOp,
 }
 

@@ -38,7 +38,7 @@ pub use port::{QueueWatch, ReceiveQueuePort};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Receive(pub u16);
 
-/// How large a queue is.
+/// The size of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveQueueLayout {
     receives: u16,

@@ -60,7 +60,7 @@ pub const EPOCH_MIN: Duration = Duration::from_millis(100);
 /// and clients that come by together are many at once.
 pub const LEAD_MIN: Duration = Duration::from_secs(1);
 
-/// How late a swap may be before it is counted and told: a driver has other things to do as well.
+/// The delay after which a swap is counted and told: a driver has other things to do as well.
 pub const LATE: Duration = Duration::from_millis(100);
 
 /// How often a region whose permissions end at a date looks at the wall clock. Longer, and a clock

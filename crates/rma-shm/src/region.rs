@@ -174,7 +174,7 @@ pub enum Backing {
     File,
 }
 
-/// How large a huge page is.
+/// The size of a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePageSize {
     /// 2 MiB.

@@ -60,7 +60,7 @@ initiators = ["127.0.0.0/8"]
 /// The program of a server: its path, and what comes before a server's arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The path.
+    /// The path of the program.
     pub path: PathBuf,
     /// The first arguments.
     pub args: Vec<String>,

@@ -56,7 +56,7 @@ impl Tag {
 /// One entry of a bucket. All zeros: nothing is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The tag.
+    /// The tag of the key.
     pub tag: Tag,
     /// The offset of its record in the values, below 2^40.
     pub offset: u64,

@@ -90,7 +90,7 @@ impl ReceiveQueueMemory {
         })
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout

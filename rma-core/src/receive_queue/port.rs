@@ -62,7 +62,7 @@ impl ReceiveQueuePort {
         }
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout

@@ -53,7 +53,7 @@ pub struct InterfaceStatus {
     /// The name that it has, or had last. When it is gone it is looked for by this name, and by the
     /// one that the host was opened with.
     pub interface: Box<str>,
-    /// The state.
+    /// The interface's state.
     pub state: InterfaceState,
     /// How often the host has attached to it: 1, and once more each time that it came back, that it
     /// got more receive queues, or that the steering program's mode was changed.

@@ -92,7 +92,7 @@ impl Receiver {
         &self.region
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout

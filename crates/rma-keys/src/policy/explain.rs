@@ -7,7 +7,7 @@ use crate::policy::{ask::Decision, place::Place, rule::RuleVerdict};
 /// A policy's decision, and the verdict of each of its rules. Shown as lines of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The decision.
+    /// The decision of the policy.
     pub decision: Decision,
     /// The rule that refuses this identity or certificate whatever others say, if one does.
     pub refused: Option<Place>,

@@ -82,7 +82,7 @@ pub enum Verdict {
 pub struct RuleVerdict {
     /// The rule.
     pub place: Place,
-    /// The verdict.
+    /// The verdict of the rule.
     pub verdict: Verdict,
 }
 

@@ -16,7 +16,7 @@ pub struct Label {
     pub kind: [u8; 8],
     /// The version of the layout. It changes with every change that the other side would see.
     pub version: u64,
-    /// How large it is, in units of its own.
+    /// The size of the part, in units of its own.
     pub size: u64,
 }
 

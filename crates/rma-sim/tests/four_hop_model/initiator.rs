@@ -60,7 +60,7 @@ pub(crate) struct Initiator {
     pub(crate) names: [Option<Name>; OPS_MAX],
     /// The answer of SETTLE.
     pub(crate) verdicts: [Option<Verdict>; OPS_MAX],
-    /// How old the turn's reading of the clock is. Only a flaw looks at it.
+    /// The age of the turn's reading of the clock. Only a flaw looks at it.
     turn_age: u8,
     pub(crate) restarted: bool,
     pub(crate) completed_twice: bool,

@@ -90,7 +90,7 @@ pub enum SwitchError {
 /// The description of a queue pair: `ibv_query_qp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInfo {
-    /// The state.
+    /// The queue pair's state.
     pub state: QpState,
     /// Whether this host is the stateful side of its connection. `None` if that is not decided.
     pub is_stateful: Option<bool>,

@@ -87,7 +87,7 @@ pub struct Posted {
     pub sequence: u32,
     /// How many there are before it in its queue, back to the oldest that has no completion yet.
     pub open_before: u16,
-    /// The op.
+    /// The op that was posted.
     pub op: WqeOp,
     /// Whether it has been posted before, and only the frame must be sent again. Such a post has no
     /// effect once the slot is closed.

@@ -330,7 +330,7 @@ pub struct ChunkAnswer {
     pub copy: u8,
     /// For how long it waited at Z before it was taken, in microseconds: 65,535 of longer.
     pub delay_micros: u16,
-    /// The answer.
+    /// The answer to that chunk.
     pub answer: Answer,
 }
 

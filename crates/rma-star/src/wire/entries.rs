@@ -242,7 +242,7 @@ pub struct Cqe {
     pub byte_len: u32,
     /// The status that it ended with.
     pub status: WcStatus,
-    /// The op.
+    /// The op that ended.
     pub op: WqeOp,
     /// The immediate that came with the data: of a RECV only.
     pub immediate: Option<u32>,

@@ -283,7 +283,7 @@ pub struct EaEntry {
     /// Of a CQEP, which of its CQEs were taken, or had been before: a bit each, the first is the
     /// lowest. Of any other frame 0.
     pub taken: u32,
-    /// The answer.
+    /// The answer to that frame.
     pub answer: Answer,
 }
 

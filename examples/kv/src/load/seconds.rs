@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Tally {
     /// From when an op was to begin until it was over: gets alone, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// The counts.
+    /// The counts of that time.
     pub counts: Counts,
 }
 
@@ -93,7 +93,7 @@ pub struct Second {
     pub p99_us: f64,
     /// The 99.9th percentile.
     pub p999_us: f64,
-    /// The counts.
+    /// The counts of the second.
     #[serde(flatten)]
     pub counts: Counts,
     /// The events: killed, back, rotated.

@@ -44,10 +44,10 @@ pub struct UdpConfig {
     /// [`SocketDescription::mtu`](super::SocketDescription::mtu). Too small: ops travel in more
     /// frames. Too large: frames that the device cannot send are dropped and counted.
     pub mtu: Option<u32>,
-    /// How large each socket's receive buffer should be, in bytes. A wish: the kernel may grant
+    /// The wanted size of each socket's receive buffer, in bytes. A wish: the kernel may grant
     /// less.
     pub receive_buffer: usize,
-    /// How large each socket's send buffer should be, in bytes. A wish, as `receive_buffer`.
+    /// The wanted size of each socket's send buffer, in bytes. A wish, as `receive_buffer`.
     pub send_buffer: usize,
     /// The kernel's ways to move several datagrams at once that are used, where it has them.
     pub batching: UdpBatching,

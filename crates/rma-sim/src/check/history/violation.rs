@@ -134,7 +134,7 @@ const SHOWN_MAX: usize = 32;
 /// A word that did not behave as one, and the part of its history that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The violation.
+    /// The violation that was found.
     pub violation: Violation,
     /// The word's value at first.
     pub initial: u64,

@@ -82,7 +82,7 @@ pub(crate) struct Planned {
     /// How many commands were issued before it, on all nodes.
     pub(crate) number: u64,
     pub(crate) command: Command,
-    /// The initiator.
+    /// The initiator's address.
     pub(super) initiator: HostAddr,
     pub(super) pid: Pid,
     pub(crate) expected: OpStatus,

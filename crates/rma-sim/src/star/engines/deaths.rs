@@ -23,7 +23,7 @@ pub struct Death {
     pub stateless_lives: bool,
     /// After how many turns of its work it died.
     pub step: u32,
-    /// The outcome.
+    /// The outcome of the run.
     pub outcome: Outcome,
     /// T_dead of the side that lives.
     pub bound: Duration,

@@ -73,7 +73,7 @@ pub enum Layout {
 /// How long frames are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wire {
-    /// The layout.
+    /// The layout of the frames.
     pub layout: Layout,
     /// Octets of a work request in a WQEP. Ours are 64; 32 is what an op, an address, a length and
     /// a key need without what StaR's keys are bound to.
