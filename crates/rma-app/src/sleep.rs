@@ -5,9 +5,9 @@
 //! [`rma_shm::doorbell`], with the roles exchanged.
 //!
 //! Invariant: only who has the portal alone, by `&mut` or under a lock, prepares and ends. Whoever
-//! sleeps without the portal (the thread that has the [seat](crate::polling::seat)) has prepared
-//! under the lock and ends under it. If another sleeps meanwhile, with the lock, it takes the
-//! wake-ups that were the first one's, and so wakes it afterwards: [`Sleep::wake`].
+//! sleeps without the portal (the thread that has the seat) has prepared under the lock and ends
+//! under it. If another sleeps meanwhile, with the lock, it takes the wake-ups that were the first
+//! one's, and so wakes it afterwards: `Sleep::wake`.
 
 use core::time::Duration;
 use std::{

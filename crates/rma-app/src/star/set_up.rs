@@ -6,8 +6,8 @@
 //! whoever gets that is the peer. Nothing here encrypts anything.
 //!
 //! Here a thread blocks that has the library; [futures](super::futures) have it for a step at a
-//! time. Both take the same [steps](Part::steps), and no longer than the library's `set_up_timeout`
-//! for all of them.
+//! time. Both take the same steps, and no longer than the library's `set_up_timeout` for all of
+//! them.
 
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
