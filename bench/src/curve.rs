@@ -56,7 +56,7 @@ struct Point {
 /// Measures and prints.
 ///
 /// # Errors
-/// What could not be set up, and why; a READ that fails; Ctrl-C.
+/// If something could not be set up; if a READ fails; on Ctrl-C.
 pub fn run(args: &CurveArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let config = LabConfig { mtu: 3400, ..LabConfig::default() };
     let (lab, sockets) = (Lab::new(&config)?, Sockets::open(&config)?);

@@ -133,7 +133,7 @@ impl Death {
 /// Opens a pair at `place`, kills its server while all slots are busy, and times `ops` ops.
 ///
 /// # Errors
-/// What could not be set up; an op that does not complete; Ctrl-C.
+/// If something could not be set up; if an op does not complete; on Ctrl-C.
 ///
 /// # Panics
 /// If the server's thread does.

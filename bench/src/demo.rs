@@ -132,8 +132,8 @@ impl RotationReport {
 /// Runs the demo.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails; Ctrl-C. Everything that
-/// was made has been removed.
+/// If something could not be set up; on a wrong byte; if op after op fails; on Ctrl-C. Everything
+/// that was made has been removed.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let say = Say { json: args.json };
     say.line("1RMA demo: one-sided, encrypted reads and writes between two hosts\n");

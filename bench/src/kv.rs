@@ -66,7 +66,7 @@ fn demo(scratch: &Scratch, rotate: f64) -> Result<Demo, PairError> {
 /// Medians of the latency of a get and of a READ of 64 B.
 ///
 /// # Errors
-/// What could not be set up; a get that does not give its value.
+/// If something could not be set up; if a get does not give its value.
 pub fn latency(interrupt: &Interrupt) -> Result<(Duration, Duration), PairError> {
     let scratch = Scratch::new();
     let demo = demo(&scratch, 3600.0)?;
@@ -129,7 +129,7 @@ fn read(cache: &Cache) -> Result<Duration, PairError> {
 /// A load on three servers whose keys rotate, one of which is killed.
 ///
 /// # Errors
-/// What could not be set up.
+/// If something could not be set up.
 pub fn under_load(interrupt: &Interrupt) -> Result<UnderLoad, PairError> {
     let scratch = Scratch::new();
     let mut demo = demo(&scratch, ROTATE)?;

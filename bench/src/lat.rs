@@ -309,7 +309,7 @@ struct VerifiedReads {
 /// Verifies some reads and measures many.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails.
+/// If something could not be set up; on a wrong byte; if op after op fails.
 pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let LatArgs { client: args, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
     let (mut client, remote) = open_client(args, (*size, &[OpType::Read]), interrupt)?;

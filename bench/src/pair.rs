@@ -160,7 +160,7 @@ impl Pair {
     /// types for the client.
     ///
     /// # Errors
-    /// What could not be opened, and why.
+    /// If something could not be opened.
     pub fn open(place: Place<'_>, config: &PairConfig) -> Result<Self, PairError> {
         let (client, server) = match (place, config.ipv6) {
             (Place::Lab(_) | Place::LabUdp(_), false) => (Lab::A_V4.into(), Lab::B_V4.into()),
@@ -233,7 +233,7 @@ impl Pair {
     /// Runs `client` on the first core while the server's engine turns on the second.
     ///
     /// # Errors
-    /// What `client` returns.
+    /// The error that `client` returns.
     ///
     /// # Panics
     /// If `client` does.
@@ -247,7 +247,7 @@ impl Pair {
     /// [`Pair::run`], with something to do for the server between any two turns of its engine.
     ///
     /// # Errors
-    /// What `client` returns.
+    /// The error that `client` returns.
     ///
     /// # Panics
     /// If `client` does.

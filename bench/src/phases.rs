@@ -108,7 +108,7 @@ pub fn run(args: &PhasesArgs, interrupt: &Interrupt) -> Result<(), PairError> {
 /// Measures.
 ///
 /// # Errors
-/// What could not be set up, and why; an op that fails; Ctrl-C.
+/// If something could not be set up; if an op fails; on Ctrl-C.
 pub fn measure(args: &PhasesArgs, interrupt: &Interrupt) -> Result<Report, PairError> {
     let &PhasesArgs { op, size, depth, count, rounds, mtu, .. } = args;
     let op_type = if op == Op::Read { OpType::Read } else { OpType::Write };

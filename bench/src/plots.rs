@@ -113,7 +113,7 @@ const MTU: u32 = 3400;
 /// Measures, prints and draws.
 ///
 /// # Errors
-/// What could not be set up, and why; a channel that fails; the file; Ctrl-C.
+/// If something could not be set up; if a channel fails; if the file cannot be written; on Ctrl-C.
 pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
     let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() }).map_err(PairError::from)?;
     let mut axes = Axes::sizes(&args.size);

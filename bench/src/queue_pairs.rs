@@ -219,7 +219,7 @@ impl QueuePairs {
     /// Opens them, of hosts that serve StaR, and posts the RECVs of all.
     ///
     /// # Errors
-    /// What could not be had.
+    /// If something could not be had.
     pub fn open(pair: &mut Pair, shape: Shape) -> Result<Self, PairError> {
         let mut both = Self {
             client: End::open(&pair.client.host, shape.client, shape.connections)?,

@@ -42,7 +42,7 @@ struct Sent {
 /// Sends some messages to warm up, and measures many.
 ///
 /// # Errors
-/// What could not be set up, and why; op after op that fails.
+/// If something could not be set up; if op after op fails.
 pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let SendLatArgs { client: args, size: SizeArgs { size } } = args;
     let (mut client, remote) = open_client(args, (*size, &[OpType::Send]), interrupt)?;

@@ -467,7 +467,7 @@ fn grant(
 /// Serves a region or a receive queue until interrupted.
 ///
 /// # Errors
-/// What could not be set up, and why.
+/// If something could not be set up.
 pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     if args.initiator.is_some() {
         // Before anything is opened: what is there must not be lost.

@@ -100,7 +100,7 @@ pub struct Beside {
 /// the target itself, or WRITEs of the other host.
 ///
 /// # Errors
-/// What could not be set up, or Ctrl-C.
+/// If something could not be set up; on Ctrl-C.
 ///
 /// # Panics
 /// If a thread does.

@@ -170,7 +170,7 @@ impl Source<'_> {
 /// Runs rounds of verified reads and writes.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; nothing that succeeds for too long.
+/// If something could not be set up; on a wrong byte; if nothing succeeds for too long.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let PermitArgs { keys, grant } = &args.permit;
     let patience = Duration::from_secs(args.patience);

@@ -46,7 +46,7 @@ struct Run {
 /// and needs no READ grant.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails.
+/// If something could not be set up; on a wrong byte; if op after op fails.
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { verify, .. } } = args;
     let op_types = if *verify > 0 { &[OpType::Write, OpType::Read][..] } else { &[OpType::Write] };

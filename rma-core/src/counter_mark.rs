@@ -134,8 +134,8 @@ fn place(
 /// `clock` is the wall clock in nanoseconds, if it can be told.
 ///
 /// # Errors
-/// Why no block can be handed out. Then none is: whatever the mark is, nobody will have these
-/// values.
+/// The reason why no block can be handed out. Then none is: whatever the mark is, nobody will have
+/// these values.
 pub fn reserve(
     disk: &impl Disk,
     clock: Option<u64>,

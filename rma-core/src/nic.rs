@@ -334,7 +334,7 @@ impl Nic {
     /// has come (P2).
     ///
     /// # Errors
-    /// Why the frame was dropped. It is counted already.
+    /// The reason why the frame was dropped. It is counted already.
     pub fn handle_frame(
         &mut self,
         now: Instant,

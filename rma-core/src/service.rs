@@ -41,7 +41,7 @@ pub trait Service {
     /// in its packet.
     ///
     /// # Errors
-    /// Why there is no such frame. Then neither it nor what is behind it can be handled.
+    /// The reason why there is no such frame. Then neither it nor what is behind it can be handled.
     fn frame_len(&self, port: Port, octets: &[u8]) -> Result<usize, DropReason>;
 
     /// A packet that came to `port` has been taken apart into so many frames. To be counted; an end

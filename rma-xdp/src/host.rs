@@ -248,7 +248,7 @@ impl Host {
     /// Opens a device and starts an engine thread for it.
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do about it. Then nothing stays attached.
+    /// The error names what is missing or wrong, and the next step. Then nothing stays attached.
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
         let thread = ThreadConfig { core: config.core, idle: config.idle };
         Self::open_with(config, |engine, housekeeping| {
@@ -524,7 +524,7 @@ impl<P: ControlPath> HostOf<P> {
     /// address. Waits for the neighbour to answer, for up to 3 s.
     ///
     /// # Errors
-    /// Why there is no way.
+    /// The reason why there is no way.
     pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
         self.process.check()?;
         self.device.resolve(responder, RESOLVE_TIMEOUT)

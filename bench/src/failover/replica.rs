@@ -46,7 +46,7 @@ pub enum ReplicaError {
 /// Serves until it is killed or interrupted.
 ///
 /// # Errors
-/// What could not be set up.
+/// If something could not be set up.
 pub fn replica(args: &ReplicaArgs, interrupt: &Interrupt) -> Result<(), ReplicaError> {
     let config = args.udp.map_or_else(|| mode::host(Lab::INTERFACE), HostConfig::udp);
     let port = config.port;

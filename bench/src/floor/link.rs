@@ -50,7 +50,7 @@ impl Link {
     /// IPv4.
     ///
     /// # Errors
-    /// What could not be made or opened, and why.
+    /// If something could not be made or opened.
     pub fn open(config: &LabConfig, port: u16, ipv6: bool) -> Result<Self, PairError> {
         let lab = Lab::new(config)?;
         let (a, b) = if ipv6 {

@@ -62,7 +62,7 @@ const MTU: u32 = 3400;
 /// Rotates, prints and draws.
 ///
 /// # Errors
-/// What could not be set up, and why; the files; Ctrl-C.
+/// If something could not be set up; if a file cannot be written; on Ctrl-C.
 pub fn key_rotation(args: &KeyRotationArgs, interrupt: &Interrupt) -> Result<(), KeyRotationError> {
     let lab = lab(args.udp)?;
     let place = lab.as_ref().map_or(Place::Loopback, Place::Lab);

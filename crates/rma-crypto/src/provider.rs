@@ -93,7 +93,7 @@ impl ProviderKind {
     /// The provider, if this processor can run it.
     ///
     /// # Errors
-    /// Which instructions the processor lacks.
+    /// The instructions that the processor lacks.
     pub fn provider(self) -> Result<&'static dyn AeadProvider, Unsupported> {
         let found = match self {
             Self::Portable => return Ok(&Portable),

@@ -411,7 +411,7 @@ impl Persistence {
     /// `verdict`.
     ///
     /// # Errors
-    /// How it has ended.
+    /// The error that it has ended with.
     pub fn goes_on(
         &mut self,
         asked: &[Asked],

@@ -380,7 +380,7 @@ impl Lab {
     /// For those who have deleted one end, and with it the other.
     ///
     /// # Errors
-    /// What the `ip` command refused, as when they are there, or [`LabError::NotReady`].
+    /// The refusal of the `ip` command, as when they are there, or [`LabError::NotReady`].
     pub fn link(&self, config: &LabConfig) -> Result<(), LabError> {
         let (mtu, queues) = (config.mtu.to_string(), config.queues.to_string());
         let sized = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];

@@ -313,7 +313,7 @@ impl MrTable {
     /// owner of `pd`.
     ///
     /// # Errors
-    /// Why there is no such access.
+    /// The reason why there is no such access.
     #[inline]
     pub fn span(
         &self,

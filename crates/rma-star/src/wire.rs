@@ -103,7 +103,8 @@ impl FrameView {
     /// Looks at a received frame.
     ///
     /// # Errors
-    /// Why the frame is not one that this version defines. Never panics, whatever the octets.
+    /// The reason why the frame is not one that this version defines. Never panics, whatever the
+    /// octets.
     pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
         let common = Common::parse(frame)?;
         let sender = common.marks.sender;
@@ -220,8 +221,8 @@ fn header_of<const LEN: usize>(frame: &[u8]) -> Result<&[u8; LEN], Malformed> {
 /// How long the frame is that `octets` begin with, whatever is behind it.
 ///
 /// # Errors
-/// Why there is no such frame: it is of another version, or of no type that this version has, or
-/// there are fewer octets than it says. Never panics, whatever the octets.
+/// The reason why there is no such frame: it is of another version, or of no type that this version
+/// has, or there are fewer octets than it says. Never panics, whatever the octets.
 #[inline]
 pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     Ok(told_len(octets)?)

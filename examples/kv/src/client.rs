@@ -157,7 +157,7 @@ impl Cache {
     /// each key. `gets` may be under way at once, the others wait. Reaches nobody yet.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The error names what is missing or wrong.
     pub fn open(
         host: &Host,
         credentials: &Path,

@@ -117,7 +117,7 @@ impl Demo {
     /// an empty `directory`, and waits until they are ready.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The error names what is missing or wrong.
     pub fn start(program: Program, directory: &Path, rotate: f64) -> Result<Self, DemoError> {
         let issued = certificates::issue(directory, &[SERVER, CLIENT]);
         let credentials = issued.map_err(failed("issuing certificates"))?;
@@ -181,7 +181,7 @@ impl Demo {
     /// A client at that host.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The error names what is missing or wrong.
     pub fn client(&self) -> Result<Cache, DemoError> {
         let limits = (COPIES, UNDER_WAY_MAX as u32);
         Ok(Cache::open(&self.host, self.credentials(), &self.servers, limits)?)

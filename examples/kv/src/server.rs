@@ -131,7 +131,7 @@ pub fn host(config: HostConfig, port: u16) -> Result<Host, HostError> {
 /// changed.
 ///
 /// # Errors
-/// What is missing or wrong.
+/// The error names what is missing or wrong.
 pub fn serve(args: &ServerArgs) -> Result<(), ServeError> {
     let seconds = args.rotate;
     let rotate =

@@ -65,8 +65,8 @@ macro_rules! frames {
             /// Looks at a received frame.
             ///
             /// # Errors
-            /// Why the frame is not one that this version defines. Never panics, whatever the
-            /// bytes.
+            /// The reason why the frame is not one that this version defines. Never panics,
+            /// whatever the bytes.
             #[inline]
             pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
                 let header = HeaderView::parse(frame)?;

@@ -134,8 +134,8 @@ impl UdpBackend {
     /// The sockets belong to the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or what the kernel refused, and what to do about it.
-    /// Then nothing stays bound.
+    /// The error names the wrong setting or the refusal of the kernel, and the next step. Then
+    /// nothing stays bound.
     pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
         let ports = config.check()?;
         let mut sockets = Vec::new();

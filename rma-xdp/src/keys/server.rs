@@ -149,7 +149,7 @@ impl KeyServer {
     /// owner that starts again, whose clients are waiting, uses [`KeyServer::start_with`].
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do about it.
+    /// The error names what is missing or wrong, and the next step.
     pub fn start(host: Arc<Host>, config: &KeyServerConfig) -> Result<Self, KeyServerError> {
         Self::start_with(host, config, &[])
     }
@@ -158,7 +158,7 @@ impl KeyServer {
     /// does, before anybody is answered.
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do about it.
+    /// The error names what is missing or wrong, and the next step.
     pub fn start_with(
         host: Arc<Host>,
         config: &KeyServerConfig,

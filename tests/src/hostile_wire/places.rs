@@ -121,7 +121,7 @@ impl Places {
     /// happen again, it will be seen.
     ///
     /// # Errors
-    /// What is wrong, and no late effect either.
+    /// The fault, which is no late effect either.
     pub fn settle(
         &mut self,
         place: usize,
@@ -147,7 +147,7 @@ impl Places {
     /// Looks at all places at rest. What has changed by a late effect counts as changed no more.
     ///
     /// # Errors
-    /// What else has changed.
+    /// The other changes.
     pub fn look_at_rest(&mut self) -> Result<(), String> {
         for place in self.free.clone() {
             let there = self.there(place);

@@ -193,7 +193,7 @@ pub(crate) const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req
 /// Measures a kind and returns its row, as it is printed.
 ///
 /// # Errors
-/// What is not as the crate says.
+/// The deviations from the crate's statements.
 pub(crate) fn measure(row: &Row) -> Result<String, String> {
     let ours = row.kind.ours();
     let Ours { offer, done, reason } = ours;

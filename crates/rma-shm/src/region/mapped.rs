@@ -223,7 +223,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// What the disk said. Then the file may have any mixture of old and new bytes.
+    /// The error of the disk. Then the file may have any mixture of old and new bytes.
     pub fn sync(&self) -> Result<(), MemoryError> {
         match self.backing() {
             Backing::File => {

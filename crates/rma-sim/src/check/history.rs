@@ -151,7 +151,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// What is wrong with the first word that did not behave as one, or cannot be judged.
+    /// The fault of the first word that did not behave as one, or cannot be judged.
     pub fn check(&self) -> Result<Checked, Box<Violation>> {
         self.check_each(|word, log| judge(word, log.initial, &log.ops))
     }
@@ -161,7 +161,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// What is wrong with the first word that did not behave as one, or cannot be judged.
+    /// The fault of the first word that did not behave as one, or cannot be judged.
     pub fn check_by_search(&self, states_max: usize) -> Result<Checked, Box<Violation>> {
         self.check_each(|word, log| {
             search::check(word, log.initial, &log.ops, states_max).map(|()| 1)

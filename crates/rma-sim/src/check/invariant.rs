@@ -261,7 +261,7 @@ impl Checker {
     /// Checks that nothing is left when nothing will happen any longer.
     ///
     /// # Errors
-    /// What is left.
+    /// The first thing that is left.
     pub fn check_rest(&self, sim: &Sim) -> Result<(), Violation> {
         if let Some(&(due, node, slot)) = self.deadlines.first() {
             return Err(Violation::Overdue { node, slot, due });

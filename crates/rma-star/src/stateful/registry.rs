@@ -57,7 +57,7 @@ impl Registry {
     /// is no rule: it must be asked for.
     ///
     /// # Errors
-    /// What the work request fails with, if the rule does not allow that.
+    /// The status that the work request fails with, if the rule does not allow that.
     //= star#III-D1-rules
     pub(super) fn key(
         &self,

@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// `None` if there is none by now.
 ///
 /// # Errors
-/// What the kernel says: one without `CONFIG_XDP_SOCKETS_DIAG` does not know the question.
+/// The error of the kernel: one without `CONFIG_XDP_SOCKETS_DIAG` does not know the question.
 pub(crate) fn socket_on(interface: u32, queue: u32) -> io::Result<Option<u32>> {
     let protocol = Some(netlink::SOCK_DIAG);
     let flags = SocketFlags::CLOEXEC;

@@ -181,7 +181,7 @@ impl XdpBackend {
     /// Returns the kernel's statistics, over all queues. System calls: not for the engine thread.
     ///
     /// # Errors
-    /// What the system call says; it fails only if the interface is gone.
+    /// The error of the system call; it fails only if the interface is gone.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
         let mut sum = XskStatistics::default();
         for Queue { socket, .. } in self.queues() {

@@ -262,7 +262,7 @@ impl Socket {
     /// thread.
     ///
     /// # Errors
-    /// What the system call says; it fails only for a socket whose interface is gone.
+    /// The error of the system call; it fails only for a socket whose interface is gone.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
         let kernel = sockopt::statistics(self.fd())?;
         Ok(XskStatistics { rx_unread: self.read_sign.dropped(), ..kernel })
