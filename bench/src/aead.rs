@@ -1,5 +1,5 @@
-//! Which AEAD provider the two hosts of a measurement have: the fastest, or, with the feature
-//! `null-crypto`, none at all.
+//! The AEAD provider of a measurement's two hosts: the fastest, or, with the feature `null-crypto`,
+//! none at all.
 //!
 //! Engines that are joined by memory can have none in any build ([`none`]): StaR's figures compare
 //! with that, as the paper's authenticates nothing. No host is opened with it.
@@ -16,7 +16,7 @@ pub const ENCRYPTS: bool = !cfg!(feature = "null-crypto");
 /// The cipher, as results name it.
 pub const CIPHER: &str = if ENCRYPTS { "AES-128-GCM" } else { "none" };
 
-/// What encrypts, in words to be printed beside figures.
+/// Names the cipher's implementation, to be printed beside figures.
 #[must_use]
 pub fn words() -> String {
     if ENCRYPTS {

@@ -40,7 +40,7 @@ pub enum LoneOp {
 }
 
 impl LoneOp {
-    /// Which grant it needs.
+    /// The type of op that the grant has to permit.
     #[must_use]
     pub const fn op_type(self) -> OpType {
         match self {
@@ -61,7 +61,7 @@ impl LoneOp {
         }
     }
 
-    /// Which way its data moves.
+    /// The direction in which data moves.
     #[must_use]
     pub const fn moves(self) -> Moves {
         self.op_type().shape().moves
@@ -112,7 +112,7 @@ impl Client {
         let grant = self.grants.get(op.op_type())?;
         let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ u64::from(size));
         let (mut done, mut again) = (0, None);
-        // Whole cache lines, as one would lay out what is to be read fast.
+        // Whole cache lines, as one would lay out what must be read fast.
         let span = span.min(self.span());
         let places = span.saturating_sub(size.max(WORD).into()) / LINE;
         let mut written = vec![false; places as usize + 1];

@@ -35,7 +35,7 @@ pub struct AtomicLatArgs {
     span: SpanArgs,
 }
 
-/// What was verified.
+/// The counts of a verified run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct VerifiedAtomics {
     verified_atomics: u64,
@@ -46,7 +46,7 @@ struct VerifiedAtomics {
 /// COMPARE_SWAP: verifies some and measures many.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong word; op after op that fails.
+/// If something could not be set up; on a wrong word; if op after op fails.
 pub fn cas_lat(args: &AtomicLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     atomic_lat(args, LoneOp::CompareSwap, interrupt)
 }

@@ -36,16 +36,16 @@ pub struct Client {
     pub host: InlineHost,
     /// Its command slots.
     pub portal: Portal,
-    /// Where data lands and comes from: one op's worth for each slot.
+    /// The memory from which data leaves and in which it lands: one op's worth for each slot.
     pub local: RegisteredRegion,
-    /// Where the data of measured writes comes from: [`WARM`] bytes, and the first of them once
+    /// The memory that measured writes are sent from: [`WARM`] bytes, and the first of them once
     /// more.
     pub source: RegisteredRegion,
-    /// What it may do.
+    /// The grants that it holds.
     pub grants: Grants,
-    /// What the granted region held before anybody wrote to it.
+    /// The content of the granted region before anybody wrote to it.
     pub pattern: Pattern,
-    /// What it should hold now, if this host writes to it.
+    /// The expected content of the region, if this host writes to it.
     pub model: Option<Model>,
     /// For measuring.
     pub clock: TscClock,
@@ -55,7 +55,7 @@ pub struct Client {
     doubtful: Vec<Span>,
 }
 
-/// What a verifying run has done.
+/// The counts of a verifying run.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Verified {
     /// Reads that completed with OK and whose bytes were all right.
@@ -77,10 +77,10 @@ impl Verified {
     }
 }
 
-/// Where an op begins in the granted region, and its size.
+/// The offset of an op in the granted region, and its size.
 pub(crate) type Span = (u64, u32);
 
-/// What is done with the bytes of an op that ended with OK.
+/// The use of the bytes of an op that ended with OK.
 type Landed<'a> = dyn FnMut(Span, &mut [u8]) -> Result<(), PairError> + 'a;
 
 impl Client {
@@ -110,7 +110,7 @@ impl Client {
         Ok(Self { host, portal, local, source, grants, pattern, model, clock, failures, doubtful })
     }
 
-    /// What such clients write and send where a region has the pattern `held`.
+    /// The pattern that such clients write and send where a region has the pattern `held`.
     pub(crate) fn source_pattern(held: Pattern) -> Pattern {
         Pattern::new(!held.seed())
     }
@@ -342,7 +342,7 @@ impl Client {
         self.doubtful.push(span);
     }
 
-    /// Where in `local` the data of a slot's op is.
+    /// Returns the offset in `local` of the data of a slot's op.
     pub(crate) fn place(&self, slot: CommandSlotId) -> u64 {
         u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
     }

@@ -1,5 +1,5 @@
-//! What the kernel's own sockets do between the same two namespaces: what somebody would use who
-//! has no AF_XDP.
+//! The kernel's own sockets between the same two namespaces: the alternative for those without
+//! AF_XDP.
 //!
 //! On a veth pair without an XDP program, as the kernel has it at its best, and with both sides
 //! spinning on a core of their own, as our engines do. Nothing is encrypted, and each message is a

@@ -24,7 +24,7 @@ use crate::{
 };
 use rma_xdp::{DeviceInfo, Moves, OpType};
 
-/// What the demo is run with.
+/// The arguments of `demo`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct DemoArgs {
     /// Print one line of JSON instead of text.
@@ -33,25 +33,25 @@ pub struct DemoArgs {
     /// MTU of the veth pair, in bytes of IP packet.
     #[arg(long, default_value_t = 3400, conflicts_with = "udp", value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     pub mtu: u32,
-    /// How many random reads to verify, and as many writes.
+    /// Random reads to verify, and as many writes.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub verify: u64,
-    /// How many ops of each type and size, and raw exchanges, to measure.
+    /// Ops of each type and size to measure, and raw exchanges.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
-    /// How many times to rotate a key in each of four ways.
+    /// Key rotations in each of four ways.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     pub rotations: u64,
     /// Seed of the region's pattern and of the choice of reads.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Talk over IPv6.
+    /// Use IPv6.
     #[arg(long, conflicts_with = "udp")]
     pub ipv6: bool,
-    /// The UDP port of both hosts.
+    /// UDP port of both hosts.
     #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
-    /// Use kernel UDP sockets on loopback, also where AF_XDP would work.
+    /// Use kernel UDP sockets on loopback, even if AF_XDP would work.
     #[arg(long)]
     pub udp: bool,
 }
@@ -59,7 +59,7 @@ pub struct DemoArgs {
 /// Bytes of the served region.
 const REGION_LEN: usize = 64 << 20;
 
-/// What the demo has to say in one line.
+/// The demo's report, in one line.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -85,9 +85,9 @@ struct Report {
     rotations: Vec<RotationReport>,
 }
 
-/// What the demo has to say about rotations of one kind. Times are from the issue of the first op
-/// that failed to the issue of the first that then succeeded; READ 64 B p50 is that of READs in
-/// turn with the rotations.
+/// The demo's report of rotations of one kind. Times are from the issue of the first op that failed
+/// to the issue of the first that then succeeded; READ 64 B p50 is that of READs in turn with the
+/// rotations.
 #[derive(Debug, Serialize)]
 struct RotationReport {
     by: By,
@@ -132,8 +132,8 @@ impl RotationReport {
 /// Runs the demo.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails; Ctrl-C. Everything that
-/// was made has been removed.
+/// If something could not be set up; on a wrong byte; if op after op fails; on Ctrl-C. Everything
+/// that was made has been removed.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let say = Say { json: args.json };
     say.line("1RMA demo: one-sided, encrypted reads and writes between two hosts\n");
@@ -342,7 +342,7 @@ fn show_rotations(rotations: &[Rotations], read64_us: f64) {
     }
 }
 
-/// How an op under an old key ends.
+/// The status of an op under an old key.
 const REFUSED: rma_xdp::OpStatus = rma_xdp::OpStatus::RemoteAuthenticationFailure;
 
 fn open(place: Place<'_>, args: &DemoArgs) -> Result<Pair, PairError> {
@@ -435,7 +435,7 @@ fn pinning() -> String {
     }
 }
 
-/// Where text goes: nowhere, if a machine reads.
+/// The sink of text: nowhere, if a machine reads.
 #[derive(Clone, Copy, Debug)]
 struct Say {
     json: bool,

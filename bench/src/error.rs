@@ -1,4 +1,4 @@
-//! Why a measurement ended early, and what a person can do about it.
+//! Errors that end a measurement early, and the next step for a person.
 //!
 //! Below all that measures: one error for a pair of hosts and everything that is done with it.
 
@@ -6,7 +6,7 @@ use rma_keys::{io::client::FetchError, ring::GiveUp};
 use rma_lab::LabError;
 use rma_xdp::{HostError, OpStatus, OpType, SubmitError, WaitError};
 
-/// Why a pair could not be opened, or a run ended early.
+/// An error that kept a pair from being opened, or ended a run early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairError {
@@ -29,7 +29,7 @@ pub enum PairError {
          region anew. If nobody wrote, this must never happen: please report it"
     )]
     WrongByte {
-        /// Where in the remote region.
+        /// The offset in the remote region.
         at: u64,
     },
     /// Messages were not what they should be.
@@ -67,9 +67,9 @@ pub enum PairError {
     Failing {
         /// How many ops have failed in a row.
         failures: u32,
-        /// How the last one ended.
+        /// The status of the last one.
         status: OpStatus,
-        /// What to look at.
+        /// The advice.
         hint: &'static str,
     },
     /// An op failed where none may.
@@ -79,9 +79,9 @@ pub enum PairError {
     Failed {
         /// The type of the op that failed.
         op_type: OpType,
-        /// How it ended.
+        /// The status that it ended with.
         status: OpStatus,
-        /// What to look at.
+        /// The advice.
         hint: &'static str,
     },
     /// There is no grant for ops of this type.
@@ -103,7 +103,7 @@ pub enum PairError {
     #[error("over loopback the two hosts speak IPv4 only; leave out --ipv6, or run as root")]
     NoIpv6OnLoopback,
     /// A raw floor was asked for where there are no raw sockets. A bug of the bench.
-    #[error("the raw floor needs AF_XDP sockets")]
+    #[error("the raw floor needs AF_XDP sockets, which need root; run it as root")]
     NoRawSockets,
     /// Sockets to compare with could not be had.
     #[error("kernel sockets to compare with: {0}")]
@@ -122,7 +122,7 @@ pub enum PairError {
         counted: usize,
         /// How many there were.
         rounds: u64,
-        /// What was wrong with the last one that does not.
+        /// The fault of the last spoiled round.
         why: String,
     },
     /// A measurement that stands on this library failed in a way of its own.
@@ -139,7 +139,7 @@ pub(crate) const NOTHING_COMES_BACK: &str = "a firewall on the way or on either 
     does not pass; and, if ops of 64 B work and larger ones do not (`--size 64`), a link on the way that takes shorter \
     packets than both interfaces do";
 
-/// What to look at when ops end like this.
+/// The advice for ops that end with `status`.
 #[must_use]
 pub const fn hint(status: OpStatus) -> &'static str {
     match status {

@@ -26,10 +26,10 @@ const MODE: u32 = 0o600;
 /// A file longer than this is no grant.
 const LEN_MAX: u64 = 64 << 10;
 
-/// What a grant file says.
+/// The content of a grant file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantFile {
-    /// What the holder of the file may do.
+    /// The grants that the file gives to its holder.
     pub grants: Grants,
     /// The UDP port of the responder's deployment.
     pub port: u16,
@@ -37,14 +37,14 @@ pub struct GrantFile {
     pub seed: u64,
 }
 
-/// Why a grant file could not be written or used.
+/// An error in writing or using a grant file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantFileError {
     /// The file system refused.
     #[error("{what} grant file {path}: {source}; {}", next_step(what, source))]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -81,7 +81,7 @@ pub enum GrantFileError {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of thing that it is.
         kind: &'static str,
     },
     /// It is too long.
@@ -111,7 +111,7 @@ pub enum GrantFileError {
     NotText {
         /// The file.
         path: PathBuf,
-        /// Where the first byte is that cannot be text, counted from 0.
+        /// The place of the first byte that cannot be text, counted from 0.
         at: usize,
         /// That byte.
         byte: u8,
@@ -124,7 +124,7 @@ pub enum GrantFileError {
     NotReplaced {
         /// The file.
         path: PathBuf,
-        /// Why it is not.
+        /// The reason.
         why: String,
     },
     /// It is not a grant.
@@ -132,7 +132,7 @@ pub enum GrantFileError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault, and its place.
         source: serde_json::Error,
     },
     /// A field has a value that means nothing.
@@ -142,17 +142,17 @@ pub enum GrantFileError {
     Field {
         /// The file.
         path: PathBuf,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: String,
-        /// What it should be.
+        /// The value that it should have.
         expected: &'static str,
     },
 }
 
 impl GrantFileError {
-    /// What is wrong, without the file and the next step.
+    /// Returns the fault, without the file and the next step.
     fn in_short(&self) -> String {
         match self {
             Self::Io { source, .. } => source.to_string(),
@@ -181,8 +181,8 @@ struct Text {
 }
 
 impl GrantFile {
-    /// What [`GrantFile::save`] would replace: `None` if nothing is there, or a file without
-    /// content.
+    /// Returns the grant file that [`GrantFile::save`] would replace: `None` if nothing is there,
+    /// or a file without content.
     ///
     /// # Errors
     /// If something is there that is not a grant.
@@ -336,7 +336,7 @@ impl GrantFile {
     }
 }
 
-/// What somebody can do about what the file system said.
+/// Returns the next step after an error of the file system.
 fn next_step(what: &str, error: &io::Error) -> Cow<'static, str> {
     if let Some(shortage) = Shortage::of(error) {
         return shortage.to_string().into();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_grant_is_not_replaced_and_not_changed() {
+    fn a_file_that_is_no_grant_is_neither_replaced_nor_changed() {
         let folder = Folder::new("grant-kept");
         let path = folder.0.join("letter.txt");
         for content in [b"Dear all,".as_slice(), b"{}", b"\xff\xfe", &[b' '; LEN_MAX as usize + 1]]
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_or_is_no_text_is_named_with_the_next_step() {
+    fn an_unreadable_file_is_named_with_the_next_step() {
         let folder = Folder::new("grant-unreadable");
         let path = folder.0.join("grant.json");
         let refused = |path: &Path| GrantFile::load(path).unwrap_err().to_string();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grant_is_told_so_before_anything_about_its_mode() {
+    fn a_file_that_is_no_grant_is_refused_before_its_mode_is_judged() {
         let folder = Folder::new("grant-program");
         let path = folder.0.join("program");
         for content in [b"\x7fELF\x02".as_slice(), b"#!/bin/sh\n", &[b' '; LEN_MAX as usize + 1]] {

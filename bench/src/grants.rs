@@ -1,5 +1,4 @@
-//! What one process of one host may do with one region: its grants, at most one for each type of
-//! op.
+//! The grants of one process of one host on one region: at most one for each type of op.
 //!
 //! Invariant: there is at least one, and all are for the same region, initiator and process.
 
@@ -10,7 +9,7 @@ use rma_xdp::{
 
 use crate::error::PairError;
 
-/// What one initiator may do with one region: a key for each type of op.
+/// The grants of one initiator on one region: a key for each type of op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
     /// One of them, for what they have in common.
@@ -35,7 +34,8 @@ impl Grants {
         self
     }
 
-    /// What process `pid` of `initiator` needs for ops of each of `op_types` on `region` of `host`.
+    /// Makes the grants that process `pid` of `initiator` needs for ops of each of `op_types` on
+    /// `region` of `host`.
     ///
     /// # Errors
     /// As [`InlineHost::grant`].

@@ -42,7 +42,7 @@ impl Inbox {
         Ok(Self { queue, pattern, bytes, received: (0, 0), wrong: 0 })
     }
 
-    /// Where messages come.
+    /// Returns the queue that messages arrive in.
     #[must_use]
     pub const fn queue(&self) -> &ReceiveQueue {
         &self.queue

@@ -12,7 +12,7 @@ pub(crate) struct InterfaceNews {
 }
 
 impl InterfaceNews {
-    /// How the interface of `host` is now is no news.
+    /// Starts from the present state of `host`'s interface, which is not news.
     pub(crate) fn new(host: &InlineHost) -> Self {
         Self { said: host.interface() }
     }
@@ -29,8 +29,8 @@ impl InterfaceNews {
     }
 }
 
-/// What there is to say. Nothing while a host is about to attach: it says soon that it has, or why
-/// it cannot.
+/// Returns the news to report. Nothing while a host is about to attach: it says soon that it has,
+/// or why it cannot.
 fn difference(said: &InterfaceStatus, now: &InterfaceStatus) -> Option<String> {
     let about_to_attach = now.state == InterfaceState::Detached && now.trouble.is_none();
     if said == now || about_to_attach {

@@ -38,53 +38,55 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The name that a region has unless it is given another.
 const REGION: &str = "bench/region";
 
-/// How `serve` gives keys.
+/// The options by which `serve` gives keys.
 #[derive(Args, Clone, Debug)]
 pub struct ServeKeyArgs {
-    /// Serve the region's keys here, to whom the policy allows them, in place of a grant in a file.
+    /// Serve the region's keys at this address, to the clients that the policy allows, instead of
+    /// writing a grant file.
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["id", "policy"])]
     pub(crate) keys: Option<Addresses>,
-    /// The directory of this side's certificate and key, as `rmactl ca issue` makes it.
+    /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
     #[arg(long, value_name = "DIR", requires = "keys")]
     id: Option<PathBuf>,
-    /// Who may have keys of what, in TOML; docs/KEYS.md says how. Read anew when it changes.
+    /// Policy file in TOML, which says who may have keys of which regions; see docs/KEYS.md. It is
+    /// reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "keys")]
     policy: Option<PathBuf>,
-    /// Write an audit log into this directory, which is made if it is not there.
+    /// Write an audit log into this directory, which is created if it is missing.
     #[arg(long, value_name = "DIR", requires = "keys")]
     audit: Option<PathBuf>,
-    /// The region's name.
+    /// Name of the region.
     #[arg(long, value_name = "NAME", requires = "keys", default_value = REGION)]
     region: RegionName,
-    /// Change the region's key every so many seconds, a tenth more or less.
+    /// Seconds between changes of the region's key, a tenth more or less.
     #[arg(long, value_name = "SECONDS", requires = "keys", default_value_t = 86_400)]
     rotate: u64,
 }
 
-/// How a client gets keys.
+/// The options by which a client gets keys.
 #[derive(Args, Clone, Debug)]
 pub struct ClientKeyArgs {
-    /// Fetch keys from the key service here, in place of a grant in a file.
+    /// Fetch keys from the key service at this address, instead of reading a grant file.
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["expect", "id"])]
     keys: Option<Addresses>,
-    /// The identity that the service must have, for example spiffe://example.org/server.
+    /// SPIFFE ID that the service must have, for example spiffe://example.org/server.
     #[arg(long, value_name = "IDENTITY", requires = "keys")]
     expect: Option<SpiffeId>,
-    /// The directory of this side's certificate and key, as `rmactl ca issue` makes it.
+    /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
     #[arg(long, value_name = "DIR", requires = "keys")]
     id: Option<PathBuf>,
-    /// The region's name.
+    /// Name of the region.
     #[arg(long, value_name = "NAME", requires = "keys", default_value = REGION)]
     region: RegionName,
-    /// The seed that `serve` was given.
+    /// Seed that `serve` was given.
     #[arg(long, requires = "keys", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The UDP port that `serve` was given.
+    /// UDP port that `serve` was given.
     #[arg(long, requires = "keys", default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 }
 
-/// Why keys are not served, or not fetched.
+/// An error that kept keys from being served, or fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
@@ -96,7 +98,7 @@ pub enum KeysError {
     Audit {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
     /// Keys cannot be fetched.
@@ -191,7 +193,7 @@ impl Service {
 pub(crate) struct RegionKeys {
     region: KeyedRegion,
     op_types: Box<[OpType]>,
-    /// What was seen last, all of one epoch.
+    /// The grants that were seen last, all of one epoch.
     grants: Grants,
     epoch: Epoch,
 }
@@ -202,7 +204,7 @@ impl RegionKeys {
         &self.grants
     }
 
-    /// Which key they are of.
+    /// Returns the epoch of the keys.
     pub(crate) const fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -210,7 +212,7 @@ impl RegionKeys {
     /// An op under the key of `epoch` has ended so.
     pub(crate) fn note(&self, epoch: Epoch, status: OpStatus) {
         let ring = self.region.ring();
-        // What it may do now, `look` says.
+        // `look` says what it may do now.
         _ = self
             .region
             .grants()
@@ -233,7 +235,7 @@ impl RegionKeys {
         }
     }
 
-    /// Why there are no other keys after `waited`, as far as is known.
+    /// Returns the reason why there are no other keys after `waited`, as far as is known.
     pub(crate) fn hindrance(&self, waited: Duration) -> Option<KeysError> {
         let region = &self.region;
         let ring = region.ring();
@@ -250,8 +252,9 @@ impl RegionKeys {
     }
 }
 
-/// Where clients ask a service that listens at `listen`: an address of every machine is none of
-/// this one, and keys are given to who comes from the address that ops come from.
+/// Returns the address at which clients ask a service that listens at `listen`: an address of every
+/// machine is none of this one, and keys are given to whoever comes from the address that ops come
+/// from.
 pub(crate) fn asked_at(listen: SocketAddr, host: LocalAddresses) -> SocketAddr {
     let is_v4 = |it: &HostAddr| it.ip().is_ipv4();
     let mut own = host.iter().filter(|it| is_v4(it) == listen.is_ipv4()).chain(host.iter());

@@ -27,14 +27,14 @@ use crate::{
     serve::{HostArgs, ServeError, introduce, open, tell_ways},
 };
 
-/// What all of them are told.
+/// The arguments that all clients take.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
     #[command(flatten)]
     pub(crate) host: HostArgs,
     #[command(flatten)]
     permit: PermitArgs,
-    /// How many ops to measure.
+    /// Ops to measure.
     #[arg(short = 'n', long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) iters: u64,
     /// Print one line of JSON instead of text.
@@ -42,12 +42,12 @@ pub struct ClientArgs {
     pub(crate) json: bool,
 }
 
-/// Where a client's keys are from.
+/// The source of a client's keys.
 #[derive(Args, Clone, Debug)]
 pub struct PermitArgs {
     #[command(flatten)]
     pub(crate) keys: ClientKeyArgs,
-    /// The grant that `serve` wrote: a key in a file, without the key service.
+    /// Grant file that `serve` wrote: a key in a file, without the key service.
     #[arg(
         long = "grant-file",
         alias = "grant",
@@ -58,19 +58,19 @@ pub struct PermitArgs {
     pub(crate) grant: PathBuf,
 }
 
-/// What those are told whose ops go all over a region.
+/// The arguments of commands whose ops are spread over a region.
 #[derive(Args, Clone, Debug)]
 pub struct SpanArgs {
-    /// Go to random places of the region's first so many bytes. More than a cache holds measures
-    /// the server's memory as well.
+    /// Spread the ops at random over this many bytes from the region's beginning. If it exceeds the
+    /// server's cache, the latency includes its memory's.
     #[arg(long, default_value_t = 64 << 10, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) span: u64,
-    /// How many random ops to verify first, byte by byte; 0: none.
+    /// Random ops to verify first, byte by byte; 0 for none.
     #[arg(long, default_value_t = 10_000)]
     pub(crate) verify: u64,
 }
 
-/// What those are told whose ops have a size.
+/// The arguments of commands whose ops have a size.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SizeArgs {
     /// Bytes of each op: 1 to 4096.
@@ -89,7 +89,8 @@ pub struct LatArgs {
     pub(crate) span: SpanArgs,
 }
 
-/// Which server a client talks to, and why it may: what to look at if it does not answer.
+/// The server that a client talks to, and the source of its keys: what to look at if it does not
+/// answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     responder: HostAddr,
@@ -97,7 +98,7 @@ pub(crate) struct Remote {
     permit: Permit,
 }
 
-/// Where a client's keys are from.
+/// The source of a client's keys.
 #[derive(Clone, Debug)]
 enum Permit {
     File(PathBuf),
@@ -125,7 +126,7 @@ impl Remote {
         }
     }
 
-    /// What `error` means between two machines.
+    /// Explains what `error` means between two machines.
     pub(crate) fn explain(&self, error: PairError) -> ServeError {
         let Self { responder, port, permit } = self.clone();
         let PairError::Failing { failures, status, .. } = error else { return error.into() };
@@ -252,7 +253,7 @@ pub(crate) fn open_granted(
     Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
-/// What `read-lat --json` and its siblings print.
+/// The output of `read-lat --json` and its siblings.
 #[derive(Debug, Serialize)]
 struct Report<V> {
     #[serde(flatten)]
@@ -299,7 +300,7 @@ pub(crate) fn print_json<V: Serialize>(
     line!("{}", serde_json::to_string(&report).expect("plain data"));
 }
 
-/// What `read-lat` has verified.
+/// The counts of a verified `read-lat`.
 #[derive(Debug, Serialize)]
 struct VerifiedReads {
     verified_reads: u64,
@@ -308,7 +309,7 @@ struct VerifiedReads {
 /// Verifies some reads and measures many.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails.
+/// If something could not be set up; on a wrong byte; if op after op fails.
 pub fn read_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let LatArgs { client: args, size: SizeArgs { size }, span: SpanArgs { span, verify } } = args;
     let (mut client, remote) = open_client(args, (*size, &[OpType::Read]), interrupt)?;

@@ -62,7 +62,7 @@ impl Latencies {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// Which share of all took from `low` to below `high` microseconds.
+    /// Returns the share that took from `low` to below `high` microseconds.
     #[must_use]
     pub fn share_between_us(&self, low: f64, high: f64) -> f64 {
         let nanos = |micros: f64| (micros * 1e3) as u64;
@@ -76,7 +76,7 @@ impl Latencies {
         self.0.max() as f64 / 1e3
     }
 
-    /// What is usually asked.
+    /// Returns the summary that most callers want.
     #[must_use]
     pub fn summary(&self, name: &str) -> Summary {
         Summary {

@@ -1,4 +1,4 @@
-//! What `rma-bench` is made of, for the binary and for its tests.
+//! The parts of `rma-bench`, for the binary and for its tests.
 //!
 //! Not a measuring library for others: the crate is not published.
 

@@ -37,8 +37,8 @@ impl Machine {
     }
 }
 
-/// How a device's frames pass through the kernel, and why so, and its MTU in bytes of IP packet:
-/// the smallest, if it has several.
+/// Returns the way in which the kernel passes a device's frames and the reason for it, and its MTU
+/// in bytes of IP packet: the smallest, if it has several.
 #[must_use]
 pub fn mode_and_mtu(info: &DeviceInfo) -> (String, u32) {
     match info {

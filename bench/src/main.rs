@@ -17,7 +17,7 @@ use rma_bench::{
     write_lat,
 };
 
-/// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
+/// Measures and verifies 1RMA: one-sided, encrypted reads and writes of another host's memory.
 #[derive(Debug, Parser)]
 #[command(name = "rma-bench", version)]
 struct Cli {
@@ -29,23 +29,23 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and
-    /// key rotations.
+    /// Runs two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP,
+    /// and key rotations.
     Demo(DemoArgs),
-    /// Serves a region to another host.
+    /// Serves a region, or a receive queue, to another host.
     Serve(ServeArgs),
-    /// Reads from a host that serves, and shows the latency.
+    /// Reads from a host that runs `serve`, and shows the latency.
     ReadLat(LatArgs),
-    /// Writes to a host that serves, reads it back, and shows the latency.
+    /// Writes to a host that runs `serve`, reads the bytes back, and shows the latency.
     WriteLat(LatArgs),
-    /// Sends to a host that serves a receive queue, and shows the latency.
+    /// Sends messages to a host that runs `serve --op send`, and shows the latency.
     SendLat(SendLatArgs),
-    /// Swaps words of a host that serves, and shows the latency.
+    /// Swaps words on a host that runs `serve`, and shows the latency.
     CasLat(AtomicLatArgs),
-    /// Adds to words of a host that serves, and shows the latency.
+    /// Adds to words on a host that runs `serve`, and shows the latency.
     FetchAddLat(AtomicLatArgs),
-    /// Verifies reads and writes of a host that serves, also while it is restarted, its key
-    /// rotated, a link lost.
+    /// Verifies reads and writes on a host that runs `serve`, through restarts, key rotations and
+    /// lost links.
     Verify(VerifyArgs),
 }
 

@@ -31,7 +31,7 @@ use crate::{
 pub enum What {
     /// Ops of so many bytes, at random places of the region's first `span` bytes.
     Ops {
-        /// Which ops.
+        /// The ops.
         op: LoneOp,
         /// Bytes of each.
         size: u32,
@@ -67,7 +67,7 @@ pub enum Floor {
     FramesOf(LoneOp, u32),
 }
 
-/// Where it is measured what is not an op.
+/// The links for measurements that are not ops.
 #[derive(Debug, Default)]
 pub struct Links<'a> {
     /// Raw floors: a veth pair like that of the hosts.
@@ -83,7 +83,7 @@ impl<'a> Links<'a> {
     }
 }
 
-/// What was measured, in the order in which it was asked for.
+/// The measured latencies, in the order in which they were asked for.
 #[derive(Debug)]
 pub struct Turns<const N: usize> {
     /// How long ops and exchanges took, one histogram for each thing that was measured.
@@ -104,14 +104,14 @@ impl<const N: usize> Turns<N> {
         self.of_rounds(quantile, |us| us[of] / us[to]).median()
     }
 
-    /// What `of` makes of the latencies of a round at a quantile, in microseconds, round by round.
+    /// Applies `of` to the latencies of each round at a quantile, in microseconds.
     pub fn of_rounds(&self, quantile: f64, of: impl Fn([f64; N]) -> f64) -> Rates {
         let at = |round: &[Latencies; N]| round.each_ref().map(|it| it.quantile_us(quantile));
         self.rounds.iter().map(|round| of(at(round))).collect()
     }
 }
 
-/// Measures each of `whats`, taking turns: what is no op on `links`, which are to be like the one
+/// Measures each of `whats`, taking turns: what is no op on `links`, which must be like the one
 /// that the pair is on.
 ///
 /// # Errors

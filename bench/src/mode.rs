@@ -1,5 +1,5 @@
-//! In which mode the AF_XDP hosts of this process have their steering program, and the floors
-//! beside them: as the device's rule has it, unless `--xdp-mode` says otherwise.
+//! The mode in which AF_XDP hosts of this process, and the floors beside them, attach their
+//! steering program: the one that the device's rule chooses, unless `--xdp-mode` names another.
 
 use std::sync::OnceLock;
 
@@ -15,16 +15,17 @@ static ASKED_FOR: OnceLock<XdpMode> = OnceLock::new();
 /// A mode, as people type it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum XdpMode {
-    /// The faster one, as the driver is; the output says which, and why.
+    /// The fastest mode that suits the driver; the output names it, and the reason.
     #[default]
     Auto,
-    /// In the driver, or not at all.
+    /// In the driver; fails if the driver cannot.
     Native,
-    /// The same, without zero-copy.
+    /// In the driver, without zero-copy.
     NativeCopy,
-    /// The same, with zero-copy or not at all: also where it is known to lose frames.
+    /// In the driver with zero-copy, even where that is known to lose frames; fails if the driver
+    /// cannot.
     NativeZc,
-    /// In the network stack.
+    /// In the kernel's network stack: slower, works with every driver.
     Generic,
 }
 
@@ -34,7 +35,7 @@ impl XdpMode {
         let _ = ASKED_FOR.set(self);
     }
 
-    /// What was asked for.
+    /// Returns the mode that was asked for.
     #[must_use]
     pub fn asked_for() -> Self {
         ASKED_FOR.get().copied().unwrap_or_default()

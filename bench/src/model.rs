@@ -1,4 +1,5 @@
-//! What a region that is written to should hold, kept beside it and compared with it byte by byte.
+//! The expected content of a region that is written to, kept beside it and compared with it byte by
+//! byte.
 
 use rma_xdp::RegisteredRegion;
 
@@ -40,7 +41,8 @@ impl Model {
         bytes.iter_mut().zip(held).for_each(|(to, from)| *to = *from);
     }
 
-    /// Where `bytes` differ from the model's from `offset` on; `None` if nowhere.
+    /// Returns the first place from `offset` on where `bytes` differ from the model; `None` if
+    /// nowhere.
     ///
     /// # Panics
     /// If they reach outside the model.
@@ -55,7 +57,7 @@ impl Model {
         at.map(|at| offset + at as u64)
     }
 
-    /// Where `region` differs from the model; `None` if nowhere.
+    /// Returns the first place where `region` differs from the model; `None` if nowhere.
     ///
     /// # Panics
     /// If the region is shorter than the model.

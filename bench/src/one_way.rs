@@ -57,10 +57,11 @@ pub enum Step {
 /// Bytes of a word. Messages are whole words.
 const WORD: u32 = 8;
 
-/// Where the message is in the receiver's region.
+/// The offset of the message in the receiver's region.
 const SLOT: u64 = 0;
 
-/// Where the bell is in the sender's memory, if the receiver reads it; the message is behind it.
+/// The offset of the bell in the sender's memory, if the receiver reads it; the message is behind
+/// it.
 const BELL: u64 = 0;
 
 /// How long a sender waits before message `number`: anything up to 16 µs. Without, looks would be
@@ -88,7 +89,7 @@ impl Step {
         }
     }
 
-    /// What a READ of a message of `size` bytes is of: where it begins, and how long it is.
+    /// Returns the offset and length of the READ of a message of `size` bytes.
     const fn span(self, size: u32) -> (u64, u32) {
         match self {
             Self::ReadBell => (BELL, WORD),
@@ -102,7 +103,7 @@ impl Step {
     }
 }
 
-/// What the receiver has seen last.
+/// The last state that the receiver has seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// The message's number, which all of its words are; 0: none.
@@ -113,15 +114,15 @@ struct Seen {
     torn: AtomicU64,
 }
 
-/// How a receiver reads its sender's memory.
+/// A receiver's READs of its sender's memory.
 struct Reading {
     portal: Portal,
     grant: Grant,
-    /// Where a bell and a message land, which lie as in the sender's memory.
+    /// The region in which a bell and a message land, which lie as in the sender's memory.
     sink: RegisteredRegion,
     /// The READs of a message.
     steps: Vec<Step>,
-    /// Which of them comes next, or is under way, if one is to come.
+    /// The index of the READ that comes next, or is under way, if one will come.
     at: Option<usize>,
     under_way: bool,
     /// The number of the message that is read, if an event has told it.
@@ -139,7 +140,7 @@ struct Receiver {
     bytes: Vec<u8>,
 }
 
-/// What it looks at: between two turns.
+/// The reader's look: between two turns.
 struct Look<'a> {
     queue: &'a mut ReceiveQueue,
     seen: &'a Seen,
@@ -203,7 +204,7 @@ impl Receiver {
             reading.at = Some(at);
             if at == reading.steps.len() {
                 let number = reading.told.take().unwrap_or_else(bell);
-                // Where nobody tells, it looks again.
+                // Without a bell, it looks again.
                 reading.at = if self.found_by.is_none() { Some(0) } else { None };
                 let now = self.clock.now();
                 let message = BELL + u64::from(WORD);
@@ -247,12 +248,12 @@ fn words(number: u64, len: usize) -> Vec<u8> {
 /// The sending application.
 struct Sender {
     steps: Vec<(Step, Grant)>,
-    /// What the receiver reads: a bell, and the message.
+    /// The memory that the receiver reads: a bell, and the message.
     stored: Option<RegisteredRegion>,
     size: u32,
     /// How many messages were sent.
     number: u64,
-    /// What COMPARE_SWAP and FETCH_ADD have left.
+    /// The word as COMPARE_SWAP and FETCH_ADD have left it.
     word: u64,
 }
 
@@ -270,8 +271,8 @@ impl core::fmt::Debug for ByHand {
 }
 
 impl ByHand {
-    /// What is needed for messages of `size` bytes from the client to the server of a pair, by
-    /// `steps` in this order: first those of the sender, then those of the receiver.
+    /// Opens the parts needed for messages of `size` bytes from the client to the server of a pair,
+    /// by `steps` in this order: first those of the sender, then those of the receiver.
     ///
     /// # Errors
     /// If slots or memory cannot be had.
@@ -343,7 +344,7 @@ impl ByHand {
                 sent
             },
         );
-        // What the slot holds now is what the model says.
+        // The slot must now hold the model's content.
         let mut bytes = vec![0; self.sender.size as usize + 16];
         self.receiver.region.read(SLOT, &mut bytes).expect("inside");
         if let Some(model) = &mut pair.client.model {

@@ -12,7 +12,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Why nothing can be written any more. As global as standard output itself.
+/// The error after which nothing more can be written. As global as standard output itself.
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
 
 /// Writes a line to standard output, formatted as by `println!`. Never panics.
@@ -21,7 +21,7 @@ macro_rules! line {
     ($($arg:tt)*) => { $crate::out::write_line(::core::format_args!($($arg)*)) };
 }
 
-/// What [`line!`](crate::line) calls.
+/// The function behind [`line!`](crate::line).
 pub fn write_line(text: fmt::Arguments<'_>) {
     if FAILURE.get().is_some() {
         return;
@@ -32,7 +32,7 @@ pub fn write_line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Why nothing can be written any more; `None` as long as it can.
+/// Returns the error after which nothing more can be written; `None` as long as it can.
 #[must_use]
 pub fn failure() -> Option<&'static io::Error> {
     FAILURE.get()

@@ -36,7 +36,7 @@ const ON_REGION: [OpType; 6] = [
     OpType::FetchAdd,
 ];
 
-/// Where the two hosts are.
+/// The place where the two hosts run.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
     /// In the namespaces of a lab, over AF_XDP.
@@ -48,7 +48,7 @@ pub enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Where the hosts have namespaces of their own: those.
+    /// Returns the lab, if the hosts have namespaces of their own.
     #[must_use]
     pub const fn lab(self) -> Option<&'a Lab> {
         match self {
@@ -58,7 +58,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// How the pair is set up.
+/// The settings of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct PairConfig {
     /// Bytes of the served region.
@@ -71,7 +71,7 @@ pub struct PairConfig {
     pub ipv6: bool,
     /// Both NICs.
     pub nic: NicConfigBuilder,
-    /// What StaR is set to, if both hosts serve it.
+    /// The settings of StaR, if both hosts serve it.
     pub star: Option<StarConfigBuilder>,
 }
 
@@ -111,7 +111,8 @@ pub struct Pair {
     pub server: InlineHost,
     /// The region. It permits everything that a region can.
     pub region: RegisteredRegion,
-    /// Where the client's SEND goes, and the events of its WRITE_WITH_IMM. All receives are posted.
+    /// The queue that receives the client's SEND and the events of its WRITE_WITH_IMM. All receives
+    /// are posted.
     pub queue: ReceiveQueue,
     /// For SEND to the queue.
     pub send: Grant,
@@ -159,7 +160,7 @@ impl Pair {
     /// types for the client.
     ///
     /// # Errors
-    /// What could not be opened, and why.
+    /// If something could not be opened.
     pub fn open(place: Place<'_>, config: &PairConfig) -> Result<Self, PairError> {
         let (client, server) = match (place, config.ipv6) {
             (Place::Lab(_) | Place::LabUdp(_), false) => (Lab::A_V4.into(), Lab::B_V4.into()),
@@ -232,7 +233,7 @@ impl Pair {
     /// Runs `client` on the first core while the server's engine turns on the second.
     ///
     /// # Errors
-    /// What `client` returns.
+    /// The error that `client` returns.
     ///
     /// # Panics
     /// If `client` does.
@@ -246,7 +247,7 @@ impl Pair {
     /// [`Pair::run`], with something to do for the server between any two turns of its engine.
     ///
     /// # Errors
-    /// What `client` returns.
+    /// The error that `client` returns.
     ///
     /// # Panics
     /// If `client` does.
@@ -278,13 +279,13 @@ impl Pair {
         })
     }
 
-    /// Which devices the hosts opened; both are of one kind.
+    /// Describes the devices that the hosts opened; both are of one kind.
     #[must_use]
     pub fn device(&self) -> &DeviceInfo {
         self.client.host.info()
     }
 
-    /// What works less well than it could, at both hosts.
+    /// Lists the features that fell back to a slower way, at both hosts.
     #[must_use]
     pub fn fallbacks(&self) -> Vec<String> {
         let mut fallbacks = self.client.host.fallbacks();

@@ -12,12 +12,11 @@ use crate::{interrupt::Interrupt, mode::XdpMode, out};
 /// The options of all commands.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Common {
-    /// Log host events to standard error: once, decisions made for the host; twice, each portal,
-    /// region and grant as well.
+    /// Log to standard error. Once: the settings that hosts choose. Twice: each portal, region and
+    /// grant as well.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
-    /// Attach the steering program in this mode: for hosts over AF_XDP, and for the raw sockets
-    /// that they are compared with.
+    /// Mode in which AF_XDP hosts, and the floors beside them, attach their steering program.
     #[arg(long, value_enum, default_value_t, global = true, value_name = "MODE")]
     xdp_mode: XdpMode,
 }

@@ -34,7 +34,7 @@ impl Rates {
         (fold(f64::min), fold(f64::max))
     }
 
-    /// What `of` makes of each, round by round.
+    /// Applies `of` to the rate of each round.
     #[must_use]
     pub fn map(&self, of: impl Fn(f64) -> f64) -> Self {
         self.0.iter().copied().map(of).collect()
@@ -70,8 +70,7 @@ impl FromIterator<f64> for Rates {
 /// kept, and it is made again: as many in all as there are rounds.
 ///
 /// # Errors
-/// What a measure returns, that not even every second round counts, or that somebody pressed
-/// Ctrl-C.
+/// The error that a measure returns; if not even every second round counts; on Ctrl-C.
 pub fn in_turns<S, const N: usize>(
     shared: &mut S,
     mut measures: [&mut Measure<'_, S>; N],
@@ -115,7 +114,7 @@ pub fn in_turns<S, const N: usize>(
 /// none counts.
 ///
 /// # Errors
-/// What `open` or `measure` return.
+/// The error that `open` or `measure` returns.
 pub fn medians_of<T, const N: usize>(
     rounds: u64,
     mut open: impl FnMut() -> Result<T, PairError>,
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compared_takes_turns() {
+    fn compared_measurements_take_turns() {
         let mut order = String::new();
         let mut next = 0.0;
         let mut first = |order: &mut String| {

@@ -41,7 +41,7 @@ use crate::{
 };
 use run::Run;
 
-/// Who rotates the key.
+/// The party that rotates the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -51,7 +51,7 @@ pub enum By {
     RekeyOp,
 }
 
-/// How the reader gets its next grant.
+/// The way in which the reader gets its next grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NextGrant {
@@ -70,12 +70,12 @@ const REGION_LEN: usize = 64 << 10;
 /// Turns of an engine between two looks at a TCP connection.
 const TURNS_PER_LOOK: u32 = 16;
 
-/// What became of many rotations of one kind.
+/// The results of many rotations of one kind.
 #[derive(Clone, Debug)]
 pub struct Rotations {
-    /// Who rotated.
+    /// The party that rotated.
     pub by: By,
-    /// How the reader got its grants.
+    /// The way in which the reader got its grants.
     pub next_grant: NextGrant,
     /// Unavailability in each of the rotations.
     pub gaps: Latencies,
@@ -91,7 +91,7 @@ pub struct Rotations {
     pub other_failed: u64,
     /// Those of them that failed with REMOTE_AUTHENTICATION_FAILURE.
     pub other_refused: u64,
-    /// How each went on, and how long the reader was without its region.
+    /// The history of each rotation, with the time that the reader was without its region.
     histories: Vec<(u64, Vec<Event>)>,
 }
 
@@ -135,8 +135,8 @@ impl Rotations {
         self.histories.extend(other.histories);
     }
 
-    /// What happened around the rotation whose unavailability is the median, and when its first
-    /// failed op was issued; `None` if there was no rotation.
+    /// Returns the history of the rotation with the median unavailability, and the time when its
+    /// first failed op was issued; `None` if there was no rotation.
     fn median(&self) -> Option<(u64, u64, &[Event])> {
         let mut by_gap: Vec<_> = self.histories.iter().collect();
         by_gap.sort_by_key(|(gap, _)| *gap);
@@ -171,7 +171,7 @@ impl Rotations {
 /// One op of a rotation's history.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Op {
-    /// Whose: the rotation's itself, the reader's, or the one's of the other region.
+    /// The op's role: the rotation's itself, the reader's, or the one's of the other region.
     pub what: &'static str,
     /// In microseconds from the issue of the first op that failed.
     pub issued_us: f64,
@@ -215,7 +215,7 @@ impl Party {
         self.portal.read(&self.grant, place * 64, &client.local, 0, SIZE).map(drop)
     }
 
-    /// How its op ended, if it has, and what it looks like in row `row`.
+    /// Returns the status of its op, if it has ended, and its event in row `row`.
     fn poll(&mut self, clock: &TscClock, row: usize) -> Option<(OpStatus, Event)> {
         let status = self.portal.poll()?.status;
         let ok = status == OpStatus::Ok;
@@ -223,7 +223,7 @@ impl Party {
     }
 }
 
-/// Where the client leaves a key for the server's host to install.
+/// The mailbox in which the client leaves a key for the server's host to install.
 #[derive(Debug, Default)]
 struct Mailbox {
     full: AtomicBool,
@@ -283,7 +283,7 @@ impl Stage {
     /// If op after op fails, or the TCP connection does.
     ///
     /// # Panics
-    /// If the server's host does not know the region any more. It does.
+    /// If the server's host does not know the region any longer. It does.
     pub fn rotate(
         &mut self,
         pair: &mut Pair,
@@ -369,7 +369,7 @@ fn answer(
     let Ok(1..) = end.read(&mut [0]) else { return };
     let Grant { initiator, pid, op_type, .. } = *asks_for;
     let grant = server.grant(region, initiator, pid, op_type).expect("the region is registered");
-    // What cannot be sent, the client misses.
+    // The client misses a key that cannot be sent.
     let _ = end.write_all(grant.key.expose());
 }
 

@@ -30,7 +30,7 @@ pub struct SendLatArgs {
     size: SizeArgs,
 }
 
-/// What `send-lat` has sent.
+/// The counts of `send-lat`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Sent {
     /// Messages that were delivered, those to warm up among them.
@@ -42,7 +42,7 @@ struct Sent {
 /// Sends some messages to warm up, and measures many.
 ///
 /// # Errors
-/// What could not be set up, and why; op after op that fails.
+/// If something could not be set up; if op after op fails.
 pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let SendLatArgs { client: args, size: SizeArgs { size } } = args;
     let (mut client, remote) = open_client(args, (*size, &[OpType::Send]), interrupt)?;
@@ -96,7 +96,7 @@ fn send(
             }
             // Its receiver has more to do at the moment than to take messages.
             OpStatus::RemoteNotReady => sent.not_ready += 1,
-            // What was sent may have come, and is another message now.
+            // The message may have come, and its slot may hold another one now.
             status => client.failures.count(status, now)?,
         }
         if interrupt.is_set() {

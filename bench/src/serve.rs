@@ -36,28 +36,28 @@ const KEYS_EVERY: u32 = 1024;
 /// second. More often costs turns, less often tells late.
 const NEWS_EVERY: u32 = 1 << 16;
 
-/// Which device carries the frames.
+/// The device that carries the frames.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub struct DeviceArgs {
-    /// AF_XDP on this network interface. Needs root.
+    /// Use AF_XDP on this network interface. Needs root.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// Kernel UDP sockets, bound to this address of this host.
+    /// Use kernel UDP sockets, bound to this address of this host.
     #[arg(long, value_name = "ADDRESS")]
     pub udp: Option<HostAddr>,
 }
 
-/// What both commands are told about this host.
+/// The arguments about this host that both commands take.
 #[derive(Args, Clone, Debug)]
 pub struct HostArgs {
     #[command(flatten)]
     device: DeviceArgs,
-    /// This host's address, if the interface has several. A link-local one may name it:
-    /// fe80::1%eth1.
+    /// Address of this host, if the interface has several. A link-local address may name its
+    /// interface: fe80::1%eth1.
     #[arg(long, value_name = "ADDRESS", value_parser = own_address)]
     address: Vec<OwnAddress>,
-    /// The core to pin the engine to.
+    /// Core to pin the engine to.
     #[arg(long)]
     pub(crate) core: Option<usize>,
 }
@@ -81,15 +81,15 @@ fn own_address(text: &str) -> Result<OwnAddress, AddressError> {
 /// A type of op, as people type it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Op {
-    /// READ: bytes of the region come to the reader.
+    /// READ: copy bytes of the region to the reader.
     Read,
-    /// WRITE: bytes of the writer go into the region.
+    /// WRITE: copy bytes of the writer into the region.
     Write,
     /// Rekey: install a new key for the region.
     Rekey,
-    /// SEND: messages into a receive queue. Served alone.
+    /// SEND: send messages into a receive queue. Served alone.
     Send,
-    /// COMPARE_SWAP: replace a word of the region by another if it is what is expected.
+    /// COMPARE_SWAP: replace a word of the region if it has the expected value.
     CompareSwap,
     /// FETCH_ADD: add to a word of the region.
     FetchAdd,
@@ -115,14 +115,15 @@ pub struct ServeArgs {
     host: HostArgs,
     #[command(flatten)]
     keys: ServeKeyArgs,
-    /// The address of the host that is granted something.
+    /// Address of the host that the grant is for.
     #[arg(long, value_name = "ADDRESS", value_parser = one_host, required_unless_present = "keys", conflicts_with = "keys")]
     initiator: Option<HostAddr>,
-    /// The PID that is granted something. `read-lat` and `write-lat` take it from the grant.
+    /// Process number that the grant is for. `read-lat` and `write-lat` take it from the grant.
     #[arg(long, default_value_t = 1)]
     pid: u32,
-    /// What it may do, separated by commas. `write-lat` wants read and write: it reads back what it
-    /// wrote. `send` is served alone: it goes to a receive queue, of 64 messages of up to 4096 B.
+    /// Ops that the grant allows, separated by commas. `write-lat` needs read and write, since it
+    /// reads its bytes back. `send` is served alone, by a receive queue of 64 messages of up to
+    /// 4096 B.
     #[arg(
         long = "op",
         value_enum,
@@ -131,7 +132,7 @@ pub struct ServeArgs {
         value_name = "OPS"
     )]
     ops: Vec<Op>,
-    /// Where to write the grant: a key in a file, without the key service. Made with mode 0600.
+    /// File to write the grant to. It holds a key, and is created with mode 0600.
     #[arg(
         long = "grant-file",
         alias = "grant",
@@ -140,25 +141,25 @@ pub struct ServeArgs {
         conflicts_with = "keys"
     )]
     grant: PathBuf,
-    /// Bytes of the served region.
+    /// Size of the served region, in bytes.
     #[arg(long, default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     region_len: u64,
-    /// Seed of the pattern that the region holds.
+    /// Seed of the pattern that fills the region.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The UDP port, the same on all hosts.
+    /// UDP port, the same on all hosts.
     #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics. To whoever can connect:
-    /// loopback is safest.
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, to anybody who can connect:
+    /// prefer a loopback address.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<Addresses>,
-    /// Stop after so many seconds; without it, serve until Ctrl-C.
+    /// Stop after this many seconds. Default: serve until Ctrl-C.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
 }
 
-/// Why an address is no host's.
+/// The reason why an address is no host's.
 #[derive(Debug, thiserror::Error)]
 enum AddressError {
     /// It is no address.
@@ -167,7 +168,7 @@ enum AddressError {
     /// Nobody sends from it, so a grant for it could not be used.
     #[error("{what} is not the address of one host: give the one that the granted host sends from")]
     NotOneHost {
-        /// What it is instead.
+        /// The kind of address that it is.
         what: &'static str,
     },
 }
@@ -188,7 +189,7 @@ fn one_host(text: &str) -> Result<HostAddr, AddressError> {
     Err(AddressError::NotOneHost { what })
 }
 
-/// Why one of the commands ended early.
+/// An error that ended one of the commands early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -237,7 +238,7 @@ pub enum ServeError {
          the region anew"
     )]
     NotRestored {
-        /// How that has failed.
+        /// The error of restoring.
         why: PairError,
     },
     /// The region is longer than this machine can address.
@@ -263,7 +264,7 @@ pub enum ServeError {
     NotThisHost {
         /// The grant file.
         path: PathBuf,
-        /// Whom the grant is for.
+        /// The host that the grant is for.
         granted: HostAddr,
         /// This host's addresses.
         here: String,
@@ -356,7 +357,7 @@ pub(crate) fn introduce(host: &InlineHost) {
     }
 }
 
-/// What is served.
+/// The thing that is served.
 enum Served {
     Region(RegisteredRegion),
     Queue(Box<Inbox>),
@@ -400,7 +401,7 @@ impl Served {
         }
     }
 
-    /// What its application does between turns.
+    /// Does its application's work between turns.
     fn between_turns(&mut self) {
         if let Self::Queue(inbox) = self {
             inbox.take();
@@ -408,7 +409,7 @@ impl Served {
     }
 }
 
-/// Which measurement does such ops.
+/// Returns the measurement that does such ops.
 fn command(op_types: &[OpType]) -> &'static str {
     let commands = [
         (OpType::Write, "write-lat"),
@@ -466,7 +467,7 @@ fn grant(
 /// Serves a region or a receive queue until interrupted.
 ///
 /// # Errors
-/// What could not be set up, and why.
+/// If something could not be set up.
 pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     if args.initiator.is_some() {
         // Before anything is opened: what is there must not be lost.

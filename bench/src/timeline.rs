@@ -23,7 +23,7 @@ const WIDTH: u64 = 72;
 pub struct Timeline<'a> {
     /// The rows' names.
     pub rows: &'a [&'a str],
-    /// What happened.
+    /// The events to draw.
     pub events: &'a [Event],
     /// The time that is drawn as 0, in nanoseconds.
     pub zero: u64,

@@ -37,27 +37,28 @@ mod events;
 
 use events::{Event, Found, Round, Totals};
 
-/// What `verify` is run with.
+/// The arguments of `verify`.
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
     permit: PermitArgs,
-    /// How many rounds; without it, until Ctrl-C.
+    /// Number of rounds. Default: run until Ctrl-C.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
-    /// How many random ops a round has, reads and writes mixed. After it everything is read back.
+    /// Random ops in a round, reads and writes mixed. After each round the whole span is read back.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     ops: u64,
-    /// Go to the region's first so many bytes only.
+    /// Use only this many bytes from the region's beginning.
     #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
     span: u64,
-    /// Rotate the region's key in every round, by the Rekey op: `serve` must grant rekey as well.
-    /// The grant file is written anew each time. A key service rotates its regions' keys itself.
+    /// Rotate the region's key in every round by the Rekey op, which `serve --op` must grant. Each
+    /// rotation rewrites the grant file. With a key service this is not needed: it rotates keys
+    /// itself.
     #[arg(long, conflicts_with = "keys")]
     rekey: bool,
-    /// Give up when no op has succeeded for so long.
+    /// Give up when no op has succeeded for this many seconds.
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     patience: u64,
     /// Print lines of JSON instead of text.
@@ -108,7 +109,7 @@ struct Rekeying {
     unsure: bool,
 }
 
-/// Where grants are from, and where others come from.
+/// The source of the first grants, and of later ones.
 enum Source<'a> {
     /// A file, as it was read or written last. The grants of now may be newer.
     File(&'a Path, GrantFile),
@@ -116,7 +117,7 @@ enum Source<'a> {
     Service(RegionKeys),
 }
 
-/// What ops go by from now on.
+/// The grants that ops go by from now on.
 struct Renewed {
     grants: Grants,
     pattern: Pattern,
@@ -125,7 +126,7 @@ struct Renewed {
 }
 
 impl Source<'_> {
-    /// Which key ops are issued under, if it has a name.
+    /// Returns the epoch of the key that ops are issued under, if it has a name.
     const fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::File(..) => None,
@@ -169,7 +170,7 @@ impl Source<'_> {
 /// Runs rounds of verified reads and writes.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; nothing that succeeds for too long.
+/// If something could not be set up; on a wrong byte; if nothing succeeds for too long.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let PermitArgs { keys, grant } = &args.permit;
     let patience = Duration::from_secs(args.patience);
@@ -198,7 +199,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     }
     let mut run = Run::new(args, client, source, interrupt);
     let result = run.all();
-    // Whatever went wrong: the old grants are of no use any more.
+    // Whatever went wrong: the old grants are of no use any longer.
     run.save()?;
     if let Err(ServeError::Pair(PairError::Failing { .. })) = &result
         && !run.restoring
@@ -220,11 +221,11 @@ struct Run<'a> {
     client: Client,
     source: Source<'a>,
     random: StdRng,
-    /// What the region should hold.
+    /// The expected content of the region.
     model: Model,
-    /// What it holds if it is a fresh one: from a new grant until everything has been compared.
+    /// The expected content of a fresh region: from a new grant until everything has been compared.
     fresh: Option<Model>,
-    /// What was found in it.
+    /// The content that was found in it.
     seen: Vec<u8>,
     /// With the key that it was issued under.
     in_flight: HashMap<CommandSlotId, (Work, Option<Epoch>)>,
@@ -362,7 +363,7 @@ impl<'a> Run<'a> {
             self.seen = vec![0; usize::try_from(len).expect("as long as a model in memory")];
             let mut places = (0..parts(len)).map(|index| part(index, len));
             self.drive(&mut |_| places.next().map(|span| Work { kind: Kind::Look, span }))?;
-            // What was seen before a new grant says nothing about the region after it.
+            // Findings before a new grant say nothing about the region after it.
             if self.totals.regrants == regrants {
                 break;
             }
@@ -409,7 +410,7 @@ impl<'a> Run<'a> {
     }
 
     /// Issues what `next` gives, and the rotation that is wanted, and returns when all of it has
-    /// succeeded; or when nothing is under way any more, if somebody wants it to end.
+    /// succeeded; or when nothing is under way any longer, if somebody wants it to end.
     fn drive(&mut self, next: &mut dyn FnMut(&mut Self) -> Option<Work>) -> Result<(), PairError> {
         loop {
             if self.stops() {
@@ -501,7 +502,7 @@ impl<'a> Run<'a> {
         let bytes = &mut bytes[..size as usize];
         self.client.local.read(self.client.place(slot), bytes).expect("inside");
         match work.kind {
-            // Which of two models holds is not known yet.
+            // It is not known yet which of two models holds.
             Kind::Read if self.fresh.is_some() => return Ok(()),
             Kind::Read => {
                 self.round.reads += 1;
@@ -597,7 +598,7 @@ impl<'a> Run<'a> {
         self.fresh = Some(fresh_model(self.args, &self.client));
         self.again.retain(|work| work.kind != Kind::Read);
         if let Some(rekeying) = &mut self.rekeying {
-            // What became of it under the old grant does not matter any more.
+            // The op's fate under the old grant no longer matters.
             rekeying.unsure = false;
         }
     }

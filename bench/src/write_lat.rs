@@ -24,7 +24,7 @@ use crate::{
 /// How much of the region is written to: all of it, if it is not longer than this.
 const SPAN_MAX: u64 = 64 << 20;
 
-/// What `write-lat` has verified.
+/// The counts of a verified `write-lat`.
 #[derive(Debug, Serialize)]
 struct VerifiedWrites {
     verified_writes: u64,
@@ -36,9 +36,9 @@ struct VerifiedWrites {
 struct Run {
     verified: Verified,
     latencies: Latencies,
-    /// What the region held before.
+    /// The region's content before.
     found: Vec<u8>,
-    /// Why it could not be written back.
+    /// The error that kept it from being written back.
     not_restored: Option<PairError>,
 }
 
@@ -46,7 +46,7 @@ struct Run {
 /// and needs no READ grant.
 ///
 /// # Errors
-/// What could not be set up, and why; a wrong byte; op after op that fails.
+/// If something could not be set up; on a wrong byte; if op after op fails.
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { verify, .. } } = args;
     let op_types = if *verify > 0 { &[OpType::Write, OpType::Read][..] } else { &[OpType::Write] };

@@ -42,7 +42,7 @@ impl Drop for Process {
     }
 }
 
-/// Where the commands are run, and between which addresses.
+/// The namespaces and addresses of the commands.
 struct Lab {
     scratch: Scratch,
     rmactl: PathBuf,
@@ -150,7 +150,7 @@ fn from_nothing_to_a_verified_read_in_five_commands() {
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).contains("in 2 rounds"), "{output:?}");
 
-    // What is wrong is said, with its name.
+    // The error names what is wrong.
     let refused = |output: Output, says: &str| {
         let error = text(&output.stderr);
         assert!(!output.status.success() && error.contains(says), "{error}");

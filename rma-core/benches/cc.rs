@@ -1,4 +1,4 @@
-//! What congestion control costs per op: `cargo bench -p rma-core --bench cc`.
+//! The cost of congestion control per op: `cargo bench -p rma-core --bench cc`.
 //!
 //! One op is one question for the window, one for the interval to the next op, and one feedback.
 //! Completions come from a list that is made before, so that branches are not all alike; the

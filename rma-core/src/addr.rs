@@ -1,4 +1,4 @@
-//! Who an initiator is: the host's address and the process's PID (1RMA §4.2).
+//! The names of initiators: the host's address and the process's PID (1RMA §4.2).
 
 use core::{
     fmt,
@@ -19,7 +19,7 @@ use core::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostAddr([u64; 2]);
 
-/// What the low half of a mapped IPv4 address begins with.
+/// The value that the low half of a mapped IPv4 address begins with.
 const MAPPED: u64 = 0xffff;
 
 impl HostAddr {
@@ -42,8 +42,8 @@ impl HostAddr {
         Ipv6Addr::from_octets(self.to_octets()).to_canonical()
     }
 
-    /// What tells hosts apart: an IPv4 address, or the /64 of an IPv6 address, as one host has as
-    /// many addresses of that as it likes.
+    /// Returns the bits that tell hosts apart: an IPv4 address, or the /64 of an IPv6 address,
+    /// because one host has as many addresses of that as it likes.
     #[must_use]
     pub const fn host_bits(self) -> u64 {
         let [high, low] = self.0;

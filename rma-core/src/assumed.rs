@@ -1,4 +1,4 @@
-//! What NIC and software assume of a network where nobody says otherwise.
+//! Assumptions of NIC and software about a network where nobody says otherwise.
 
 use core::time::Duration;
 

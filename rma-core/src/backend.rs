@@ -1,4 +1,4 @@
-//! Where frames come from and go to: the one seam between the protocol and an operating system.
+//! The source and sink of frames: the one seam between the protocol and an operating system.
 //!
 //! A *packet* in this crate is the payload of one UDP datagram, and has one frame or several
 //! ([`crate::packet`]). Ethernet, IP and UDP headers belong to the backend. A backend moves packets
@@ -26,8 +26,8 @@ pub struct RxPacket<'a> {
     pub source_port: SourcePort,
     /// The largest frame that can be sent back to `source`, in bytes (path MTU less IP and UDP).
     pub reply_len_max: usize,
-    /// What the packet began with, for a backend that could send a notice back the way that it came
-    /// ([`Transmit::link_behind`]). Nothing to the NIC but octets. `None` from other backends.
+    /// The first octets of the packet, for a backend that could send a notice back the way that it
+    /// came ([`Transmit::link_behind`]). Nothing to the NIC but octets. `None` from other backends.
     pub link: Option<&'a [u8; LINK_LEN]>,
     /// Its frames, one behind the other.
     pub bytes: &'a mut [u8],
@@ -46,7 +46,7 @@ pub struct RxFrame<'a> {
     pub source_port: SourcePort,
     /// The largest frame that can be sent back: [`RxPacket::reply_len_max`].
     pub reply_len_max: usize,
-    /// What its packet began with, if it is known: [`RxPacket::link`].
+    /// The first octets of its packet, if they are known: [`RxPacket::link`].
     pub link: Option<&'a [u8; LINK_LEN]>,
     /// Whether it is the first of its packet. What strangers are told is paid for by packet (P10).
     pub is_first: bool,
@@ -79,8 +79,8 @@ impl<'a> TxFrame<'a> {
         Self { bytes, transmit: None }
     }
 
-    /// Says what was written into the buffer. It is made where it stays: one that is copied is
-    /// loaded in other pieces than it was stored in, and waits for them.
+    /// Says what was written into the buffer. Build the [`Transmit`] in place: copying it reloads
+    /// it with wider loads than the stores that wrote it, and stalls on store forwarding.
     #[inline]
     pub(crate) const fn hold(&mut self, transmit: Transmit) {
         self.transmit = Some(transmit);
@@ -95,8 +95,8 @@ impl<'a> TxFrame<'a> {
         self.bytes.len().saturating_sub(if link_behind { LINK_LEN } else { 0 })
     }
 
-    /// Fills one buffer after the other, until `fill` has no frame. Returns how many: what
-    /// [`Backend::tx_burst`] is to be told, for those who make frames one by one.
+    /// Fills one buffer after the other, until `fill` has no frame. Returns how many: the number
+    /// for [`Backend::tx_burst`], for callers that make frames one by one.
     pub fn fill_each(
         frames: &mut [Self],
         mut fill: impl FnMut(&mut [u8]) -> Option<Transmit>,
@@ -116,13 +116,13 @@ impl<'a> TxFrame<'a> {
 pub struct Transmit {
     /// One of this host's own addresses, of the same family as `destination`.
     pub source: HostAddr,
-    /// Where the frame goes.
+    /// The host that the frame goes to.
     pub destination: HostAddr,
     /// The UDP port that it goes to, and that its sender listens on: one of those that the backend
     /// was opened with.
     pub port: Port,
-    /// What the frame weighs in a turn: how it counts in a [`Quantum`](crate::quantum::Quantum).
-    /// The class of its op, but for small frames that others decide the number of.
+    /// The class under which the frame counts in a turn's [`Quantum`](crate::quantum::Quantum). The
+    /// class of its op, but for small frames that others decide the number of.
     pub class: ClassOfService,
     /// Bytes written at the start of the buffer.
     pub len: usize,
@@ -217,7 +217,7 @@ pub struct ReceiveLenMax {
 }
 
 impl ReceiveLenMax {
-    /// What IP and UDP headers leave of an MTU.
+    /// Returns the room that IP and UDP headers leave of an MTU.
     #[must_use]
     pub const fn of_mtu(mtu: usize) -> Self {
         Self { ipv4: mtu.saturating_sub(28), ipv6: mtu.saturating_sub(48) }
@@ -225,7 +225,7 @@ impl ReceiveLenMax {
 }
 
 impl Default for ReceiveLenMax {
-    /// What Ethernet's MTU of 1500 leaves.
+    /// Returns the room that Ethernet's MTU of 1500 leaves.
     fn default() -> Self {
         Self::of_mtu(1500)
     }

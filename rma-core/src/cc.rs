@@ -79,7 +79,7 @@ pub use window::{OpCharge, Window};
 
 use crate::{command::Completion, op::OpStatus, time::Instant};
 
-/// What one completion says about congestion (§4.5, §6).
+/// The congestion signals of one completion (§4.5, §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// When the completion was seen. Should not go backwards; if it does, the only harm is a
@@ -87,7 +87,7 @@ pub struct Feedback {
     pub now: Instant,
     /// The op's size in bytes.
     pub op_size: u32,
-    /// How the op ended.
+    /// The status that the op ended with.
     pub status: OpStatus,
     /// How long the op waited to enter service, in nanoseconds.
     pub issue_delay_nanos: u64,
@@ -96,7 +96,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// What `completion`, of an op of `op_size` bytes, says at `now`.
+    /// Makes the feedback of `completion`, of an op of `op_size` bytes, at `now`.
     #[must_use]
     pub const fn of(completion: &Completion, op_size: u32, now: Instant) -> Self {
         let (issue_delay_nanos, total_delay_nanos) = completion.delays_nanos();

@@ -42,16 +42,16 @@ impl fmt::Display for CommandSlotId {
     }
 }
 
-/// What a READ or a WRITE transfers: bytes of one remote and one local region.
+/// The bytes that a READ or a WRITE transfers: bytes of one remote and one local region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// How many bytes: 1 to [`crate::limits::OP_SIZE_MAX`].
     pub op_size: u32,
-    /// Where in the remote region, in bytes.
+    /// The offset in the remote region, in bytes.
     pub remote_offset: u64,
     /// The local region that sinks a read's data, or that a write's data comes from.
     pub local_region: RegionId,
-    /// Where in the local region, in bytes.
+    /// The offset in the local region, in bytes.
     pub local_offset: u64,
 }
 
@@ -64,39 +64,39 @@ pub enum RecordedOp {
     OrderedWrite(Transfer),
     /// Send a message to a receive queue, which is the remote region; the remote offset is 0.
     Send {
-        /// Where the message is, and how long: 1 to [`crate::limits::OP_SIZE_MAX`].
+        /// The place and length of the message: 1 to [`crate::limits::OP_SIZE_MAX`].
         message: Transfer,
-        /// What its event says besides.
+        /// The immediate of its event.
         immediate: u64,
     },
     /// Write remote memory, and make an event in the queue that the remote region names.
     WriteWithImm {
-        /// What is written.
+        /// The bytes to write.
         transfer: Transfer,
-        /// What the event says besides.
+        /// The immediate of the event.
         immediate: u64,
         /// Whether the bytes land as those of an ordered WRITE.
         ordered: bool,
     },
     /// Make an event in a receive queue, which is the remote region.
     Notify {
-        /// What the event says.
+        /// The immediate of the event.
         immediate: u64,
     },
     /// Replace a word of the remote region by `new`, if it is `expected`.
     CompareSwap {
-        /// Where the word is, in bytes: a multiple of [`crate::limits::WORD_LEN`].
+        /// The offset of the word, in bytes: a multiple of [`crate::limits::WORD_LEN`].
         remote_offset: u64,
-        /// What it has to be.
+        /// The expected value.
         expected: u64,
-        /// What it becomes.
+        /// The new value.
         new: u64,
     },
     /// Add to a word of the remote region, modulo 2^64.
     FetchAdd {
-        /// Where the word is, in bytes: a multiple of [`crate::limits::WORD_LEN`].
+        /// The offset of the word, in bytes: a multiple of [`crate::limits::WORD_LEN`].
         remote_offset: u64,
-        /// What is added.
+        /// The addend.
         addend: u64,
     },
 }
@@ -127,7 +127,7 @@ impl RecordedOp {
         }
     }
 
-    /// Where in the remote region the op is, in bytes. 0 of what has no place there.
+    /// Returns the op's offset in the remote region, in bytes. 0 of what has no place there.
     #[must_use]
     pub const fn remote_offset(&self) -> u64 {
         match *self {
@@ -186,7 +186,7 @@ impl RecordedOp {
     }
 }
 
-/// What a command asks for.
+/// The op of a command.
 ///
 /// With a tag of its own, which costs less to look at than one that is inside of what is recorded:
 /// 30 instructions of a READ's turn when this was written.
@@ -201,7 +201,7 @@ pub enum CommandOp {
     Rekey(RegionKey),
     /// Change something that the target records (not in the paper).
     Recorded {
-        /// What to change.
+        /// The change.
         op: RecordedOp,
         /// An op of this process on the same remote region whose end is known: its target need not
         /// record it any longer.
@@ -276,7 +276,8 @@ impl CommandOp {
         }
     }
 
-    /// Which way the op's data moves. A SETTLE has none, and waits for no window.
+    /// Returns the direction in which the op's data moves. A SETTLE has none, and waits for no
+    /// window.
     #[must_use]
     #[inline]
     pub const fn moves(&self) -> Moves {
@@ -314,7 +315,7 @@ pub struct Command {
     pub remote_region: RegionId,
     /// K_d, bound to this host, this process and the op type.
     pub key: DerivedRegionKey,
-    /// What to do.
+    /// The op that it asks for.
     pub op: CommandOp,
 }
 

@@ -1,4 +1,4 @@
-//! How blocks of counter values are reserved: the high-water mark on a disk (P4).
+//! The reservation of blocks of counter values: the high-water mark on a disk (P4).
 //!
 //! The mark is the first value that nobody has ever reserved. The caller that reserves is alone
 //! meanwhile, and takes these steps:
@@ -28,9 +28,9 @@ use thiserror::Error;
 
 use crate::crypto::CounterBlock;
 
-/// What reserving does to a disk, step by step.
+/// The disk, as a reservation uses it, step by step.
 ///
-/// Each step fails if the disk does, or if who takes it ends there.
+/// Each step fails if the disk does, or if whoever takes it ends there.
 #[expect(clippy::missing_errors_doc, reason = "said once, for all")]
 pub trait Disk {
     /// The mark's file. `None` if there is none.
@@ -45,15 +45,15 @@ pub trait Disk {
     fn sync_directory(&self) -> io::Result<()>;
 }
 
-/// What stops a reservation. All that can: a host explains each to people.
+/// A fault that stops a reservation. All that can: a host explains each to people.
 #[derive(Debug, Error)]
 pub enum Fault {
     /// The disk failed. The mark is the old one or the new one.
     #[error("{doing} failed; see that the disk works: {source}")]
     Io {
-        /// What was under way.
+        /// The action that failed.
         doing: &'static str,
-        /// How it failed.
+        /// The error.
         source: io::Error,
     },
     /// These are not the contents of a mark's file: no crash leaves such.
@@ -62,17 +62,17 @@ pub enum Fault {
     /// There are not so many values above the mark.
     #[error("the mark is {mark}: {len} values more are not left; begin anew under new keys")]
     UsedUp {
-        /// Where the block would begin.
+        /// The beginning of the block.
         mark: u64,
         /// How many values it would have.
         len: u64,
     },
     /// There is no mark, and the clock cannot be told.
-    #[error("there is no mark, and the clock is not set; set it")]
+    #[error("there is no mark, and the system clock is not set; set the clock")]
     NoClock,
 }
 
-/// What is to be reserved.
+/// The wanted reservation.
 #[derive(Clone, Copy, Debug)]
 pub enum Wish {
     /// A host's first block, of values not below `floor`.
@@ -134,8 +134,8 @@ fn place(
 /// `clock` is the wall clock in nanoseconds, if it can be told.
 ///
 /// # Errors
-/// Why no block can be handed out. Then none is: whatever the mark is, nobody will have these
-/// values.
+/// The reason why no block can be handed out. Then none is: whatever the mark is, nobody will have
+/// these values.
 pub fn reserve(
     disk: &impl Disk,
     clock: Option<u64>,
@@ -171,11 +171,12 @@ pub fn parse(contents: &[u8]) -> Option<u64> {
     (contents == render(mark)).then_some(mark)
 }
 
-/// What a damaged file may have said: the highest number that can still be read in either of its
-/// places. Of one that was damaged in one place, that is no lower than the mark.
+/// Returns the highest number that a damaged file may have held: the highest number that can still
+/// be read in either of its places. Of one that was damaged in one place, that is no lower than the
+/// mark.
 #[must_use]
 pub fn salvage(contents: &[u8]) -> Option<u64> {
-    // Where `render` puts them.
+    // The places where `render` puts them.
     let number = |at| str::from_utf8(contents.get(at)?).ok()?.parse::<u64>().ok();
     number(21..41).max(number(48..68).map(|check| !check))
 }

@@ -49,12 +49,12 @@ pub struct Engine<B, C, S = OneRma> {
     clock: C,
     /// Frames from this host to itself.
     loopback: Loopback,
-    /// What packets are taken to be like before they have been received.
+    /// The expectation of packets before they have been received.
     expected: Expected,
 }
 
-/// What packets are taken to be like that have not been received yet, so that a turn asks for no
-/// more of them than it should handle.
+/// The expectation of packets that have not been received yet, so that a turn asks for no more of
+/// them than it should handle.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     /// Octets of the last one.
@@ -149,7 +149,7 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         self.service.announce_sleep();
     }
 
-    /// Says to applications in other processes that this engine sleeps no more.
+    /// Says to applications in other processes that this engine no longer sleeps.
     pub fn awake(&self) {
         self.service.awake();
     }
@@ -245,8 +245,8 @@ fn take_apart(
     received
 }
 
-/// What may be sent in a turn that begins now: less while ops of the latency class are about. When
-/// one was last seen, the service tells.
+/// Returns the limit on a turn that begins now: less while ops of the latency class are about. The
+/// service tells when one was last seen.
 #[must_use]
 pub fn quantum(latency_class_seen_at: Option<Instant>, now: Instant) -> Quantum {
     let lately =

@@ -1,5 +1,5 @@
-//! What can go wrong before an op exists, and why a frame died (house rule: an op's outcome is
-//! data, a dropped frame is a counter, a misuse is an error, a broken invariant is a panic).
+//! Errors before an op exists, and the reasons why frames die (house rule: an op's outcome is data,
+//! a dropped frame is a counter, a misuse is an error, a broken invariant is a panic).
 
 use rma_shm::Forked;
 use thiserror::Error;
@@ -11,7 +11,8 @@ use crate::{
     region::{Permissions, RegionId},
 };
 
-/// Why a command was refused before it became an op. Caused by the caller, never by the network.
+/// The reason why a command was refused before it became an op. Caused by the caller, never by the
+/// network.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -104,9 +105,9 @@ pub enum SubmitError {
     Forked(#[from] Forked),
 }
 
-/// Why a NIC refused a command that reached it. What an application writes into shared memory is
-/// untrusted, so these are counted, and answered by a completion where the slot is known to be
-/// free.
+/// The reason why a NIC refused a command that reached it. What an application writes into shared
+/// memory is untrusted, so these are counted, and answered by a completion where the slot is known
+/// to be free.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -124,7 +125,7 @@ pub enum CommandError {
     },
 }
 
-/// Why a region could not be registered, or found.
+/// The reason why a region could not be registered, or found.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegionError {
@@ -169,14 +170,14 @@ pub enum RegionError {
     /// A region may name a receive queue of its own process, as its events go there.
     #[error("region {queue} is not a receive queue of process {owner}; name one, or none")]
     NotOwnQueue {
-        /// What the region named.
+        /// The queue that the region named.
         queue: RegionId,
         /// The region's owner.
         owner: Pid,
     },
 }
 
-/// Why a receive queue could not be made, or refused what its application asked of it.
+/// The reason why a receive queue could not be made, or refused what its application asked of it.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReceiveQueueError {
@@ -233,8 +234,8 @@ pub enum ReceiveQueueError {
 /// Makes [`DropReason`] of its rows: doc, name, and what the initiator is told, if it is.
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $reason:ident $(=> $told:ident)?,)+) => {
-        /// Why a received frame died. One counter each; exhaustive, so that a new reason breaks
-        /// every `match`.
+        /// The reason why a received frame died. Each reason has a counter. Exhaustive, so that a
+        /// new reason breaks every `match`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum DropReason {
@@ -245,8 +246,8 @@ macro_rules! drop_reasons {
             /// All reasons, in the order of their codes.
             pub const ALL: [Self; [$(stringify!($reason)),+].len()] = [$(Self::$reason),+];
 
-            /// What a request that died so is refused with; `None` if nobody is told, as of all
-            /// that is no request.
+            /// Returns the status that a refused request is answered with; `None` if nobody is
+            /// told, as of all that is no request.
             #[must_use]
             pub const fn refused_with(self) -> Option<OpStatus> {
                 match self {
@@ -334,12 +335,12 @@ drop_reasons! {
     OutcomeRecordShareFull => Nack,
     /// An authenticated SEND, NOTIFY or WRITE_WITH_IMM that found no receive posted.
     NoReceivePosted => RemoteNotReady,
-    /// Solicited data of such an op that found none any more. What comes of the op after that is
+    /// Solicited data of such an op that found none any longer. What comes of the op after that is
     /// counted here, too.
     NoReceiveLeft,
 }
 
-/// Why a frame was not sent that was to be. One counter each.
+/// The reason why a frame was not sent. Each reason has a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NotSent {

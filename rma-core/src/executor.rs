@@ -42,9 +42,9 @@
 //! missing; a call is over only when none of its ops is under way. After it was made the executor
 //! allocates only for calls of several pieces, and for failures.
 
-// What is done for every op is `#[inline]` here, in `cc` and in `portal`: the refusals are large,
-// and results that could hold one would go through memory (28 of the 115 ns that an op took
-// without, by `issue_ops_per_s` when this was written).
+// Every op's code is `#[inline]` here, in `cc` and in `portal`: the refusals are large, and results
+// that could hold one would go through memory (28 of the 115 ns that an op took without, by
+// `issue_ops_per_s` when this was written).
 
 mod after;
 mod call;
@@ -99,9 +99,9 @@ use crate::{
 struct Op {
     call: u16,
     span: Span,
-    /// What it takes of its path's window.
+    /// The charge on its path's window.
     charge: u32,
-    /// What all ops of the path took of it when this one had been issued.
+    /// The charge of all ops of the path when this one had been issued.
     outstanding: u64,
     /// Its number among all ops, from 1, and when it was issued.
     issued: (u64, Instant),
@@ -201,19 +201,19 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     /// How long calls stay with a silent remote NIC by default, in nanoseconds.
     outlast: u64,
     stalls: Stalls,
-    /// When calls are to be looked at that have deadlines, or outlast more than they may stall.
+    /// When calls must be looked at that have deadlines, or outlast more than they may stall.
     deadlines: BinaryHeap<Reverse<(Instant, CallId)>>,
     /// Calls that are over and whose outcomes have not been taken.
     over: VecDeque<u16>,
     /// For those of one remote NIC, while they are looked at.
     waiting: Vec<u16>,
-    /// Who waits for whom.
+    /// The calls that wait for others.
     after: After,
     /// Publishing ops that wait for their time, by it.
     resting: BinaryHeap<Reverse<(Instant, CallId)>>,
-    /// Calls that were given up and whose publishing ops are to be asked about at once.
+    /// Calls that were given up and whose publishing ops must be asked about at once.
     urgent: Vec<CallId>,
-    /// Where no receives were posted.
+    /// The places where no receives were posted.
     not_ready: NotReady,
     /// Whether the application has asked for something since the last [`CommandExecutor::poll`].
     asked: bool,
@@ -303,7 +303,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let responder = call.pieces[0].grant.responder;
         let (index, path) = self.take_place(responder, moves)?;
         if is_fenced {
-            // Nothing can fail any more.
+            // Nothing can fail any longer.
             self.fence();
         }
         let cut = self.cut(responder);
@@ -372,7 +372,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
     }
 
-    /// Which transfer a call is that can be right.
+    /// Checks a transfer, and returns its type.
     #[inline]
     fn check_transfer(&mut self, call: &Call<'_>) -> Result<TransferType, CallError> {
         let transfer_type = call::check(call.pieces)?;
@@ -506,8 +506,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.portal.as_mut().outstanding()
     }
 
-    /// The portal, to wait for completions. They are to be taken by [`CommandExecutor::poll`]
-    /// alone.
+    /// The portal, to wait for completions. They must be taken by [`CommandExecutor::poll`] alone.
     pub const fn portal(&self) -> &P {
         &self.portal
     }

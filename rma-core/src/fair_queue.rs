@@ -44,8 +44,8 @@ impl BucketSecret {
         Self([bits as u64, (bits >> 64) as u64])
     }
 
-    /// Which list the ops of `initiator` wait in. Of an IPv6 address the /64 counts: one host has
-    /// as many addresses of it as it likes.
+    /// Returns the list that the ops of `initiator` wait in. Of an IPv6 address the /64 counts: one
+    /// host has as many addresses of it as it likes.
     #[must_use]
     pub const fn bucket_of(self, initiator: HostAddr) -> Bucket {
         Bucket((self.hash(initiator.host_bits()) % BUCKETS as u64) as u16)
@@ -60,7 +60,7 @@ impl BucketSecret {
     }
 }
 
-/// Which only says that there is one.
+/// Shows only that there is one.
 impl fmt::Debug for BucketSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("BucketSecret(..)")
@@ -68,7 +68,7 @@ impl fmt::Debug for BucketSecret {
 }
 
 /// SipHash-1-3 of the eight octets of `word` (Aumasson and Bernstein, 2012): a hash that tells
-/// nothing of its key, also to who sees which words meet.
+/// nothing of its key, also to whoever sees which words meet.
 const fn sip_hash([k0, k1]: [u64; 2], word: u64) -> u64 {
     const fn round([a, b, c, d]: [u64; 4]) -> [u64; 4] {
         let (a, c) = (a.wrapping_add(b), c.wrapping_add(d));
@@ -103,7 +103,7 @@ impl Bucket {
     /// The first list of the first owner.
     pub const FIRST: Self = Self(0);
 
-    /// Which of an owner's lists it is: below [`BUCKETS`].
+    /// Returns its index among an owner's lists: below [`BUCKETS`].
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize % BUCKETS
@@ -124,10 +124,10 @@ impl Bucket {
 #[derive(Debug)]
 pub struct FairLinks {
     lists: Links,
-    /// Which arrival of its queue an entry that waits was. Numbers come again after 2^32: should
+    /// The number of a waiting entry's arrival at its queue. Numbers come again after 2^32: should
     /// one ever wait as long, it is only found later that it has.
     arrivals: Box<[u32]>,
-    /// Which list an entry that waits is in.
+    /// The list of a waiting entry.
     buckets: Box<[Bucket]>,
 }
 
@@ -145,7 +145,7 @@ impl FairLinks {
         }
     }
 
-    /// Which list `entry` was put into last.
+    /// Returns the list that `entry` was put into last.
     pub fn bucket_of(&self, entry: u16) -> Bucket {
         self.buckets[usize::from(entry)]
     }
@@ -157,7 +157,7 @@ impl FairLinks {
 #[derive(Debug)]
 pub struct FairQueue {
     lists: [IndexList; BUCKETS],
-    /// Which lists have an entry: a bit each.
+    /// The lists that have an entry: a bit each.
     used: u64,
     /// The list whose turn it is, or the next one after it that has an entry.
     turn: u32,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_once_waits_for_one_entry_of_each_other_list_at_most() {
+    fn a_single_request_waits_for_one_entry_of_each_other_list_at_most() {
         for (busy, expected) in [(0, 0), (4, 0), (6, 1), (63, 0), (5, 99)] {
             let (mut links, mut queue) = (FairLinks::new(101), FairQueue::new());
             (0..100).for_each(|entry| queue.push_back(&mut links, Bucket(busy), entry));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_turn_it_is_stays_so_until_it_has_left() {
+    fn a_turn_lasts_until_its_entry_has_left() {
         let (mut links, mut queue) = (FairLinks::new(3), FairQueue::new());
         queue.push_back(&mut links, Bucket(20), 0);
         assert_eq!(queue.front(), Some(0));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_a_list_depends_on_the_secret() {
+    fn the_secret_decides_who_shares_a_list() {
         let of = |secret: u8, host: u8| {
             BucketSecret::from_bytes([secret; 16]).bucket_of([192, 0, 2, host].into())
         };
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_published_one() {
-        // What the standard library hashes eight octets to, whose keys are zero.
+        // The standard library's hash of eight octets under zero keys.
         assert_eq!(sip_hash([0, 0], 0x0706_0504_0302_0100), 0xead4_11e6_7ebe_2eea);
         assert_eq!(sip_hash([0, 0], 0), 0xbd60_acb6_58c7_9e45);
     }

@@ -1,4 +1,5 @@
-//! What an initiator must know to access a remote region (1RMA §3.1, figure 5, steps 1 to 3).
+//! Grants: what an initiator must know to access a remote region (1RMA §3.1, figure 5, steps 1 to
+//! 3).
 
 use core::ops::Range;
 
@@ -71,8 +72,8 @@ pub const GRANT_LEN: usize = 72;
 /// The version of the encoding. Another one is refused.
 const VERSION: u8 = 1;
 
-/// Where each field is in an encoded grant. Numbers are big-endian, IPv4 addresses are mapped into
-/// IPv6.
+/// The offsets of the fields in an encoded grant. Numbers are big-endian, IPv4 addresses are mapped
+/// into IPv6.
 mod field {
     use core::ops::Range;
 
@@ -89,7 +90,7 @@ mod field {
     pub(super) const KEY: Range<usize> = 56..super::GRANT_LEN;
 }
 
-/// Why octets are no grant. No octet of a key is shown.
+/// The reason why octets are no grant. No octet of a key is shown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantError {
@@ -106,13 +107,19 @@ pub enum GrantError {
         version: u8,
     },
     /// A type of op that there is not.
-    #[error("a grant for op type {code}, which there is not; ask for another grant")]
+    #[error(
+        "a grant for op type {code}, which is undefined here; update the older side, or ask for \
+         another grant"
+    )]
     OpType {
         /// Its code.
         code: u8,
     },
     /// Octets that must be zero are not.
-    #[error("reserved octets of a grant are not zero: it was changed, or is something else")]
+    #[error(
+        "reserved octets of the grant are not zero, so it was changed or is no grant; send what \
+         encode() gave, whole"
+    )]
     Reserved,
     /// The two hosts cannot reach each other.
     #[error("a grant for {initiator} to {responder}: both addresses must be of one family")]
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grant_is_refused_by_name() {
+    fn octets_that_are_no_grant_are_refused_by_name() {
         let good = example().encode();
         let with = |at: usize, octet: u8| {
             let mut octets = good;

@@ -1,6 +1,6 @@
-//! How the data of an op is cut into frames, and which of them have arrived: read responses and
-//! solicited data alike, and whatever another service cuts so. Normative text: `docs/WIRE.md`,
-//! section 5.
+//! The granules of an op: how its data is cut into frames, and which of them have arrived: read
+//! responses and solicited data alike, and whatever another service cuts so. Normative text:
+//! `docs/WIRE.md`, section 5.
 //!
 //! What is sent is cut by [`cut`] alone, and what is received is checked by
 //! [`Granules::may_be_cut`]: a receiver takes any cut at whole granules, not this one only.
@@ -30,7 +30,7 @@ pub fn cut(left: usize, most: usize) -> usize {
     if last >= most / 4 { most } else { left.div_ceil(frames).next_multiple_of(GRANULE_LEN) }
 }
 
-/// Which granules of an op have arrived: one bit each, of at most 64.
+/// The granules of an op that have arrived: one bit each, of at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granules(u64);
 

@@ -89,7 +89,7 @@ pub struct Nic {
     initiator: Initiator,
     responder: Responder,
     counters: Arc<NicCounters>,
-    /// What the ways to other hosts carry. `None`: as much as the device.
+    /// The limits of the ways to other hosts. `None`: as much as the device.
     paths: Option<Paths>,
     /// Whether the responder is asked first for the next frame to send.
     responder_first: bool,
@@ -133,7 +133,7 @@ impl Nic {
         self.security.aead()
     }
 
-    /// What the NIC was built with.
+    /// Returns the settings that the NIC was built with.
     #[must_use]
     pub const fn config(&self) -> &NicConfig {
         &self.config
@@ -167,7 +167,7 @@ impl Nic {
     }
 
     /// Takes a region out of the table, and forgets what became of the ops on it, which nobody can
-    /// ask about any more. Its name will mean nothing until 2^16 later uses of its row.
+    /// ask about any longer. Its name will mean nothing until 2^16 later uses of its row.
     ///
     /// # Errors
     /// If no region of that name is registered.
@@ -236,7 +236,7 @@ impl Nic {
         self.responder.writes().parked_bytes()
     }
 
-    /// What the NIC counts.
+    /// Returns the NIC's counters.
     #[must_use]
     pub const fn counters(&self) -> &Arc<NicCounters> {
         &self.counters
@@ -316,8 +316,8 @@ impl Nic {
         self.counters.count_packet(frames);
     }
 
-    /// Counts the end of a packet that no frames can be found in: as one frame, and its octets. Who
-    /// speaks another version is remembered.
+    /// Counts the end of a packet that no frames can be found in: as one frame, and its octets.
+    /// Whoever speaks another version is remembered.
     pub fn drop_tail(&mut self, Tail { reason, octets, first, source }: Tail) {
         if reason == DropReason::Version {
             self.counters.note_other_version(OtherVersion::new(source, first));
@@ -334,7 +334,7 @@ impl Nic {
     /// has come (P2).
     ///
     /// # Errors
-    /// Why the frame was dropped. It is counted already.
+    /// The reason why the frame was dropped. It is counted already.
     pub fn handle_frame(
         &mut self,
         now: Instant,

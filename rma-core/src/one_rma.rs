@@ -40,19 +40,19 @@ pub(crate) const COMMANDS_PER_TURN: usize = 128;
 pub struct OneRma {
     nic: Nic,
     portals: Vec<PortalPort>,
-    /// Which of `portals` are looked at.
+    /// The portals that are looked at.
     watch: Watch,
-    /// Which of `portals` is asked for a command first.
+    /// The portal that is asked for a command first.
     first_portal: u16,
     /// Those that have had a command in each round of this turn so far. Empty between turns.
     busy: Vec<u16>,
     /// Those that were given completions in this turn and whose application may sleep. Empty
     /// between turns.
     given: Vec<u16>,
-    /// Which of `portals` a slot belongs to.
+    /// The portal that a slot belongs to.
     owners: Box<[u16]>,
-    /// Where applications look whether the engine sleeps that do not look at the host's own
-    /// doorbell, with the first slots of their portals.
+    /// The doorbells of applications that do not look at the host's own, with the first slots of
+    /// their portals.
     doorbells: Vec<(u16, Doorbell)>,
 }
 
@@ -111,7 +111,7 @@ impl OneRma {
     pub fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort> {
         let index = self.portals.iter().position(|port| port.slots() == slots)?;
         if !self.portals[index].is_settled() {
-            // Nobody looks at it any more, but who completes its ops.
+            // Nobody looks at it any longer, but whoever completes its ops.
             self.watch.forget(index as u16, self.portals[index].flag());
             return None;
         }
@@ -189,7 +189,7 @@ impl Service for OneRma {
             for at in 0..busy.len() {
                 let index = busy[at];
                 if taken >= COMMANDS_PER_TURN {
-                    // Who was cut off is first in the next turn.
+                    // The portal that was cut off is first in the next turn.
                     *first_portal = index;
                     break 'turn;
                 }
@@ -266,7 +266,7 @@ impl Service for OneRma {
         self.nic.wants_transmit()
     }
 
-    /// Where nobody sleeps there is no system call.
+    /// Wakes sleepers; where nobody sleeps there is no system call.
     #[inline]
     fn wake_sleepers(&mut self) {
         while let Some(owner) = self.given.pop() {

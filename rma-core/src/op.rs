@@ -1,4 +1,4 @@
-//! What an op is: its type, its class of service, how it ended (1RMA §4.3, §4.5, Table 3).
+//! Ops: type, class of service, and status (1RMA §4.3, §4.5, Table 3).
 
 use core::fmt;
 
@@ -32,7 +32,7 @@ macro_rules! op_types {
                 }
             }
 
-            /// What ops of this type are like.
+            /// Returns the shape of ops of this type.
             #[must_use]
             #[inline]
             pub const fn shape(self) -> OpShape {
@@ -92,7 +92,7 @@ const fn recorded(name: &'static str, permission: Permissions) -> OpShape {
     OpShape { name, hops: 4, moves: Moves::Out, permission, transfer: None, is_secret: false }
 }
 
-/// What a type of op is like: all that the code asks of it but what it does.
+/// The shape of a type of op: all that the code asks of it but what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpShape {
@@ -101,11 +101,11 @@ pub struct OpShape {
     /// How many frames go there and back, one after the other, if all data fits into one. The NIC's
     /// timeout is for two of them.
     pub hops: u32,
-    /// Which way its data moves.
+    /// The direction in which its data moves.
     pub moves: Moves,
-    /// What the remote region must permit.
+    /// The permission that the remote region must have.
     pub permission: Permissions,
-    /// Which transfer it is a part of; `None` if its data is not the bytes of a region.
+    /// The transfer type that it can be a part of; `None` if its data is not the bytes of a region.
     pub transfer: Option<TransferType>,
     /// Whether its data is a K_r, which must not lie about.
     pub is_secret: bool,
@@ -121,7 +121,7 @@ impl OpShape {
     }
 }
 
-/// Which way the data of an op moves, seen from its initiator.
+/// The direction in which the data of an op moves, seen from its initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Moves {
     /// To the initiator, who changes nothing at the remote NIC.
@@ -153,7 +153,7 @@ impl fmt::Display for Moves {
     }
 }
 
-/// Which ops move the bytes of a region, and so can be parts of a transfer of any size.
+/// The ops that move the bytes of a region, and so can be parts of a transfer of any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferType {
     /// From the remote region.
@@ -188,7 +188,7 @@ impl OpType {
         !matches!(self, Self::Read | Self::Rekey)
     }
 
-    /// Where it is in [`OpType::ALL`].
+    /// Returns its index in [`OpType::ALL`].
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
@@ -240,7 +240,8 @@ impl ClassOfService {
     }
 }
 
-/// How an op ended. Names and meanings are those of 1RMA Table 3, but for the last four.
+/// The status that an op ended with. Names and meanings are those of 1RMA Table 3, but for the last
+/// four.
 ///
 /// Exhaustive on purpose: a new status must break every `match` in this workspace.
 //= 1rma#4.5-status-codes

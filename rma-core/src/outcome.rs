@@ -1,5 +1,5 @@
-//! What a target says of an op that it records, long after it (not in the papers): the op's name,
-//! and what became of it.
+//! A target's later word about an op that it records (not in the papers): the op's name, and what
+//! became of it.
 
 use crate::crypto::EngineId;
 
@@ -16,8 +16,8 @@ pub struct OpName {
     pub number: u16,
 }
 
-/// What a recorded request says of an earlier op: its end is known, and its record may go. The
-/// engine is the one that its number belongs to.
+/// A recorded request's news of an earlier op: its end is known, and its record may go. The engine
+/// is the one that its number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Done {
     /// The counter of its solicitation: not 0.
@@ -32,7 +32,7 @@ impl From<OpName> for Done {
     }
 }
 
-/// What became of a recorded op. Final, whichever it is.
+/// The target's verdict on a recorded op. Final, whichever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verdict {

@@ -43,13 +43,13 @@ const OPEN_MAX: usize = 4;
 /// The end of a packet that no more frames can be found in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// Why not. It counts as one frame that was dropped for that.
+    /// The reason why no more frames are found. It counts as one frame that was dropped for it.
     pub reason: DropReason,
     /// How many octets there are.
     pub octets: usize,
     /// The first of them, which is the version if that is the reason. 0 if there is none.
     pub first: u8,
-    /// Where the packet says that it comes from.
+    /// The source address of the packet.
     pub source: HostAddr,
 }
 
@@ -62,7 +62,7 @@ pub struct Frames<'a> {
     source_port: SourcePort,
     reply_len_max: usize,
     link: Option<&'a [u8; LINK_LEN]>,
-    /// What has not been walked yet. `None`: the walk is over.
+    /// The octets that have not been walked yet. `None`: the walk is over.
     rest: Option<&'a mut [u8]>,
     /// How many frames there were before.
     count: usize,
@@ -122,8 +122,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// A packet that is to be sent: which frames are in it, by their places in the list that was
-/// planned.
+/// A packet to send: which frames are in it, by their places in the list that was planned.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     first: u8,
@@ -141,7 +140,7 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug)]
 struct Room {
     most: usize,
-    /// What is as long as this is full.
+    /// The fill.
     full: usize,
 }
 
@@ -165,8 +164,8 @@ impl Packet {
     }
 }
 
-/// Which of the frames that were written together share a packet. Made once and used again and
-/// again, as it is longer than most lists of frames.
+/// The grouping of frames that were written together into packets. Made once and reused, because it
+/// is longer than most lists of frames.
 #[derive(Debug)]
 pub struct Packets {
     packets: ArrayVec<Packet, FRAMES_MAX>,
@@ -189,7 +188,7 @@ impl Packets {
     /// Puts `frames` into packets, at most [`FRAMES_MAX`] of them: those that hold nothing to send
     /// into none. Frames of more than `movable` octets begin a packet each. `len_max` tells how
     /// long a packet may be that a frame begins: what its path and the device take, and its buffer,
-    /// if others are to be moved into that. It is asked only where two could share.
+    /// if others must be moved into that. It is asked only where two could share.
     ///
     /// What goes to one host goes in as few packets as can be, and those are about equally long.
     /// Where as many ops are under way as two packets have frames, a host has one to work at while
@@ -346,7 +345,7 @@ fn shares(
         && (!transmit.link_behind || link_of(of_head, head) == link_of(transmit, frame))
 }
 
-/// What is behind a frame for its way back.
+/// Returns the link behind a frame for its way back.
 fn link_of<'f>(transmit: &Transmit, frame: &'f TxFrame<'_>) -> Option<&'f [u8; LINK_LEN]> {
     frame.bytes.get(transmit.len..)?.first_chunk()
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::addr::HostAddr;
 
-/// Who knows what the ways to other hosts carry. No method waits or allocates.
+/// The known limits of the ways to other hosts. No method waits or allocates.
 pub trait PathLimits: fmt::Debug + Send + Sync {
     /// The longest packet that the way to and from `peer` carries, in octets of UDP payload, as far
     /// as it is known. `None`: as long as the device's.
@@ -30,7 +30,7 @@ pub trait PathLimits: fmt::Debug + Send + Sync {
     fn lost(&self, peer: HostAddr, len: usize);
 }
 
-/// What a NIC has of them.
+/// A NIC's part of the path limits.
 #[derive(Clone, Debug)]
 pub struct Paths {
     watching: Arc<AtomicBool>,

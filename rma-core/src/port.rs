@@ -139,7 +139,7 @@ impl fmt::Debug for Ports {
     }
 }
 
-/// Why a host cannot listen on the ports that it was given.
+/// The reason why a host cannot listen on the ports that it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PortsError {

@@ -41,7 +41,7 @@ pub use ops::{Change, Placement, ReadOp, RecordedOp, Source, WriteOp};
 pub use port::PortalPort;
 pub use wake::{Bell, Wake};
 
-/// What the driver fixes when it allocates a portal.
+/// The facts that the driver fixes when it allocates a portal.
 #[derive(Clone, Debug)]
 pub struct PortalConfig {
     /// The portal's command slots: at least one.
@@ -50,10 +50,10 @@ pub struct PortalConfig {
     pub pid: Pid,
     /// The host's addresses.
     pub addresses: LocalAddresses,
-    /// How to wake the engine; `None` if the engine never sleeps.
+    /// The bell that wakes the engine; `None` if the engine never sleeps.
     pub bell: Option<Bell>,
-    /// What the application raises when it has issued commands; `None` if the engine looks for
-    /// commands in every turn.
+    /// The flag that the application raises when it has issued commands; `None` if the engine looks
+    /// for commands in every turn.
     pub flag: Option<Flag>,
     /// The NIC that the slots belong to.
     pub nic: NicTag,

@@ -24,7 +24,7 @@ pub struct Quantum {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     used: usize,
-    /// What a frame must have the same of to share its packet.
+    /// The properties that a frame must share to share its packet.
     envelope: Envelope,
 }
 

@@ -38,7 +38,7 @@ pub use port::{QueueWatch, ReceiveQueuePort};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Receive(pub u16);
 
-/// How large a queue is.
+/// The size of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveQueueLayout {
     receives: u16,
@@ -85,7 +85,8 @@ impl ReceiveQueueLayout {
         (self.buffer_len as usize).next_multiple_of(WORD_LEN)
     }
 
-    /// Where the buffer of a receive begins in the queue's memory, in bytes: at a multiple of 8.
+    /// Returns the offset of a receive's buffer in the queue's memory, in bytes: at a multiple of
+    /// 8.
     #[must_use]
     pub const fn offset_of(self, receive: Receive) -> u64 {
         receive.0 as u64 * self.stride() as u64

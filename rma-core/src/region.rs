@@ -41,7 +41,7 @@ impl fmt::Display for RegionId {
     }
 }
 
-/// What remote hosts may do with a region. The owner may always use it as the local end of its own
+/// The rights of remote hosts on a region. The owner may always use it as the local end of its own
 /// ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Permissions(u8);
@@ -85,8 +85,8 @@ impl BitOr for Permissions {
     }
 }
 
-/// Which NIC of this process a region or a portal belongs to: [`RegionId`]s of different NICs may
-/// be equal.
+/// The NIC of this process that a region or a portal belongs to: [`RegionId`]s of different NICs
+/// may be equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicTag(pub u64);
 
@@ -140,8 +140,8 @@ impl RegisteredRegion {
         self.memory.len() as u64
     }
 
-    /// Where offsets into the region end, in bytes: its length, or twice that if it is circular
-    /// ([`Region::reach`]). This is what grants for it say.
+    /// Returns the end of valid offsets into the region, in bytes: its length, or twice that if it
+    /// is circular ([`Region::reach`]). Grants for the region carry this value.
     #[must_use]
     pub fn reach(&self) -> u64 {
         self.memory.reach()
@@ -172,8 +172,8 @@ impl RegisteredRegion {
         self.memory.load_acquire(offset)
     }
 
-    /// Stores `value` into the word at `offset`. Who then loads it, or reads it with a READ that
-    /// begins there, sees what was written before, too ([`Region::store_release`]).
+    /// Stores `value` into the word at `offset`. Whoever then loads it, or reads it with a READ
+    /// that begins there, sees what was written before, too ([`Region::store_release`]).
     ///
     /// # Errors
     /// As [`RegisteredRegion::load`].

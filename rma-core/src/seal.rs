@@ -90,12 +90,12 @@ pub fn split(frame: &mut [u8], header_len: usize) -> Option<Sealed<'_>> {
     Some(Sealed { header, payload, tag })
 }
 
-/// What a frame is sealed with, and opened with, but for its key.
+/// The nonce and the AAD of a frame, which is sealed and opened with them and its key.
 struct Protection<const AAD: usize> {
     iv: Iv,
     header_len: usize,
-    /// What is authenticated with the frame. Empty if that is its header, as it lies there: then it
-    /// is taken from the frame.
+    /// The octets that are authenticated with the frame. Empty if that is its header, as it lies
+    /// there: then it is taken from the frame.
     aad: [u8; AAD],
     aad_len: usize,
 }
@@ -142,8 +142,8 @@ fn job_key(key: &PlaceKey) -> JobKey<'_> {
     JobKey::Fresh(Key::from_ref(key))
 }
 
-/// Frames that are written and not sealed yet, in order, each with a note `N` of its service's:
-/// what it is to be told of the frame's tag by.
+/// Frames that are written and not sealed yet, in order, each with a note `N`, by which its service
+/// is told of the frame's tag.
 ///
 /// `AAD` octets are the most that an AAD has that is joined.
 pub struct Sealing<N, const AAD: usize> {
@@ -256,8 +256,8 @@ impl<N, const AAD: usize> fmt::Debug for Sealing<N, AAD> {
 
 /// Received frames, by their indexes in their batch, and what each has to be opened with.
 ///
-/// Of each frame it is noted what it is expected to be, and its key is set or derived. One that has
-/// got no key since the last batch was opened is not opened, whatever is left in its place.
+/// The caller notes of each frame what it should be, and sets or derives its key. A frame whose key
+/// was not set since the last batch is skipped, even if its place still holds an old key.
 ///
 /// `AAD` octets are the most that an AAD has that is joined.
 pub struct Opening<const AAD: usize> {
@@ -439,7 +439,7 @@ impl FrameSet {
 pub struct AuthenticFrames(FrameSet);
 
 impl AuthenticFrames {
-    /// What shows that the tag of frame `index` was right, if it was.
+    /// Returns the proof that the tag of frame `index` was right, if it was.
     #[inline]
     #[must_use]
     pub fn right_tag(self, index: usize) -> Option<RightTag> {
@@ -477,7 +477,7 @@ impl<T> Authentic<T> {
         Self(value)
     }
 
-    /// What follows from it alone.
+    /// Maps it to a value that follows from it alone.
     #[inline]
     #[must_use]
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Authentic<U> {

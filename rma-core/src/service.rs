@@ -1,5 +1,5 @@
-//! What an engine serves: the seam between the loop and a protocol (not in the paper, whose engine
-//! is hardware and serves 1RMA alone).
+//! The service of an engine: the seam between the loop and a protocol (not in the paper, whose
+//! engine is hardware and serves 1RMA alone).
 //!
 //! [`Engine`](crate::engine::Engine) moves bursts of frames and reads the clock. A [`Service`] says
 //! what they mean: it takes the commands of its applications, handles the frames that come for its
@@ -41,7 +41,7 @@ pub trait Service {
     /// in its packet.
     ///
     /// # Errors
-    /// Why there is no such frame. Then neither it nor what is behind it can be handled.
+    /// The reason why there is no such frame. Then neither it nor what is behind it can be handled.
     fn frame_len(&self, port: Port, octets: &[u8]) -> Result<usize, DropReason>;
 
     /// A packet that came to `port` has been taken apart into so many frames. To be counted; an end
@@ -72,8 +72,8 @@ pub trait Service {
     /// it. 0 only if it has none, or none that it can send now.
     fn frames_waiting(&self) -> usize;
 
-    /// Whether [`Service::frames_waiting`] is not 0, for who asks for no more than that: several
-    /// times a turn.
+    /// Whether [`Service::frames_waiting`] is not 0, for whoever asks for no more than that:
+    /// several times a turn.
     fn has_frames(&self) -> bool {
         self.frames_waiting() > 0
     }
@@ -104,7 +104,7 @@ pub trait Service {
     /// has no such applications says it to nobody.
     fn announce_sleep(&self);
 
-    /// Says to them that the engine sleeps no more.
+    /// Tells them that the engine no longer sleeps.
     fn awake(&self);
 
     /// Whether no application has issued a command that could be taken. Looks again at the memory

@@ -1,4 +1,4 @@
-//! How settings are made that may gain fields.
+//! Making settings that may gain fields.
 //!
 //! They are `#[non_exhaustive]`, so that a program which sets some of them still compiles when
 //! there are more: another crate can neither name all fields at once, nor take the rest from

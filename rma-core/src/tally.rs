@@ -1,4 +1,4 @@
-//! What counts while one thread works and others watch: [`Tally`].
+//! Counters that one thread writes while others read: [`Tally`].
 //!
 //! Not the message counter that makes IVs fresh ([`crate::crypto::IvCounter`]): a tally is a
 //! statistic, and nothing goes by it.

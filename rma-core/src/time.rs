@@ -59,7 +59,7 @@ pub(crate) const fn nanos(duration: Duration) -> u64 {
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
-/// Where a NIC's time comes from.
+/// The source of a NIC's time.
 pub trait Clock {
     /// The time now. Never goes backwards.
     fn now(&self) -> Instant;

@@ -1,4 +1,4 @@
-//! Which portals a turn of a service looks at: those that are in use, of however many there are.
+//! The portals that a turn of a service looks at: those that are in use, of however many there are.
 //!
 //! A portal that has a [flag](Flag) is *watched*, looked at in every turn, from when its flag goes
 //! up until it has had no command for a while; then its flag is taken down. All others cost a look
@@ -25,7 +25,7 @@ const QUIET_MAX: usize = 8;
 /// long because many portals have become quiet together.
 const LET_GO_MAX: usize = 16;
 
-/// Which portals a turn looks at.
+/// The portals that a turn looks at.
 #[derive(Debug)]
 pub struct Watch {
     /// Those that are watched, in no order.
@@ -42,7 +42,7 @@ pub struct Watch {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     portal: u16,
-    /// Where its flag is.
+    /// The index of its flag.
     flag: Option<FlagIndex>,
     /// When it last had a command, or began to be watched.
     busy_at: Instant,
@@ -57,7 +57,7 @@ impl Watched {
     }
 }
 
-/// Which flag of which word.
+/// The index of a flag in its word, and of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlagIndex {
     look: u16,
@@ -77,7 +77,7 @@ struct Look {
 struct Owners {
     /// By bit.
     portals: [u16; Flags::COUNT as usize],
-    /// Which of them are portals.
+    /// The owners that are portals.
     used: u64,
 }
 
@@ -153,7 +153,7 @@ impl Watch {
         }
     }
 
-    /// Where the flag of portal number `portal` is.
+    /// Returns the index of the flag of portal number `portal`.
     fn index_of(&self, portal: u16, flag: &Flag) -> Option<FlagIndex> {
         let look = self.looks.iter().position(|look| look.flags.is(flag.flags()))?;
         let (owners, bit) = (&self.owners[look], flag.index());

@@ -146,14 +146,14 @@ const _: () = assert!(OVERHEAD_MAX >= read::RESPONSE_OVERHEAD, "the bounds hold 
 /// longer.
 const LEN_TOLD_BY: usize = header::HEADER_LEN + 4;
 
-/// Where a frame that has a payload says how long that is.
+/// The offsets of the octets in which a frame with a payload says its length.
 const PAYLOAD_LEN: core::ops::Range<usize> = header::HEADER_LEN + 2..LEN_TOLD_BY;
 
 /// How long the frame is that `octets` begin with, whatever else is in it and behind it.
 ///
 /// # Errors
-/// Why there is no such frame: it is of another version, or of no type that this version has, or
-/// there are fewer octets than it says. Never panics, whatever the octets.
+/// The reason why there is no such frame: it is of another version, or of no type that this version
+/// has, or there are fewer octets than it says. Never panics, whatever the octets.
 #[inline]
 pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     let head: &[u8; LEN_TOLD_BY] = octets.first_chunk().ok_or(DropReason::Length)?;

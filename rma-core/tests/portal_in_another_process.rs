@@ -53,7 +53,7 @@ const SLOTS: Range<u16> = 2..5;
 const NEIGHBOUR: Range<u16> = 0..2;
 const COUNT: u16 = SLOTS.end - SLOTS.start;
 
-/// Which of its word the flag of the other process's portal is.
+/// The index of the other process's portal's flag in its word.
 const FLAG: u32 = 41;
 
 /// Of the region: what is read lies in the first half, and lands in the second.
@@ -190,7 +190,7 @@ fn start(test: &str, text: &str, fds: &[BorrowedFd<'_>]) -> (Child, OwnedFd) {
     (child, ours)
 }
 
-/// What this process was given, if it is the other one.
+/// Returns what this process was given, if it is the other one.
 fn given() -> Option<(String, Vec<OwnedFd>)> {
     std::env::var_os("RMA_APPLICATION")?;
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(5))];
@@ -404,7 +404,7 @@ fn a_descriptor_that_holds_no_such_portal_is_refused_with_the_reason() {
     assert!(matches!(other, LayoutError::TooShort { .. }), "{other}");
     let other = PortalMemory::join(&joined(), 1).unwrap_err();
     assert!(matches!(other, LayoutError::Size { found: 4, wanted: 1, .. }), "{other}");
-    // What says so is the memory, which both have.
+    // The shared memory says so, which both have.
     for (word, said) in [(1, "version 9"), (0, "1RMAport")] {
         mapping.words()[word].store(9, std::sync::atomic::Ordering::Relaxed);
         let error = PortalMemory::join(&joined(), COUNT).unwrap_err().to_string();

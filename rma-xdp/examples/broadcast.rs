@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = [127, 0, 0, 39];
     let host = Host::open(HostConfig::udp(address))?;
     let mut registrar = HostRegistrar::new(&host, address.into());
-    // A ring of 64 KiB. Who tells nothing for ten seconds, though there is something to read, is
-    // not waited for any longer, and finds out.
+    // A ring of 64 KiB. Whoever tells nothing for ten seconds, though there is something to read,
+    // is not waited for any longer, and finds out.
     let mut sender = detached_bell::Sender::open(&mut registrar, ReadRingConfig::default())?;
     let mut readers = Vec::new();
     for number in 1..=READERS {
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for reader in readers {
         println!("{}", reader.join().expect("a reader goes on to its end")?);
     }
-    // What it has registered, for readers as well, goes back to the host.
+    // The regions that it has registered, for readers as well, go back to the host.
     sender.close(&mut registrar)?;
     Ok(())
 }

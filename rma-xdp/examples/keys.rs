@@ -13,7 +13,7 @@ type Error = Box<dyn std::error::Error>;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Who may do what. What no rule allows is denied.
+/// The policy of the example. What no rule allows is denied.
 const POLICY: &str = r#"
 [[allow]]
 region = "kv/*"
@@ -72,7 +72,7 @@ fn main() -> Result<(), Error> {
     assert_eq!(client.block_on(client.fetch_add(&hits, 0, 1, patient))??, 1);
     println!("read and counted, before and after the keys were changed");
 
-    // What no rule allows: the error says which addresses the service has compared, too.
+    // No rule allows this one: the error says which addresses the service has compared, too.
     let secret = region("secret", OpType::Read)?;
     let denied = client.block_on(client.read(&secret, 0, pool.try_acquire().expect("free")))?;
     println!("{}", denied.0.expect_err("no rule allows it"));

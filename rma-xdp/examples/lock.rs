@@ -32,7 +32,7 @@ fn compare_swap(
         let ended = portal.wait()?;
         match (ended.status, ended.name()) {
             (OpStatus::Ok, _) => return Ok(ended.result()),
-            // It may have been applied, and will not be any more. Its target knows which.
+            // It may have been applied, and never will be. Its target knows which.
             (OpStatus::Timeout, Some(name)) if ended.may_have_changed() => {
                 let told = settle(portal, grant, name)?;
                 match told.verdict() {
@@ -76,7 +76,7 @@ fn lock(portal: &mut Portal, grant: &Grant) -> Result<u64, Box<dyn std::error::E
             (true, false) => seen + 1,
             (true, true) => seen + 2,
         };
-        // Where nobody can tell what was there, this host may have the lock. It does not act on it,
+        // If nobody can tell what was there, this host may have the lock. It does not act on it,
         // and waits as if another one had it.
         let found = compare_swap(portal, grant, seen, next)?.unwrap_or(next);
         if may_take && found == seen {

@@ -49,7 +49,7 @@ fn main() -> Result<(), Error> {
         // Whoever is gone at once may leave the last answer behind.
         let goodbye = channels.send(&mut answers, b"that is all")?;
         channels.sent(&mut answers, goodbye)?;
-        // What the ends have registered goes back to their host.
+        // The regions that the ends have registered go back to their host.
         let mut registrar = HostRegistrar::new(&there, server.address);
         requests.close(&mut registrar).and_then(|()| answers.close(&mut registrar))?;
         Ok::<_, Error>(())

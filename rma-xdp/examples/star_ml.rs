@@ -55,7 +55,7 @@ impl Side {
         Ok(Self { verbs, cq, mr, qps })
     }
 
-    /// Where a message that comes to a queue pair is put, or the one that it sends.
+    /// Returns the place of a message that comes to a queue pair, or the one that it sends.
     const fn place(index: usize, share: Option<u64>) -> u64 {
         let which = match share {
             Some(share) => 1 + share,

@@ -165,13 +165,13 @@ fn call(host: &Host, server: &str, (connections, calls): (u32, u64)) -> Result<(
     Ok(())
 }
 
-/// What either side has: one protection domain, memory, one completion queue, queue pairs.
+/// The objects of either side: one protection domain, memory, one completion queue, queue pairs.
 struct Side {
     verbs: StarVerbs,
     cq: CqId,
     mr: MemoryRegion,
     qps: Vec<Qp>,
-    /// Which of them has a number, as completions name it.
+    /// The index of the queue pair with a number, as completions name it.
     by_number: HashMap<u32, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Which device carries a host's frames, and how it is opened.
+//! The device that carries a host's frames, and its opening.
 
 mod address;
 pub(crate) mod backend;
@@ -35,7 +35,7 @@ use self::{
 };
 use crate::error::HostError;
 
-/// Which device carries a host's frames.
+/// The device that carries a host's frames.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Device {
@@ -51,8 +51,7 @@ pub enum Device {
     /// Kernel UDP sockets.
     #[non_exhaustive]
     Udp {
-        /// Which of the kernel's ways to move several datagrams at once are used, where it has
-        /// them.
+        /// The kernel's ways to move several datagrams at once that are used, where it has them.
         batching: UdpBatching,
     },
 }
@@ -109,7 +108,7 @@ pub(crate) struct OpenDevice {
     pub(crate) keeper: DeviceKeeper,
 }
 
-/// What was opened, for people and for reports.
+/// The description of the opened device, for people and for reports.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum DeviceInfo {
@@ -130,8 +129,8 @@ impl fmt::Display for DeviceInfo {
     }
 }
 
-/// What must live as long as the device, outside the engine: the threads that follow the kernel's
-/// routes and neighbours, and the interface itself.
+/// The parts that must live as long as the device, outside the engine: the threads that follow the
+/// kernel's routes and neighbours, and the interface itself.
 #[derive(Debug)]
 pub(crate) enum DeviceKeeper {
     // The follower is dropped first: it reads what the monitor writes.
@@ -141,7 +140,7 @@ pub(crate) enum DeviceKeeper {
 }
 
 impl DeviceKeeper {
-    /// What the device tells about itself.
+    /// Returns the watch over the device.
     pub(crate) fn watch(&self) -> DeviceWatch {
         match self {
             #[cfg(feature = "xdp")]
@@ -154,7 +153,7 @@ impl DeviceKeeper {
         }
     }
 
-    /// What is known of the ways to other hosts, and of the host's addresses.
+    /// Returns the known ways to other hosts, and the host's addresses.
     pub(crate) fn ways(&self) -> &Arc<Ways> {
         match self {
             #[cfg(feature = "xdp")]
@@ -163,7 +162,8 @@ impl DeviceKeeper {
         }
     }
 
-    /// How the interface is doing. `None` over UDP: the kernel's sockets have none of their own.
+    /// Returns the state of the interface. `None` over UDP: the kernel's sockets have none of their
+    /// own.
     pub(crate) fn interface(&self) -> Option<InterfaceStatus> {
         match self {
             #[cfg(feature = "xdp")]
@@ -172,7 +172,7 @@ impl DeviceKeeper {
         }
     }
 
-    /// What works less well than it could.
+    /// Lists the features that fell back to a slower way.
     pub(crate) fn fallbacks(&self) -> Vec<String> {
         match self {
             #[cfg(feature = "xdp")]

@@ -120,7 +120,7 @@ impl<P> Driver<P> {
         &self.ledger.home.executors
     }
 
-    /// What its portals tell of themselves to, and the engines that serve them.
+    /// Returns the home that its portals report to, and the engines that serve them.
     pub(crate) fn home_and_shards(&mut self) -> (&dyn Home, &mut Shards<P>) {
         (&*self.ledger.home, &mut self.shards)
     }
@@ -167,7 +167,7 @@ impl<P: ControlPath> Driver<P> {
         Ok(Tenant { id, name, pid, nic: self.nic, _alive: alive })
     }
 
-    /// What a tenant has, and could have.
+    /// Returns the usage of a tenant, and its limits.
     pub(crate) fn usage(&mut self, tenant: Option<&Tenant>) -> Result<Usage, HostError> {
         let account = self.account(tenant)?;
         self.reclaim()?;

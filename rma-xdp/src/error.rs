@@ -1,4 +1,4 @@
-//! What can go wrong with a host.
+//! Errors of a host.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::device::{
 };
 use crate::{device::udp::UdpError, driver::tenant::AllocationError, iv_blocks::CounterError};
 
-/// Why a host could not be opened, or could not do what it was asked.
+/// The reason why a host could not be opened, or could not do what it was asked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -173,7 +173,7 @@ pub enum HostError {
     /// The system refused something that the host needs.
     #[error("{what}: {}", Told::of_thread(source))]
     System {
-        /// What was asked for.
+        /// The request.
         what: &'static str,
         /// The system's answer.
         source: std::io::Error,
@@ -199,7 +199,7 @@ pub enum HostError {
     },
 }
 
-/// Why a host did not do what StaR was asked for.
+/// The reason why a host did not do what StaR was asked for.
 #[cfg(feature = "star")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -212,7 +212,7 @@ pub enum StarError {
         "a portal of {work_requests} work requests and {queue_pairs} queue pairs: it has 1 to {SLOTS_MAX} and 1 to {QPS_MAX}"
     )]
     PortalSize {
-        /// How many work requests it was to have.
+        /// How many work requests were asked for.
         work_requests: u32,
         /// How many queue pairs.
         queue_pairs: u32,
@@ -220,8 +220,11 @@ pub enum StarError {
     /// As many portals are served as QPNs can name.
     #[error("all {} portals are in use; drop one", Qpn::PORTALS)]
     TooManyPortals,
-    /// What was named is of no portal of this host.
-    #[error("the portal was dropped, or is another host's")]
+    /// The tag is of no portal of this host.
+    #[error(
+        "this host has no such portal: it was dropped, or is another host's; allocate one of \
+         this host"
+    )]
     NoSuchPortal,
     /// There is no such protection domain, or no more.
     #[error(transparent)]

@@ -83,14 +83,14 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 #[must_use]
 #[non_exhaustive]
 pub struct HostConfig {
-    /// Which device carries the frames.
+    /// The device that carries the frames.
     pub device: Device,
     /// The host's addresses, at most one of each family. Empty: for AF_XDP, the interface's first
     /// address of each family.
     pub addresses: Vec<HostAddr>,
     /// The UDP port of 1RMA, the same for all hosts of a deployment.
     pub port: u16,
-    /// What StaR is set to ([`crate::star`]), which every queue's engine serves beside 1RMA then.
+    /// The settings of StaR ([`crate::star`]), which every queue's engine serves beside 1RMA then.
     /// Default: `None`, 1RMA alone.
     #[cfg(feature = "star")]
     pub star: Option<StarConfigBuilder>,
@@ -106,17 +106,16 @@ pub struct HostConfig {
     pub pid: Pid,
     /// The core that an engine thread is pinned to. Default: none.
     pub core: Option<usize>,
-    /// What an engine thread does when there is nothing to do.
+    /// The policy of an engine thread when there is nothing to do.
     pub idle: IdlePolicy,
-    /// Where the values of the message counter come from. They begin no lower than
-    /// `nic.counter_start`.
+    /// The source of the message counter's values. They begin no lower than `nic.counter_start`.
     pub counter: CounterConfig,
     /// How much each tenant may have of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
-    /// What every queue's NIC is set to.
+    /// The settings of every queue's NIC.
     pub nic: NicConfigBuilder,
-    /// What encrypts frames. Default: the fastest provider that the processor can run. All give the
-    /// same frames, so hosts with different ones understand each other.
+    /// The provider that encrypts frames. Default: the fastest provider that the processor can run.
+    /// All give the same frames, so hosts with different ones understand each other.
     pub aead: &'static dyn AeadProvider,
 }
 
@@ -175,7 +174,7 @@ pub struct HostOf<P> {
     /// Of the device when it was opened.
     receive_len_max: ReceiveLenMax,
     device: DeviceKeeper,
-    /// Which process has the engines, and all else that is not memory.
+    /// The process that has the engines, and all else that is not memory.
     process: Process,
 }
 
@@ -190,8 +189,8 @@ pub struct HostOf<P> {
 /// refuses every call at once with an error that says so, and does nothing when it is dropped. The
 /// parent notices nothing.
 ///
-/// A request that cannot be authenticated is refused also where this host knows no path to who sent
-/// it, as after a restart: over AF_XDP the refusal goes back to the hardware address that the
+/// A request that cannot be authenticated is refused also where this host knows no path to whoever
+/// sent it, as after a restart: over AF_XDP the refusal goes back to the hardware address that the
 /// request came from, with its VLAN tags. Where the NIC takes tags off before XDP sees a packet, it
 /// goes untagged, as all frames of a host on that interface, and may end in the native VLAN: 48
 /// octets that keep no secret.
@@ -244,11 +243,11 @@ pub type Host = HostOf<EngineThread>;
 /// ```
 pub type InlineHost = HostOf<InlineEngine>;
 
-/// What of an engine is its own, and is told without asking it.
+/// The part of an engine that is told without asking it.
 #[derive(Debug)]
 struct ShardState {
     counters: Arc<NicCounters>,
-    /// What StaR counts, where the engine serves it.
+    /// The counters of StaR, where the engine serves it.
     #[cfg(feature = "star")]
     star: Option<Arc<StarCounters>>,
     iv_blocks: IvBlocks,
@@ -258,7 +257,7 @@ impl Host {
     /// Opens a device and starts an engine thread for it.
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do about it. Then nothing stays attached.
+    /// The error names what is missing or wrong, and the next step. Then nothing stays attached.
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
         let thread = ThreadConfig { core: config.core, idle: config.idle };
         Self::open_with(config, |engine, housekeeping| {
@@ -302,7 +301,7 @@ impl InlineHost {
         Ok(self.turning()?.wait_event(queue))
     }
 
-    /// Its engine, for who waits for it.
+    /// Its engine, for whoever waits for it.
     fn turning(&mut self) -> Result<Turning<'_, impl FnMut() -> usize>, WaitError> {
         self.process.check()?;
         let (home, shards) = self.driver_mut().home_and_shards();
@@ -483,8 +482,8 @@ impl<P: ControlPath> HostOf<P> {
         self.driver()?.rekey(region, key)
     }
 
-    /// What process `pid` of `initiator` needs for ops of `op_type` on `region`, under the region's
-    /// present key. Hand it over a channel that keeps secrets.
+    /// Makes the grant that process `pid` of `initiator` needs for ops of `op_type` on `region`,
+    /// under the region's present key. Hand it over a channel that keeps secrets.
     ///
     /// The region must permit such ops as well: see [`Permissions`].
     ///
@@ -508,9 +507,9 @@ impl<P: ControlPath> HostOf<P> {
         Ok(grant)
     }
 
-    /// What [`Host::grant`] does besides making a grant, for who makes grants elsewhere
-    /// ([`Grant::under`]) or has a key service make them: over AF_XDP the host begins to look for
-    /// the way to `initiator`, without waiting.
+    /// Does what [`Host::grant`] does besides making a grant, for callers that make grants
+    /// elsewhere ([`Grant::under`]) or have a key service make them: over AF_XDP the host begins to
+    /// look for the way to `initiator`, without waiting.
     pub fn prepare(&self, initiator: HostAddr) {
         // A notice to it must not cause a look-up itself, as it goes to whoever claims to be that
         // host. No way leads over the device to the host itself.
@@ -535,21 +534,21 @@ impl<P: ControlPath> HostOf<P> {
     /// address. Waits for the neighbour to answer, for up to 3 s.
     ///
     /// # Errors
-    /// Why there is no way.
+    /// The reason why there is no way.
     pub fn resolve(&self, responder: HostAddr) -> Result<(), HostError> {
         self.process.check()?;
         self.device.resolve(responder, RESOLVE_TIMEOUT)
     }
 
-    /// Which device was opened, in which mode, and what was tried before. An interface that has
-    /// come back since may be attached in another mode: see [`Host::interface`].
+    /// Describes the opened device: its name, its mode, and the modes that were tried before. An
+    /// interface that has come back since may be attached in another mode: see [`Host::interface`].
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// How the network interface is doing: up, down, gone, and if it is back and cannot be attached
-    /// to, why. `None` over UDP.
+    /// Returns the state of the network interface: up, down, gone, and if it is back but cannot be
+    /// attached to, the reason. `None` over UDP.
     ///
     /// A host outlives its interface: where that is removed, or moved to another network namespace,
     /// ops end within their bounds, and when there is an interface of its name again, with the
@@ -587,13 +586,13 @@ impl<P: ControlPath> HostOf<P> {
         fallbacks(&self.device, &self.shards)
     }
 
-    /// Where the values of the message counter come from.
+    /// Returns the source of the message counter's values.
     #[must_use]
     pub const fn counter_source(&self) -> &CounterSource {
         self.shards[0].iv_blocks.source()
     }
 
-    /// What the NIC counts.
+    /// Returns the NIC's counters.
     #[must_use]
     pub fn counters(&self) -> &NicCounters {
         &self.shards[0].counters
@@ -622,7 +621,7 @@ impl<P: ControlPath> HostOf<P> {
     /// The driver, with its lock, which in a child a thread of the parent's may hold for ever.
     fn driver(&self) -> Result<MutexGuard<'_, Driver<P>>, Forked> {
         self.process.check()?;
-        // What a panicking thread left is whole: questions and answers come in pairs.
+        // The state that a panicking thread left is whole: questions and answers come in pairs.
         Ok(self.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -632,7 +631,8 @@ fn turn(shards: &mut Shards<InlineEngine>) -> usize {
     shards.paths_mut().map(InlineEngine::turn).sum()
 }
 
-/// What works less well than it could: each sentence once, though several engines say it.
+/// Lists the features that fell back to a slower way: each sentence once, though several engines
+/// say it.
 fn fallbacks(device: &DeviceKeeper, shards: &[ShardState]) -> Vec<String> {
     let mut fallbacks = device.fallbacks();
     for fallback in shards.iter().filter_map(|shard| shard.iv_blocks.fallback()) {

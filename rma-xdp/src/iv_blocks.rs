@@ -1,5 +1,4 @@
-//! Where an engine's message counter gets its values from, so that no (key, IV) pair is used twice
-//! (P4).
+//! The source of an engine's message counter, so that no (key, IV) pair is used twice (P4).
 //!
 //! A host counts in *blocks*. Before it uses a block it writes durably, in a file that all who use
 //! the state directory share, that the block is gone: the *high-water mark*, the first value that
@@ -54,7 +53,7 @@ use keeper::Keeper;
 use store::{FIRST_LEN, Store};
 use wall_clock::{WallClock, wall_clock_nanos};
 
-/// How a host gets the values of its message counter.
+/// The way in which a host gets the values of its message counter.
 #[derive(Clone, Debug)]
 #[must_use]
 #[non_exhaustive]
@@ -98,7 +97,7 @@ impl Default for CounterConfig {
     }
 }
 
-/// Where a host's counter values come from, for people and for reports.
+/// The source of a host's counter values, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterSource {
@@ -106,7 +105,7 @@ pub enum CounterSource {
     File(PathBuf),
     /// From the wall clock at the time of opening, which must not be set back across a restart.
     WallClock {
-        /// Why no file could be used.
+        /// The reason why no file could be used.
         reason: Box<str>,
     },
 }
@@ -137,8 +136,8 @@ impl User {
     }
 }
 
-/// An engine's reservation of counter values: all that is ever reserved for it. Dropped, it
-/// reserves no more.
+/// An engine's reservation of counter values: all that is ever reserved for it. Dropped, it no
+/// longer reserves.
 #[derive(Debug)]
 pub(crate) struct IvBlocks {
     source: CounterSource,
@@ -193,7 +192,7 @@ impl IvBlocks {
         Ok((Self { source, keeper, clock, first: block.first(), margin }, block))
     }
 
-    /// Where values come from.
+    /// Returns the source of the values.
     pub(crate) const fn source(&self) -> &CounterSource {
         &self.source
     }
@@ -203,7 +202,7 @@ impl IvBlocks {
         self.keeper.as_ref().map_or_else(BlockSupply::none, Keeper::supply)
     }
 
-    /// What is not as it should be.
+    /// Returns the shortcoming of the source, if there is one.
     pub(crate) fn fallback(&self) -> Option<String> {
         match &self.source {
             source @ CounterSource::WallClock { .. } => Some(source.to_string()),
@@ -244,7 +243,7 @@ fn by_the_clock(clock: WallClock, floor: u64, reason: &str) -> Result<CounterBlo
     }
 }
 
-/// Where the mark of a machine's hosts is, as FHS has it.
+/// The folder for the mark of a machine's hosts, as FHS has it.
 const MACHINE_DIR: &str = "/var/lib/1rma";
 
 fn default_dir(user: User) -> Result<PathBuf, CounterError> {

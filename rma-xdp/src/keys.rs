@@ -6,7 +6,7 @@
 //! something away. A client has [`Grants`], which fetch and renew keys, and a [`KeyedClient`],
 //! whose transfers outlast changes: what is missing goes on under the new key, inside the
 //! transfer's time. Neither has any I/O before it is needed, and each has one thread; who turns an
-//! engine inline turns these as well ([`InlineKeyServer`], [`GrantsLoop`]), and who polls
+//! engine inline turns these as well ([`InlineKeyServer`], [`GrantsLoop`]), and whoever polls
 //! completions takes a [`KeyedExecutor`] over the same cache ([`Grants::with_cache`]).
 //!
 //! Which of several owners of the same bytes to ask, [`Replicas`] says, told of

@@ -1,4 +1,4 @@
-//! What a host tells about itself, at one moment, as plain data and as text for Prometheus.
+//! The metrics of a host, at one moment, as plain data and as text for Prometheus.
 //!
 //! Nothing here runs on an engine's thread, and nothing waits for it: counters are the engine's
 //! own, which it writes and others read; gauges are what it published last; the kernel is asked
@@ -42,7 +42,7 @@ use crate::{
     driver::{Books, Driver, ReceiveQueues, receive_queues, usages},
 };
 
-/// What a host tells about itself at one moment. Each number is whole; they are not all from one
+/// The metrics of a host at one moment. Each number is whole, but they are not all from one
 /// instant.
 ///
 /// As text: for a person by [`Display`](core::fmt::Display), and for scrapers by
@@ -72,32 +72,32 @@ pub struct Metrics {
     pub completions: Box<[(OpStatus, u64)]>,
     /// Received frames that died in the NIC, by reason.
     pub drops: Box<[(DropReason, u64)]>,
-    /// Frames that the NIC was to send and has not sent, by reason.
+    /// Frames that the NIC dropped instead of sending, by reason.
     pub not_sent: Box<[(NotSent, u64)]>,
     /// The NIC's other counters: see [`NicCounters`].
     pub nic: NicTotals,
-    /// What StaR counts, where the host serves it.
+    /// The counts of StaR, where the host serves it.
     #[cfg(feature = "star")]
     pub star: Option<StarTotals>,
-    /// Who sent a frame of another version of the wire format last, as the packet said: `None` if
-    /// nobody has. Such hosts get no answer, and are to be found by their administrators; how many
+    /// The last sender of a frame of another version of the wire format, as the packet said: `None`
+    /// if nobody has. Such hosts get no answer, so their administrators have to find them; how many
     /// frames they have sent is among `drops`, as [`DropReason::Version`].
     pub other_version: Option<OtherVersion>,
     /// Packets that were received, by their frames. Those that were sent are the device's.
     pub packets_received: PacketSizes,
     /// `issue_delay` and `total_delay` of ops that ended with OK, by type of op.
     pub delays: Box<[OpDelays]>,
-    /// How full the NIC was a moment ago.
+    /// The fill of the NIC a moment ago.
     pub gauges: NicGauges,
     /// SETTLEs of others that were answered, by verdict.
     pub settled: Box<[(Verdict, u64)]>,
-    /// How full the receive queues are. All 0 once the host is gone.
+    /// The fill of the receive queues. All 0 once the host is gone.
     pub receive_queues: ReceiveQueues,
-    /// What the host's executors do.
+    /// The gauges of the host's executors.
     pub executors: ExecutorGauges,
-    /// What the device counts.
+    /// The metrics of the device.
     pub device: DeviceMetrics,
-    /// What each tenant has, the host itself first. Empty once the host is gone.
+    /// The usage of each tenant, the host itself first. Empty once the host is gone.
     pub tenants: Box<[TenantUsage]>,
 }
 
@@ -145,7 +145,7 @@ pub struct NicTotals {
 pub struct StarTotals {
     /// Received frames that died, by reason.
     pub drops: Box<[(StarDrop, u64)]>,
-    /// What else has happened, and how often.
+    /// The counts of other events.
     pub events: Box<[(StarEvent, u64)]>,
 }
 
@@ -167,7 +167,7 @@ impl StarTotals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpDelays {
-    /// Which type of op.
+    /// The type of op.
     pub op_type: OpType,
     /// From an op's arrival in the NIC until it entered service.
     pub issue: DelayHistogram,
@@ -175,24 +175,24 @@ pub struct OpDelays {
     pub total: DelayHistogram,
 }
 
-/// Where [`Metrics`] of one host come from, on any thread. It keeps nothing of the host open, and
-/// may outlive it: the counters then stay as they are.
+/// The source of a host's [`Metrics`], on any thread. It keeps nothing of the host open, and may
+/// outlive it: the counters then stay as they are.
 #[derive(Clone, Debug)]
 pub struct MetricsSource {
     shards: Arc<[ShardCells]>,
     device: DeviceWatch,
-    /// What was opened, in words.
+    /// The description of the device, in words.
     description: Arc<str>,
     aead: &'static str,
     books: Weak<<Books as core::ops::Deref>::Target>,
     executors: Executors,
 }
 
-/// Where one engine of a host tells about itself.
+/// The cells in which one engine of a host counts.
 #[derive(Clone, Debug)]
 pub(crate) struct ShardCells {
     pub(crate) counters: Arc<NicCounters>,
-    /// What StaR counts, where the engine serves it.
+    /// The counters of StaR, where the engine serves it.
     #[cfg(feature = "star")]
     pub(crate) star: Option<Arc<StarCounters>>,
     pub(crate) life: Life,
@@ -217,7 +217,7 @@ impl MetricsSource {
         sum
     }
 
-    /// What the host tells about itself now. Allocates, and makes a system call for each receive
+    /// Returns the present metrics of the host. Allocates, and makes a system call for each receive
     /// queue; an engine notices nothing of it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {

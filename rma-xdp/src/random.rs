@@ -16,7 +16,7 @@ pub fn random_region_key() -> Result<RegionKey, HostError> {
     random_bytes().map(RegionKey::from_bytes)
 }
 
-/// What a host spreads initiators over lists with, until it is closed.
+/// Draws the secret by which a host spreads initiators over lists, until it is closed.
 pub(crate) fn random_bucket_secret() -> Result<BucketSecret, HostError> {
     random_bytes().map(BucketSecret::from_bytes)
 }

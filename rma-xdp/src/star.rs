@@ -78,7 +78,7 @@
 //! # }
 //! ```
 
-/// The program of the page for who knows verbs compiles.
+/// The program of the page for whoever knows verbs compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/VERBS.md")]
 struct VerbsPage;

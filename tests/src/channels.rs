@@ -19,8 +19,8 @@ pub use world::World;
 
 mod world;
 
-/// What a channel is opened with: two ends, or as many as it may have if `many`. All senders are on
-/// one host, all receivers on the other; of a duplex channel, one of each are on both.
+/// Returns the settings of a channel: two ends, or as many as it may have if `many`. All senders
+/// are on one host, all receivers on the other; of a duplex channel, one of each are on both.
 fn settings(row: &Row, len_max: u32, room: u64, many: bool) -> Settings {
     if row.is_duplex {
         return row.settings(len_max, room, many).0;
@@ -78,11 +78,11 @@ pub fn messages_of_all_lengths_come_whole_once_and_in_order(mut world: World) {
     }
 }
 
-/// What is no message is refused, and nothing is sent.
+/// Checks that an invalid message is refused, and that nothing is sent.
 ///
 /// # Panics
 /// If not.
-pub fn what_is_no_message_is_refused(mut world: World) {
+pub fn an_invalid_message_is_refused(mut world: World) {
     for row in rows() {
         for len_max in [row.shortest, row.longest.min(100), row.longest] {
             let settings = settings(row, len_max, 2, false);
@@ -94,7 +94,7 @@ pub fn what_is_no_message_is_refused(mut world: World) {
                 let refused = end.send(link, now, &vec![1; len]);
                 assert_eq!(refused, Err(SendError::Len { len, max: len_max }), "{}", row.kind);
             }
-            // What is sent afterwards is all that comes.
+            // Only messages that are sent afterwards come.
             run.streams[0].left = 4;
             run.finish();
             run.check_all_came();

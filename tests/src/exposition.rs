@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an exposition says: the value of each sample, by its name and labels as they were written.
+/// The samples of an exposition: the value of each sample, by its name and labels as they were
+/// written.
 #[derive(Clone, Debug, Default)]
 pub struct Exposition {
     samples: BTreeMap<String, f64>,
@@ -131,7 +132,7 @@ fn check_unit(name: &str, kind: &str) {
     assert!(!reserved.iter().any(|suffix| name.ends_with(suffix)), "{name}");
 }
 
-/// What is between the braces, the last one included.
+/// Returns the labels between the braces, the last one included.
 fn labels(text: &str) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     let mut chars = text.chars();
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_valid_is_not_read() {
+    fn an_invalid_exposition_is_not_read() {
         let good =
             "# HELP rma_a_total Things.\n# TYPE rma_a_total counter\nrma_a_total{b=\"c\"} 1\n";
         assert_eq!(Exposition::parse(good).get("rma_a_total{b=\"c\"}"), 1.0);

@@ -1,7 +1,7 @@
 //! Ethernet frames for tests: builders from the inside out, and a table of frames with their
 //! verdicts.
 //!
-//! The table says what the steering program does with each frame; a parser in userspace is to be
+//! The table says what the steering program does with each frame; a parser in userspace must be
 //! tested against the same rows. Not here: 1RMA payloads; the program never looks at them.
 //!
 //! Invariant: every length and checksum that a builder writes is true. A fixture that lies starts
@@ -60,7 +60,7 @@ pub const IPV6_LEN: usize = 40;
 pub const UDP_LEN: usize = 8;
 
 const SOURCE_V4: [u8; 4] = [192, 0, 2, 1];
-/// Whom the fixtures of ours are for.
+/// The destination of our fixtures.
 pub const DESTINATION_V4: [u8; 4] = [192, 0, 2, 2];
 /// 2001:db8::1 and ::2, of the documentation prefix as the IPv4 ones are.
 const SOURCE_V6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -70,7 +70,7 @@ pub const DESTINATION_V6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 
 /// One frame and what becomes of it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What is particular about the frame; unique in the table.
+    /// The distinguishing feature of the frame; unique in the table.
     pub name: String,
     /// The frame, from its destination MAC address on, without a frame check sequence.
     pub bytes: Vec<u8>,
@@ -408,7 +408,7 @@ fn other_addresses(table: &mut Table) {
         bytes[at..at + octets.len()].copy_from_slice(octets);
         table.row(name, bytes, 0, false);
     };
-    // Where the destination lies in a frame without tags.
+    // The offset of the destination in a frame without tags.
     let (at_v4, at_v6) = (ETHERNET_LEN + 16, ETHERNET_LEN + 24);
     for (octet, &ours) in DESTINATION_V4.iter().enumerate() {
         to(format!("IPv4, another address by octet {octet}"), &v4, at_v4 + octet, &[ours ^ 1]);
@@ -488,7 +488,7 @@ fn other_ipv4(table: &mut Table) {
     let mut beyond = ethernet(&[], IPV4, &ipv4(UDP, &[], 0, &udp(Version::V4, 1, PORT, &[])));
     beyond[ETHERNET_LEN] = 0x4f;
     table.row("IPv4, IHL past the end of the frame", beyond, 0, false);
-    // What would be a UDP header if there were no options.
+    // The octets that would be a UDP header if there were no options.
     let decoy = ipv4(UDP, &ours_v4()[..8], 0, &udp(Version::V4, 1, PORT ^ 1, PAYLOAD));
     table.passed("IPv4, our port among the options", ethernet(&[], IPV4, &decoy));
 

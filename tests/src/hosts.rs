@@ -13,7 +13,7 @@ use rma_xdp::{
     star::StarConfigBuilder, xdp::Mode,
 };
 
-/// How the two hosts are opened.
+/// The settings that the two hosts are opened with.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The lab's network. Loopback has its own.
@@ -28,7 +28,7 @@ pub struct Setup {
     pub client_mode: Option<Mode>,
     /// Both NICs.
     pub nic: NicConfigBuilder,
-    /// What StaR of both is set to, if they serve it.
+    /// The settings of StaR on both, if they serve it.
     pub star: Option<StarConfigBuilder>,
 }
 
@@ -52,7 +52,7 @@ impl Setup {
         self.host(addr, SERVER_PID, self.udp.1, self.mode)
     }
 
-    /// Where the client and the server of a lab are.
+    /// Returns the addresses of the client and the server of a lab.
     pub fn addresses(&self) -> [HostAddr; 2] {
         if self.ipv6 {
             [Lab::A_V6, Lab::B_V6].map(HostAddr::from)

@@ -15,11 +15,11 @@ use crate::hosts::{CLIENT_PID, Hosts};
 pub fn everything(hosts: impl Fn() -> Hosts) {
     for scenario in [
         messages_arrive_as_they_were_sent_as_long_as_receives_are_posted,
-        what_a_queue_does_not_take_is_refused_with_the_reason,
+        a_message_that_a_queue_does_not_take_is_refused_with_the_reason,
         an_event_of_a_write_says_where_and_comes_after_its_bytes,
         several_senders_share_a_queue_and_each_event_names_its_own,
         atomics_count_together_with_those_of_the_owner,
-        who_sees_the_last_word_of_an_ordered_write_sees_all_of_it,
+        a_reader_of_the_last_word_of_an_ordered_write_sees_all_of_it,
         a_target_tells_what_became_of_an_op_for_whom_has_its_name,
     ] {
         scenario(&hosts());
@@ -42,7 +42,7 @@ fn ended(portal: &mut Portal) -> Completion {
     portal.wait().unwrap()
 }
 
-/// What the queue tells of an op that has completed: it was published before.
+/// Returns the event of an op that has completed: it was published before.
 fn event(queue: &mut ReceiveQueue) -> Event {
     queue.poll().expect("its event is there when an op is OK")
 }
@@ -109,7 +109,7 @@ fn messages_arrive_as_they_were_sent_as_long_as_receives_are_posted(hosts: &Host
     assert!(queue.poll().is_none(), "what was refused makes no event");
 }
 
-fn what_a_queue_does_not_take_is_refused_with_the_reason(hosts: &Hosts) {
+fn a_message_that_a_queue_does_not_take_is_refused_with_the_reason(hosts: &Hosts) {
     let mut queue = hosts.server().receive_queue(None, layout(4, 8), Permissions::SEND).unwrap();
     queue.post_all();
     let to_send = grant(hosts, queue.region(), OpType::Send);
@@ -268,7 +268,7 @@ fn atomics_count_together_with_those_of_the_owner(hosts: &Hosts) {
     assert_eq!(ended(&mut portal).status, OpStatus::RemotePermissionDenied);
 }
 
-fn who_sees_the_last_word_of_an_ordered_write_sees_all_of_it(hosts: &Hosts) {
+fn a_reader_of_the_last_word_of_an_ordered_write_sees_all_of_it(hosts: &Hosts) {
     let region = hosts.server().register(4096, Permissions::WRITE).unwrap();
     let to_write = grant(hosts, &region, OpType::Write);
     let mut sender = Sender::new(hosts);

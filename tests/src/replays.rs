@@ -35,12 +35,12 @@ const SLOTS: u16 = 1024;
 /// Requests that are sent between two looks at the clock.
 const BURST: u64 = 16;
 
-/// What requests ask for.
+/// The op that requests ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A recorded op of this type; of WRITE, an ordered one.
     Op(OpType),
-    /// What became of an op of this type, and to end it. No op has the name that it gives.
+    /// A question about an op of this type, which also ends it. No op has the name that it gives.
     Settle(OpType),
 }
 
@@ -126,7 +126,7 @@ pub fn requests(asked: &[(What, Grant)], remote_offset: u64, count: usize) -> Ve
     requests
 }
 
-/// Who replays requests, as long as it is not dropped.
+/// A flood of replayed requests, which lasts until it is dropped.
 #[derive(Debug)]
 pub struct Flood<'a> {
     ended: &'a AtomicBool,
@@ -151,7 +151,7 @@ impl<'a> Flood<'a> {
                 for _ in 0..BURST.min(due.saturating_sub(tried)) {
                     let request = &requests[tried as usize % requests.len()];
                     tried += 1;
-                    // What the kernel has no room for is not counted.
+                    // A request that the kernel has no room for is not counted.
                     sent.fetch_add(socket.send_to(request, to).is_ok().into(), Relaxed);
                 }
                 std::thread::yield_now();

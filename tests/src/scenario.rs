@@ -60,7 +60,7 @@ pub fn everything(hosts: &mut Hosts) {
     reads_of_every_kind_of_size_arrive(hosts);
     both_classes_and_many_ops_at_once(hosts);
     many_portals_and_many_regions(hosts);
-    what_the_responder_refuses_has_its_own_status(hosts);
+    a_refusal_by_the_responder_has_its_own_status(hosts);
     writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts);
     writes_and_reads_of_both_classes_at_once(hosts);
     a_rekey_fails_the_old_keys_of_its_region_alone(hosts);
@@ -166,7 +166,7 @@ pub fn both_classes_and_many_ops_at_once(hosts: &Hosts) {
 }
 
 /// Wrong key, unknown region, bounds, permission: each its status, and good ops go on.
-pub fn what_the_responder_refuses_has_its_own_status(hosts: &Hosts) {
+pub fn a_refusal_by_the_responder_has_its_own_status(hosts: &Hosts) {
     let mut scene = Scene::new(hosts);
     let good = scene.grant;
     let len = REGION_LEN as u64;
@@ -269,7 +269,7 @@ pub fn writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts: &Hosts
         }
         target.assert_model();
     }
-    // What is refused changes nothing.
+    // A refused op changes nothing.
     let len = REGION_LEN as u64;
     for (offset, size) in [(len, 1), (len - 1, 2), (u64::MAX, 1)] {
         target.portal.write(&grant, offset, &target.local, 0, size).expect("a sensible op");

@@ -162,8 +162,8 @@ pub fn everything_of_star(hosts: [&Host; 2]) {
             messages_and_memory(hosts, roles);
             many_at_once(hosts, roles);
             a_message_longer_than_its_recv(hosts, roles);
-            what_may_not_be_done(hosts, roles);
-            who_closes_ends_both_sides(hosts, roles);
+            forbidden_work_is_refused(hosts, roles);
+            closing_ends_both_sides(hosts, roles);
             a_portal_dropped_ends_both_sides_and_another_follows(hosts, roles);
         }
         roles::roles_that_are_negotiated(hosts);
@@ -224,7 +224,7 @@ fn messages_and_memory(hosts: [&Host; 2], roles: [Role; 2]) {
     }
 }
 
-/// The length of what is to be moved, its immediate, and whether it is inline.
+/// The length of what must be moved, its immediate, and whether it is inline.
 type Kind = (u32, Option<u32>, bool);
 
 fn of_kind(wr: SendWr<'_>, (_, imm, inline): Kind) -> SendWr<'_> {
@@ -277,7 +277,7 @@ fn memory(one: &mut End<'_>, other: &mut End<'_>, place: u64, kind: Kind) {
     other.host.dealloc_mw(&window).expect("it was bound");
 }
 
-/// What is at `offset` of the region, through a window that begins at its byte 32.
+/// Names the place at `offset` of the region, through a window that begins at its byte 32.
 const fn in_window(window: &rma_xdp::star::MemoryWindow, offset: u64) -> Remote {
     window.remote(offset - 32)
 }
@@ -405,8 +405,8 @@ fn window(end: &End<'_>, access: Access) -> rma_xdp::star::MemoryWindow {
     end.host.bind_mw(&end.mr, 0..100, access).expect("a window")
 }
 
-/// Whoever does what it may not is told so, changes nothing, and has no connection any more.
-fn what_may_not_be_done(hosts: [&Host; 2], roles: [Role; 2]) {
+/// Whoever does what it may not is told so, changes nothing, and has no connection any longer.
+fn forbidden_work_is_refused(hosts: [&Host; 2], roles: [Role; 2]) {
     for near in [0, 1] {
         for (what, is_write, remote) in FORBIDDEN {
             let mut ends = pair(hosts, roles, 4096);
@@ -437,8 +437,8 @@ fn what_may_not_be_done(hosts: [&Host; 2], roles: [Role; 2]) {
     }
 }
 
-/// What is posted at either side is flushed, and nothing can be posted any more.
-fn who_closes_ends_both_sides(hosts: [&Host; 2], roles: [Role; 2]) {
+/// Checks that work posted at either side is flushed, and that nothing can be posted afterwards.
+fn closing_ends_both_sides(hosts: [&Host; 2], roles: [Role; 2]) {
     for near in [0, 1] {
         let mut ends = pair(hosts, roles, 4096);
         let [one, other] = both(&mut ends, near);

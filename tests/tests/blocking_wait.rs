@@ -202,7 +202,7 @@ fn one_thread_polls_the_descriptors_of_several_portals() {
 }
 
 #[test]
-fn who_sleeps_is_woken_when_the_engine_ends() {
+fn a_sleeper_is_woken_when_the_engine_ends() {
     let mut hosts = hosts(PATIENCE);
     let grant = grant(&hosts);
     hosts.server = None;

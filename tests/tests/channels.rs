@@ -8,8 +8,8 @@ fn messages_of_all_lengths_come_whole_once_and_in_order() {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
-    channels::what_is_no_message_is_refused(World::over_udp());
+fn an_invalid_message_is_refused() {
+    channels::an_invalid_message_is_refused(World::over_udp());
 }
 
 #[test]

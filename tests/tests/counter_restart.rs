@@ -23,7 +23,7 @@ use rma_xdp::HostAddr;
 use rustix::time::{ClockId, clock_gettime};
 
 const DAY: i64 = 86_400;
-/// What a host reserves at most by default.
+/// The most that a host reserves by default.
 const BLOCK_LEN: u64 = 1 << 34;
 
 /// The peer of a host at another address, on the same port. Nobody else is on that port at these

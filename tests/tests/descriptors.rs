@@ -27,11 +27,11 @@ mod world;
 /// One at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What a program that is started now has open.
+/// Returns the descriptors that a program started now has open.
 fn inherited() -> BTreeSet<String> {
     let mut child = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
     let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
-    // What it closes meanwhile, as it starts, is none of ours that stays open.
+    // A descriptor that it closes meanwhile, as it starts, is none of ours that stays open.
     let targets = descriptors.filter_map(|it| fs::read_link(it.unwrap().path()).ok());
     let targets = targets.map(|it| it.display().to_string()).collect();
     child.kill().unwrap();

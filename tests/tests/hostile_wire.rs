@@ -203,7 +203,7 @@ fn every_event_of_a_write_comes_once_and_after_its_bytes_or_never() {
     });
 }
 
-/// Who replays what others have sent, as often as they send, has no key.
+/// An attacker who replays others' frames, as often as they send, has no key.
 //= channels#P13-no-starvation
 //= type=test
 #[test]
@@ -351,7 +351,7 @@ fn nothing_moves_star_over_udp_but_what_it_was_meant_for() {
     attack_star(addresses, |namespaces, end| {
         let _inside = namespaces.host(end).enter().expect("a namespace");
         let mut config = UdpConfig::new(vec![addresses[end as usize]], &STAR_PORTS);
-        // What the kernel sends as one is longer than the wire between them carries.
+        // A packet that the kernel sends as one is longer than the wire between them carries.
         config.batching.gso = false;
         UdpBackend::open(&config).expect("sockets")
     });

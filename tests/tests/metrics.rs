@@ -1,4 +1,4 @@
-//! What a host tells about itself, and how it is scraped.
+//! A host's metrics, and their scraping.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -92,7 +92,7 @@ fn scrape(address: SocketAddr) -> Exposition {
 }
 
 #[test]
-fn what_a_host_says_adds_up() {
+fn a_hosts_metrics_add_up() {
     let hosts = Hosts::over_udp(NicConfigBuilder::default());
     let mut scene = Scene::new(&hosts);
     for _ in 0..10 {
@@ -567,7 +567,7 @@ fn an_endpoint_ends_at_once_even_while_a_client_is_served() {
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"GET /").unwrap();
     drop(endpoint);
-    // Who is given up for being slow is told so.
+    // A client that is given up for being slow is told so.
     let mut answer = String::new();
     let _ = client.read_to_string(&mut answer);
     assert_eq!(answer, "", "the endpoint did not wait for the rest of the request");

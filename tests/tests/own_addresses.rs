@@ -1,4 +1,4 @@
-//! Which address is a host's, what becomes of it, and what a route is asked for with.
+//! The addresses of a host, their changes, and the source address of route questions.
 
 #![expect(clippy::unwrap_used, reason = "a test's fixtures fail as the test itself does")]
 

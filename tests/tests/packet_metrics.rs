@@ -1,4 +1,4 @@
-//! What a host tells about its packets: how many frames they have, and what was found in none.
+//! A host's metrics of its packets: how many frames they have, and what was found in none.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -39,7 +39,7 @@ const ASKED_MAX: u32 = 50;
 /// How long is waited for what may never come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where in the region honest ops count and write; the flood asks for what is behind.
+/// The offset in the region at which honest ops count and write; the flood asks for what is behind.
 const WORD: u64 = 0;
 const PLACE: u64 = 4096;
 const VICTIMS: u64 = 8192;
@@ -101,7 +101,7 @@ impl Scene {
         let hosts = [open(lab.b(), honest, CLIENT_PID), open(lab.a(), target, Pid(2))];
         hosts[0].resolve(target).unwrap();
         hosts[1].resolve(honest).unwrap();
-        // The target knows the way to who has a grant.
+        // The target knows the way to whoever has a grant.
         hosts[1].resolve(victim).unwrap();
         let socket = {
             let _inside = lab.b().enter().unwrap();
@@ -172,7 +172,7 @@ struct Honest {
     /// otherwise honest ops alone would fill the records.
     portals: [Portal; 2],
     source: RegisteredRegion,
-    /// What the word must be.
+    /// The expected value of the word.
     word: u64,
     /// Ops and SETTLEs that did not end with OK, by their status.
     failed: [u64; OpStatus::ALL.len()],

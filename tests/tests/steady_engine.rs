@@ -102,7 +102,7 @@ fn assert_steady(hosts: &Hosts, engines: Vec<i32>) {
         scenario::reads_of_every_kind_of_size_arrive(hosts);
         scenario::both_classes_and_many_ops_at_once(hosts);
         scenario::many_portals_and_many_regions(hosts);
-        scenario::what_the_responder_refuses_has_its_own_status(hosts);
+        scenario::a_refusal_by_the_responder_has_its_own_status(hosts);
         scenario::writes_of_every_kind_of_size_arrive_and_change_nothing_else(hosts);
         scenario::writes_and_reads_of_both_classes_at_once(hosts);
         scenario::a_rekey_fails_the_old_keys_of_its_region_alone(hosts);

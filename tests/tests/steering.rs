@@ -83,7 +83,7 @@ fn the_object_names_no_folder_of_the_machine_that_built_it() {
 
 // --- The table and the header code, without a kernel ---
 
-/// Whom the fixtures are for.
+/// The destination of the fixtures.
 struct Fixtures;
 
 impl headers::Addresses for Fixtures {
@@ -400,7 +400,8 @@ impl Steering {
         xsks.delete(&queue.to_ne_bytes()).expect("there is a socket at this queue");
     }
 
-    /// What the program and the owner of a queue's socket tell each other.
+    /// Returns the bytes through which the program and the owner of a queue's socket tell each
+    /// other.
     fn queue(&self, queue: u32) -> Vec<u8> {
         let element = self.map("QUEUES").lookup(&queue.to_ne_bytes(), MapFlags::ANY);
         element.expect("an array can be read").expect("it has all its elements")
@@ -438,7 +439,7 @@ impl Steering {
     }
 }
 
-/// Where a global lies in the read-only data of the object.
+/// Returns the place of a global in the read-only data of the object.
 fn global(object: &[u8], name: &str) -> Range<usize> {
     let btf = Btf::from_raw("steering", object).expect("an object").expect("it has BTF");
     let section: DataSec<'_> = btf.type_by_name(".rodata").expect("it has globals");

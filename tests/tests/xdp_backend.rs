@@ -43,7 +43,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Both of them, whichever is chosen where nothing is asked for.
 const BOTH: [Mode; 2] = [Mode::Native, Mode::Generic];
 
-/// Where the child of the kill test finds the namespace to work in.
+/// The variable in which the child of the kill test finds the namespace to work in.
 const CHILD_NETNS: &str = "RMA_TEST_CHILD_NETNS";
 
 fn clock() -> Instant {
@@ -673,11 +673,11 @@ fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u
 /// statistics are what remains.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_dropped_before_us_is_counted() {
-    BOTH.into_iter().for_each(what_is_dropped_before_us_is_counted_in);
+fn packets_dropped_before_us_are_counted() {
+    BOTH.into_iter().for_each(packets_dropped_before_us_are_counted_in);
 }
 
-fn what_is_dropped_before_us_is_counted_in(mode: Mode) {
+fn packets_dropped_before_us_are_counted_in(mode: Mode) {
     let lab = lab(1500);
     let mut a = open(&lab, End::A, 1500);
     let small = config(End::B).with(|it| {

@@ -6,17 +6,17 @@ use clap::Args;
 
 use crate::{cargo::Cargo, program::Error, requirements};
 
-/// What to measure: the options of `rma-figures measure`.
+/// The measurements to run: the options of `rma-figures measure`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Print one line of JSON for each figure.
     #[arg(long)]
     json: bool,
-    /// Measure this figure only, or these, separated by commas.
+    /// Figures to measure, by name, separated by commas. Default: all.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
-    /// measured three times in all, and the median decides. Every value is shown.
+    /// Fail if a figure misses its limit. Such a figure is measured three times, since the machine
+    /// may be busy, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     check: bool,
     /// List the figures' names.
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     // With what some figures compare with.
     let of = ["--release", "--package", "rma-figures", "--features", "peers"];
     if !options.list {
-        // What valgrind counts the instructions of lies beside the program then.
+        // The programs whose instructions valgrind counts lie beside this one then.
         requirements::to_count_instructions()?;
         for example in ["turn", "turn_beside", "receive", "star"] {
             Cargo::new(&["build"]).args(of).args(["--example", example]).run()?;

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Why a cargo command did not succeed.
+/// The reason why a cargo command did not succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -116,7 +116,8 @@ impl Cargo {
         start_error(self.command().exec())
     }
 
-    /// What it prints, or `None` if it fails. For questions to cargo that take no building.
+    /// Runs it and returns its output, or `None` if it fails. For questions to cargo that take no
+    /// building.
     pub(crate) fn output(self) -> Option<String> {
         let output = self.command().stderr(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
@@ -177,7 +178,7 @@ pub(crate) fn run_example(name: &str) -> Result<(), Error> {
     if status.success() { Ok(()) } else { Err(Error::Failed { command }) }
 }
 
-/// Where cargo puts what it builds.
+/// Returns the folder of cargo's build output.
 pub(crate) fn target_folder() -> PathBuf {
     #[derive(serde::Deserialize)]
     struct Metadata {

@@ -11,7 +11,7 @@ use crate::{
     program, requirements, test, vms,
 };
 
-/// Why a change cannot be merged.
+/// The reason why a change cannot be merged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -48,7 +48,7 @@ const OTHER_WORKSPACES: [&str; 2] = ["ebpf", "fuzz"];
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 const PORTABLE: [&str; 4] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim"];
 
-/// What checks the golden vectors with another AES than ours, and what it needs.
+/// The script that checks the golden vectors with another AES than ours, and what it needs.
 const VECTORS: &str = "docs/vectors/check.py";
 const VECTORS_NEED: &str = "import cryptography";
 
@@ -56,7 +56,7 @@ const VECTORS_NEED: &str = "import cryptography";
 /// that.
 const SWARM: &str = "100000";
 
-/// What can be left out of a host: nothing, and each of its features.
+/// The features of a host, each of which is linted alone: first none.
 const FEATURES: [&str; 5] = ["", "xdp", "channel", "star", "keys"];
 
 /// The examples of the host that run in one process.

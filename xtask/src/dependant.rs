@@ -5,8 +5,8 @@
 //! `PATH` but Rust and the linker: whatever else the build asks for is missing, as it is on a
 //! machine without the packages that AF_XDP needs.
 //!
-//! The application's end alone, for who issues ops and runs no engine, is not built apart; what it
-//! links is looked at.
+//! The application's end alone, for whoever issues ops and runs no engine, is not built apart; what
+//! it links is looked at.
 //!
 //! Not here: that a library or a header is looked for past the `PATH`. Which packages are in the
 //! tree says that.
@@ -18,7 +18,7 @@ use crate::{
     host,
 };
 
-/// Why somebody who depends on the host without AF_XDP could not use it.
+/// The reason why a dependant could not use the host without AF_XDP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -34,7 +34,7 @@ pub(crate) enum Error {
     /// Something of AF_XDP is linked, or what builds it.
     #[error("{by} depends on {package}: make it optional, or have another crate do what needs it")]
     Linked {
-        /// What is linked, and with which features.
+        /// The program that is linked, and its features.
         by: &'static str,
         /// The package.
         package: String,
@@ -58,8 +58,8 @@ pub(crate) enum Error {
     },
 }
 
-/// What a program over UDP alone must not bring: AF_XDP, and what its build needs; and netlink,
-/// which finds paths for AF_XDP. Beginnings of names.
+/// The packages that a program over UDP alone must not bring: AF_XDP, and what its build needs; and
+/// netlink, which finds paths for AF_XDP. Beginnings of names.
 const NOT_LINKED: [&str; 6] = ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "netlink-"];
 
 /// How many packages the application's end is with all that it links: the protocol and its
@@ -97,7 +97,7 @@ pub(crate) fn run() -> Result<(), Error> {
         let cargo = cargo.variable("PATH", &folder.join("bin").to_string_lossy());
         Ok(cargo.variable("CARGO_TARGET_DIR", &target.to_string_lossy()).run()?)
     });
-    // Nothing of it is needed any more; what is left if this fails is a few small files.
+    // Nothing of it is needed any longer; what is left if this fails is a few small files.
     let _ = fs::remove_dir_all(&folder);
     ran
 }

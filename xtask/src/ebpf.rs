@@ -24,7 +24,7 @@ use crate::not_run::NotRun;
 
 /// Other versions work, but make other bytes.
 const BPF_LINKER: &str = "bpf-linker@0.13.0";
-/// What aya-ebpf asks for: 1.87. Debian's plain `rustc` is older.
+/// The least release of rustc for aya-ebpf: 1.87. Debian's plain `rustc` is older.
 const RUSTC_MINOR_MIN: u32 = 87;
 const TARGET: &str = "bpfel-unknown-none";
 const OBJECT: &str = "rma-steer.bpf.o";
@@ -54,7 +54,7 @@ const BUILD_VARIABLES: [&str; 8] = [
 ];
 const DEBIAN_LLVM: &str = "/usr/lib/llvm-22";
 
-/// Why the object could not be built, or is not what it should be.
+/// The reason why the object could not be built, or is not what it should be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -399,7 +399,7 @@ fn path_with_cargo_bin() -> OsString {
     path
 }
 
-/// What `program` prints, or `None` if it is missing or fails.
+/// Returns the output of `program`, or `None` if it is missing or fails.
 fn stdout(program: impl AsRef<Path>, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program.as_ref())
         .args(arguments)

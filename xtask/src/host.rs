@@ -1,4 +1,4 @@
-//! What this machine is: who runs this, which programs and kernel features there are.
+//! The present machine: who runs this, which programs and kernel features there are.
 //!
 //! Looks, and changes nothing but a network namespace of its own, which it removes again. What
 //! follows from the answers is decided in `requirements`.
@@ -124,7 +124,7 @@ fn maker(netns: &str) -> Option<&str> {
     (digits(number) && digits(pid)).then_some(pid)
 }
 
-/// Where a program is, if it can be run.
+/// Returns the path of a program, if it can be run.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())

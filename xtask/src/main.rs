@@ -40,8 +40,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP, and
-    /// key rotations.
+    /// Run two hosts on this machine: verified reads and writes, their latency beside raw AF_XDP,
+    /// and key rotations.
     Demo {
         /// Options of `rma-bench demo`; `cargo xtask demo -- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -53,14 +53,14 @@ enum Task {
     Bench(bench::Options),
     /// Run pairs of virtual machines with other kernels and NICs against each other and a UDP host.
     Vms(vms::Options),
-    /// Run everything that must pass: lints, all tests, the object check, a short demo, two pairs
-    /// of virtual machines.
+    /// Run all checks that a change must pass: lints, all tests, the object check, a short demo,
+    /// two pairs of virtual machines.
     Ci,
     /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
     Dependant,
     /// Rebuild the steering program's object beside its source.
     Ebpf {
-        /// Only compare the object with its source.
+        /// Compare the object with its source, and rebuild nothing.
         #[arg(long)]
         check: bool,
     },

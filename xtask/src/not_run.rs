@@ -1,5 +1,5 @@
-//! What was to be checked and was not: collected wherever a task finds out, and told once more at
-//! its end.
+//! The checks that were not run: collected wherever a task finds out, and told once more at its
+//! end.
 //!
 //! Some checks cannot run on every machine, which by design is no failure: a processor lacks
 //! instructions, rustup offers no other target. Nor is it a success. So whoever leaves a check out
@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-/// How each line begins that tells of such a check. `rma_lab::evidence` and the tests of
+/// The mark that begins each line that tells of such a check. `rma_lab::evidence` and the tests of
 /// `rma-crypto` write it as well.
 const MARK: &str = "NOT RUN: ";
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_say_is_noted_once_wherever_the_harness_is_in_its_line() {
+    fn a_tests_word_is_noted_once_wherever_the_harness_is_in_its_line() {
         let mut not_run = NotRun::default();
         for line in [
             "NOT RUN: vaes512 needs avx512f",

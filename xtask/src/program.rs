@@ -1,8 +1,8 @@
-//! Why a task that becomes a program of this project did not.
+//! Errors of tasks that become a program of this project.
 
 use crate::{cargo, requirements};
 
-/// Why the program was not run, or failed.
+/// The reason why the program was not run, or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {

@@ -1,4 +1,4 @@
-//! What the tasks need from the machine, how that is looked for, and how it is got.
+//! The tasks' needs of the machine, how that is looked for, and how it is got.
 //!
 //! A requirement is looked for by what it does (a program runs, a header compiles and links), not
 //! by a package's name, so that the search is right on every distribution and for hand-installed
@@ -18,7 +18,7 @@ struct Requirement {
     look_for: Look,
     /// Of Debian and Ubuntu.
     package: &'static str,
-    /// What fails without it.
+    /// The task that fails without it.
     needed_by: &'static str,
 }
 
@@ -79,7 +79,7 @@ const FOR_MACHINES: &[Requirement] = &[
     needs(Look::Program("strip"), "binutils", "small programs inside virtual machines"),
 ];
 
-/// Why a task cannot start.
+/// The reason why a task cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -88,7 +88,7 @@ pub(crate) enum Error {
         "this machine lacks{missing}\nInstall what is missing, then run this again:\n  {command}"
     )]
     Missing {
-        /// What, and what for.
+        /// The missing things, and their purposes.
         missing: String,
         /// For a shell.
         command: String,
@@ -106,15 +106,15 @@ pub(crate) enum Error {
     Install {
         /// The command line.
         command: String,
-        /// What it printed.
+        /// The output.
         output: String,
     },
     /// Packages were installed, and still something is not found.
     #[error("{packages} installed, and still this machine lacks{missing}")]
     StillMissing {
-        /// What was installed.
+        /// The packages that were installed.
         packages: String,
-        /// What, and what for.
+        /// The missing things, and their purposes.
         missing: String,
     },
     /// The lab cannot be had as the user who asks.
@@ -131,14 +131,14 @@ pub(crate) enum Error {
     NoLab {
         /// The task, as it is called.
         task: String,
-        /// What is missing.
+        /// The missing thing.
         lacks: Lacks,
-        /// What to do.
+        /// The next step.
         advice: &'static str,
     },
 }
 
-/// Why there can be no lab on this machine.
+/// The reason why there can be no lab on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Lacks {
     /// The effective user is not root.
@@ -308,14 +308,14 @@ mod tests {
         needs(Look::Program("no-such-program"), "no-such-package", "this test");
 
     #[test]
-    fn what_is_there_is_not_missing() {
+    fn an_installed_requirement_is_not_missing() {
         let shell = needs(Look::Program("sh"), "dash", "this test");
         let missing = missing(&[shell, ABSENT]);
         assert_eq!(missing.iter().map(|one| one.package).collect::<Vec<_>>(), [ABSENT.package]);
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_use() {
+    fn a_missing_requirement_is_named_with_its_use() {
         assert_eq!(list(&[ABSENT]), "\n  no-such-program for this test");
     }
 

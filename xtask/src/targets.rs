@@ -38,7 +38,7 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Why the targets are not known.
+/// The reason why the targets are not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -46,7 +46,7 @@ pub(crate) enum Error {
     #[error("`cargo metadata` failed: run it by hand to see why")]
     Metadata,
     /// Cargo describes the workspace in words that are not known here.
-    #[error("the output of `cargo metadata` is not understood")]
+    #[error("the output of `cargo metadata` cannot be read; run it by hand to see why")]
     Format(#[from] serde_json::Error),
     /// Cargo would run both wherever one is meant.
     #[error("two packages have an integration test {name:?}, in different tiers: rename one")]

@@ -25,13 +25,14 @@ use crate::{
     targets::{self, Targets},
 };
 
-/// Which tests to run.
+/// The tests to run.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Run this tier only: 0 units, 1 networks, 2 models, 3 privileged. May be repeated.
+    /// Tier to run: 0 units, 1 networks, 2 models, 3 privileged. Repeat the option for several.
+    /// Default: all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=3))]
     tier: Vec<u8>,
-    /// Do without tier 3, which needs root.
+    /// Skip tier 3, which needs root.
     #[arg(long)]
     unprivileged: bool,
 }
@@ -43,7 +44,7 @@ impl Options {
     }
 }
 
-/// Why not all tests passed.
+/// The reason why not all tests passed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -67,11 +68,11 @@ pub(crate) enum Error {
         "tier 3 was not run (with --unprivileged that would be no error), all else passed: {why}"
     )]
     NotRun {
-        /// Why, and what would help.
+        /// The reason, and what would help.
         why: Box<requirements::Error>,
     },
-    /// A run that looks like success and tested nothing: a wrong cfg, or targets that are there no
-    /// more.
+    /// A run that looks like success and tested nothing: a wrong cfg, or targets that are no longer
+    /// there.
     #[error("no test passed in: {}; what each was to test is not built in, or not there", commands.join("; "))]
     NothingPassed {
         /// The runs' command lines.
@@ -163,7 +164,7 @@ fn privileged(_: &Targets) -> Vec<Cargo> {
     vec![ignored.args(["--", "--ignored", "--test-threads=1"])]
 }
 
-/// What became of a tier's tests, by the harness's own count.
+/// The counts of a tier's tests, by the harness's own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u32,
@@ -199,7 +200,7 @@ impl Counts {
     }
 }
 
-/// How a tier ended.
+/// The end of a tier.
 #[derive(Debug)]
 enum End {
     Ran {
@@ -286,7 +287,7 @@ fn run_tier(
     Ok(End::Ran { counts, succeeded, took: start.elapsed(), empty })
 }
 
-/// What a test shows in this line of output. The harness may have begun the line.
+/// Returns the evidence in this line of output. The harness may have begun the line.
 fn evidence_in(line: &str) -> Option<&str> {
     // `rma_lab::evidence` writes it.
     line.split_once("evidence: ").map(|(_, shown)| shown)
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_leave_behind_is_an_error() {
+    fn leftovers_of_tests_are_an_error() {
         let left = vec!["rma-a-4194305-0".to_owned()];
         let result = judge(Vec::new(), left.clone());
         assert!(matches!(result, Err(Error::Leftovers { names }) if names == left));

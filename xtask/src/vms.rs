@@ -43,13 +43,13 @@ use machine::{Machine, Plan};
 use matrix::{Expected, Outcome, ROWS, Row};
 use network::Network;
 
-/// Which machines to run.
+/// The machines to run.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// One pair of each kernel, and one on veth, as CI does.
+    /// Run one pair of each kernel, and one on veth, as CI does.
     #[arg(long)]
     short: bool,
-    /// Only the rows whose name holds this: `6.12`, `e1000e`, `2 queue`.
+    /// Run only the rows whose name contains this text: `6.12`, `e1000e`, `2 queue`.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Write the table to docs/KERNELS.md.
@@ -119,22 +119,24 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<usize, Erro
 /// Sees to it that machines can be made here, or says why they cannot.
 fn prepare() -> Result<Result<(), String>, Error> {
     if !cfg!(target_arch = "x86_64") {
-        return Ok(Err("they are x86-64, and so must be what runs in them".into()));
+        return Ok(Err(
+            "they are x86-64, and this machine builds programs for another processor".into()
+        ));
     }
     if let Err(lacks) = requirements::for_the_lab()? {
         return Ok(Err(lacks.into_error("vms").to_string()));
     }
     if !Path::new("/dev/net/tun").exists() {
-        return Ok(Err("there is no /dev/net/tun for their taps".into()));
+        return Ok(Err("there is no /dev/net/tun for their taps: `modprobe tun`".into()));
     }
     Ok(requirements::for_machines().map_err(|error| error.to_string()))
 }
 
-/// What all rows need.
+/// The common needs of all rows.
 struct Workshop {
     cache: PathBuf,
     rma_bench: PathBuf,
-    /// What runs in machines.
+    /// The programs that run in machines.
     programs: Vec<PathBuf>,
 }
 

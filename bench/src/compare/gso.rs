@@ -22,7 +22,7 @@ use crate::{
     pair::{cores, pin},
 };
 
-/// What a UDP datagram can hold, and with it what is handed over in one call.
+/// The most that a UDP datagram holds, and with it what is handed over in one call.
 const CALL_MAX: usize = 65_507;
 /// Segments that one call may have in old kernels (`UDP_MAX_SEGMENTS` in
 /// <https://github.com/torvalds/linux/blob/v5.15/include/linux/udp.h>).
@@ -83,7 +83,7 @@ fn send(socket: &UdpSocket, buffer: &[u8], total: u64, arrived: &AtomicU64) {
             let under_way = sent - arrived.load(Ordering::Relaxed).min(sent);
             if under_way + each <= WINDOW { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
-        // What never arrives must not stop the rest; it is seen at the end.
+        // A packet that never arrives must not stop the rest; it is seen at the end.
         if spin(room, || false).is_none() || spin(|| socket.send(buffer), || false).is_none() {
             return;
         }

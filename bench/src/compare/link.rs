@@ -21,7 +21,7 @@ impl Sockets {
     /// Makes the pair.
     ///
     /// # Errors
-    /// What could not be made, and why.
+    /// If something could not be made.
     pub fn open(config: &LabConfig) -> Result<Self, PairError> {
         Ok(Self(Lab::new(config)?))
     }

@@ -17,7 +17,7 @@ use crate::{
     pair::{cores, pin},
 };
 
-/// Which of the kernel's protocols.
+/// The kernel's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A datagram each way.

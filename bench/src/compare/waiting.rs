@@ -42,6 +42,6 @@ pub(super) fn spin<T>(
 /// Whether it may work the next time: there is nothing yet, or no room.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-        // What the kernel says when a transmit queue has no room.
+        // The kernel's error when a transmit queue has no room.
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }

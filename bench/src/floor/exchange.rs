@@ -1,4 +1,4 @@
-//! What is exchanged between which hosts, and what came of it.
+//! The packets that hosts exchange to measure floors, and the rates.
 
 use core::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct Sides<'a> {
     pub port: u16,
 }
 
-/// What is exchanged: one packet there, some packets back.
+/// The packets of an exchange: one packet there, some packets back.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
     /// UDP payload of the request in bytes.
@@ -42,7 +42,7 @@ pub struct Exchange {
     pub responses: usize,
 }
 
-/// What arrived in a time.
+/// The packets that arrived in a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     /// Packets that arrived, or exchanges that were completed.

@@ -1,5 +1,5 @@
-//! Where floors are measured: a pair of interfaces like that of the hosts which they are compared
-//! with, and no host on it.
+//! The link that floors are measured on: a pair of interfaces like that of the compared hosts,
+//! without any host on it.
 //!
 //! An interface has one steering program, and a queue one socket: what a host has nobody else can
 //! have. So the floor has a veth pair of its own, made and opened as that of the hosts.
@@ -50,7 +50,7 @@ impl Link {
     /// IPv4.
     ///
     /// # Errors
-    /// What could not be made or opened, and why.
+    /// If something could not be made or opened.
     pub fn open(config: &LabConfig, port: u16, ipv6: bool) -> Result<Self, PairError> {
         let lab = Lab::new(config)?;
         let (a, b) = if ipv6 {

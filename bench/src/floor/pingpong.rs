@@ -10,7 +10,7 @@ use super::{
     wire::{BURST, Wire, clock, echoing, run},
 };
 
-/// What a mutation exchanges: one small packet there, one back, some with data there, one small one
+/// The packets of a mutation: one small packet there, one back, some with data there, one small one
 /// back.
 #[derive(Clone, Copy, Debug)]
 pub struct FourHops {

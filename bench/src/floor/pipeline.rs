@@ -71,7 +71,7 @@ pub fn pipelined_four_hops(
         };
         stage(wire, small, depth);
         wire.ring();
-        // What is under way, in order: whether it is data.
+        // The packets under way, in order: whether it is data.
         let mut order: VecDeque<bool> = (0..depth).map(|_| false).collect();
         keep_full(wire, depth, counts, |wire, arrived| {
             let answered = order.drain(..(arrived as usize).min(order.len()));
@@ -86,7 +86,7 @@ pub fn pipelined_four_hops(
     })
 }
 
-/// What came of some packets.
+/// The progress of some packets.
 struct Progress {
     /// Exchanges that ended.
     done: u64,

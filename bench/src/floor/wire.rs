@@ -1,4 +1,4 @@
-//! What every floor is made of: a socket full of packets that are written already, and a server
+//! The common parts of every floor: a socket full of packets that are written already, and a server
 //! that answers.
 
 use std::{

@@ -20,7 +20,7 @@ const EVENTS: usize = 64;
 /// Ops of the reader after it has recovered, before the next rotation is prepared.
 const AFTER: u32 = 4;
 
-/// What a number of rotations works with.
+/// The state of a run of rotations.
 pub(super) struct Run<'a> {
     pub(super) client: &'a mut Client,
     pub(super) reader: &'a mut Party,

@@ -1,5 +1,5 @@
-//! What `rma-bench verify` says while it runs: to people, or as lines of JSON to programs, `cargo
-//! xtask vms` among them.
+//! The events that `rma-bench verify` reports while it runs: to people, or as lines of JSON to
+//! programs, `cargo xtask vms` among them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::line;
 
-/// What is said while it runs, one line each.
+/// The events that are reported while it runs, one line each.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(super) enum Event<'a> {
@@ -34,7 +34,7 @@ pub(super) enum Event<'a> {
     },
 }
 
-/// What a round has done.
+/// The counts of a round.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Round {
     pub(super) round: u64,
@@ -46,7 +46,7 @@ pub(super) struct Round {
     pub(super) rekeys: u64,
 }
 
-/// What all rounds have done.
+/// The counts of all rounds.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Totals {
     pub(super) rounds: u64,
@@ -60,11 +60,11 @@ pub(super) struct Totals {
     pub(super) failed: BTreeMap<&'static str, u64>,
 }
 
-/// What a region held under a new grant.
+/// The content that a region had under a new grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Found {
-    /// What it held before.
+    /// The content of before.
     Kept,
     /// The pattern of a fresh region.
     Fresh,

@@ -160,7 +160,7 @@ fn assert_read(output: &Output) {
     assert!(out.contains("every byte right"), "{out}{err}");
 }
 
-/// What `write-lat` says, and what the server's region then holds, read by `read-lat`.
+/// Returns the output of `write-lat`, and of `read-lat` on the server's region after it.
 fn write_and_read_back(host: &[&str], netns: Option<&Netns>, grant: &Path) {
     let run = |command: &str, more: &[&str]| {
         let args = [&[command, "--grant", grant.to_str().unwrap()], host, more].concat();
@@ -177,7 +177,7 @@ fn write_and_read_back(host: &[&str], netns: Option<&Netns>, grant: &Path) {
     assert_eq!(json["compared_bytes"], 1_000_000);
 }
 
-/// What the kernel says is attached to the interface.
+/// Returns whether the kernel says that something is attached to the interface.
 fn attached(netns: &Netns) -> bool {
     netns.ip(&["link", "show", "dev", Lab::INTERFACE]).unwrap().contains("xdp")
 }
@@ -261,7 +261,7 @@ fn two_processes_send_swap_and_add_over_udp() {
     let came: u64 = messages.split(' ').next().unwrap().parse().unwrap();
     assert!(came >= 2 * 550 + 3 && messages.contains("every byte right"), "{said}");
 
-    // What cas-lat changes it restores, so that fetch-add-lat and read-lat find the pattern.
+    // cas-lat restores what it changes, so that fetch-add-lat and read-lat find the pattern.
     let server = start("compare-swap,fetch-add,read");
     for command in ["cas-lat", "fetch-add-lat"] {
         let found = json(run(command, &["--verify", "200", "--json"]));
@@ -336,7 +336,7 @@ fn verification_lives_through_a_restart_and_rotations_and_sees_what_is_wrong() {
     assert!(text(&output.stderr).contains("not what it should be"), "{output:?}");
     drop(server);
 
-    // Nobody answers any more.
+    // Nobody answers any longer.
     let output = until(&["--rounds", "1", "--patience", "1"]).output().unwrap();
     assert!(!output.status.success(), "{output:?}");
     assert!(text(&output.stderr).contains(&address), "{output:?}");
@@ -458,7 +458,7 @@ fn namespaces_of(id: u32) -> usize {
         .count()
 }
 
-/// What a program says whose standard output nobody reads.
+/// Returns the output of a program whose standard output nobody reads.
 fn unread(args: &[&str]) -> (Output, u32) {
     let (reader, writer) = pipe().unwrap();
     // Before the program starts: it may have said all before anything is done after that.

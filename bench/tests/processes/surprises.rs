@@ -59,7 +59,7 @@ fn pause(process: &Running) {
     }
 }
 
-/// What a client says from now on until Ctrl-C ends it.
+/// Returns the output of a client from now on until Ctrl-C ends it.
 fn interrupted(client: Running, said: impl Iterator<Item = String>) -> (String, Output) {
     client.signal(Signal::INT);
     let said: Vec<String> = said.collect();

@@ -71,12 +71,12 @@ struct State {
     next_ticket: u64,
 }
 
-/// Why there is no pool of this shape.
+/// The reason why there is no pool of this shape.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BufferPoolError {
     /// There is nothing in a buffer.
-    #[error("a pool's buffers must have at least 1 byte")]
+    #[error("a pool of buffers of 0 bytes; give them at least 1")]
     EmptyBuffers,
     /// The region has no room for a buffer.
     #[error("no buffer of {buffer_len} bytes fits into a region of {region_len}; make it larger")]
@@ -89,7 +89,7 @@ pub enum BufferPoolError {
     /// No memory is that large.
     #[error("{count} buffers of {buffer_len} bytes are more than this machine can address")]
     TooLarge {
-        /// How many buffers the pool was to have.
+        /// How many buffers were asked for.
         count: u32,
         /// How long.
         buffer_len: u32,
@@ -347,8 +347,8 @@ impl RegionBuf {
         Source { region: &self.shared.region, offset: self.start(), len: self.len }
     }
 
-    /// What the buffer has behind its first bytes, which a channel writes with those beside it: so
-    /// many before and behind, padded to 8.
+    /// Returns the bytes behind the buffer's first ones, which a channel writes with those beside
+    /// it: so many before and behind, padded to 8.
     #[cfg(feature = "channel")]
     pub(crate) fn message(
         &self,
@@ -375,7 +375,7 @@ impl RegionBuf {
         u64::from(self.index) * u64::from(self.shared.buffer_len)
     }
 
-    /// Where in the region `offset` is, if there are `len` bytes.
+    /// Returns the offset in the region of `len` bytes at `offset`, if there are so many.
     fn place(&self, offset: usize, len: usize) -> Result<u64, OutOfBounds> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len() => Ok(self.start() + offset as u64),
@@ -398,11 +398,11 @@ impl RegionBuf {
 pub struct BufPiece {
     /// The permission to read or write the remote bytes.
     pub grant: Grant,
-    /// Where in the remote region, in bytes.
+    /// The offset in the remote region, in bytes.
     pub remote_offset: u64,
     /// In which of the transfer's buffers, by its place among them.
     pub buf: usize,
-    /// Where in the buffer, in bytes.
+    /// The offset in the buffer, in bytes.
     pub buf_offset: usize,
     /// How many bytes; at least one.
     pub len: usize,

@@ -34,7 +34,7 @@ use crate::{
 /// memory, which wakes nobody.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Why a message was not sent, or none came.
+/// The reason why a message was not sent, or none came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChannelError {
@@ -79,7 +79,8 @@ impl Channels {
         Ok(Self { link, lease, clock: TscClock::new(), idle: WAIT })
     }
 
-    /// How the thread waits from now on: see [`Portal::set_idle`], whose default is this one's.
+    /// Sets how the thread waits from now on: see [`Portal::set_idle`], whose default is this
+    /// one's.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }
@@ -127,7 +128,7 @@ impl Channels {
         handle: SendHandle,
     ) -> Result<SendState, ChannelError> {
         self.wait(|link, now| {
-            // Of a channel that is broken each message knows its own end.
+            // On a broken channel `test` still reports how each message ended.
             let _ = sender.poll(link, now);
             let state = sender.test(handle);
             Ok((state != SendState::Sending).then_some(state))

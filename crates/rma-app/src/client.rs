@@ -106,7 +106,7 @@ impl Client {
         Ok(client)
     }
 
-    /// What a thread of the application's runs instead of [`Client::start`]'s.
+    /// Returns the poller that a thread of the application's runs instead of [`Client::start`]'s.
     pub fn poller(&self) -> Poller {
         self.handle.poller()
     }
@@ -203,7 +203,7 @@ impl Client {
     /// Awaits the messages and events of `queue`, whose receives are all posted from now on. Make
     /// regions with events of it before.
     ///
-    /// The queue is to be bound to the portal of this client's executor: so make the portal, then
+    /// The queue must be bound to the portal of this client's executor: so make the portal, then
     /// the queue, then the executor over the portal. Events of a queue that is bound to another
     /// portal, or to none, are seen when this client is polled for something else, and wake nobody
     /// who sleeps.

@@ -52,7 +52,7 @@ impl TscClock {
         Self { counter, epoch: boottime(), look: Cell::new(None), last: Cell::new(0) }
     }
 
-    /// What the kernel's clock says since the epoch.
+    /// Returns the kernel's time since the epoch.
     #[cold]
     fn look(&self) -> u64 {
         let before = self.counter.raw();

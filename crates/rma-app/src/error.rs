@@ -1,4 +1,4 @@
-//! Why an application does not get what it waits for.
+//! Errors of an application's waits.
 
 use core::fmt;
 
@@ -6,8 +6,8 @@ use rma_core::executor::{CallError, Outcome};
 use rma_shm::{Forked, Told};
 use thiserror::Error;
 
-/// Why a client has no thread of its own. Exhaustive on purpose: the errors of hosts have a place
-/// for each.
+/// The reason why a client has no thread of its own. Exhaustive on purpose: the errors of hosts
+/// have a place for each.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// It would have nothing to wait for.
@@ -20,7 +20,7 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// Why a transfer is not done.
+/// The reason why a transfer is not done.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -84,7 +84,7 @@ impl TransferError {
     }
 }
 
-/// What a person is told of a call that failed.
+/// The sentence for a person about a call that failed.
 struct Failure<'a>(&'a Outcome);
 
 impl fmt::Display for Failure<'_> {
@@ -101,13 +101,13 @@ impl fmt::Display for Failure<'_> {
 }
 
 impl WaitError {
-    /// Whether nothing will ever be over, as there is no engine any more.
+    /// Whether nothing will ever be over, as there is no engine any longer.
     pub(crate) const fn is_for_good(self) -> bool {
         matches!(self, Self::EngineGone | Self::Forked(_))
     }
 }
 
-/// Why waiting for a completion ended without one.
+/// The reason why waiting for a completion ended without one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -123,7 +123,7 @@ pub enum WaitError {
     #[error("this portal belongs to another host; wait with the host that it was allocated from")]
     AnotherHost,
     /// The engine thread is gone, and with it the op.
-    #[error("the engine thread has ended; what is in flight will not complete")]
+    #[error("the engine thread has ended, so ops in flight will not complete; open the host anew")]
     EngineGone,
     /// The engine is that of the process which this one was forked from.
     #[error(transparent)]

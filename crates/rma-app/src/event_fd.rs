@@ -14,7 +14,7 @@ use rustix::{
     time::Timespec,
 };
 
-/// What one thread sleeps on, and others wake it by.
+/// An event descriptor that one thread sleeps on, and that others wake it by.
 ///
 /// A child that was forked has the same descriptor, and a wake-up that it took would be missing
 /// here: in a child nothing is drained or woken, and no sleep begins.

@@ -97,7 +97,7 @@ impl Executor {
         })
     }
 
-    /// How this executor waits from now on: see [`Portal::set_idle`], whose default is that of
+    /// Sets how this executor waits from now on: see [`Portal::set_idle`], whose default is that of
     /// executors.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
@@ -247,7 +247,7 @@ impl Executor {
         self.lease.ended()
     }
 
-    /// How the thread that waits for completions sleeps; `None` if the engine is inline.
+    /// Returns the sleep of the thread that waits for completions; `None` if the engine is inline.
     pub(crate) const fn sleep(&self) -> Option<&Sleep> {
         self.lease.sleep()
     }

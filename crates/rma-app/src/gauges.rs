@@ -1,4 +1,4 @@
-//! What the executors of a host tell about themselves: [`ExecutorGauges`].
+//! The gauges of a host's executors: [`ExecutorGauges`].
 //!
 //! An executor belongs to its application's thread, which nobody asks and who waits for nobody: it
 //! stores a few numbers now and then (`EVERY`, and before a thread sleeps), in memory that it
@@ -20,7 +20,7 @@ pub(crate) const EVERY: Duration = Duration::from_millis(100);
 /// Bounds between the classes of windows, in ops.
 const BOUNDS: [f64; ExecutorGauges::CWND_CLASSES.len() - 1] = [1.0, 4.0, 16.0, 64.0, 256.0];
 
-/// What all executors of a host do, by what each told last. Those of tenants are among them.
+/// The gauges of all executors of a host, by what each told last. Those of tenants are among them.
 ///
 /// An executor that an application polls told at most a tenth of a second ago, one whose thread
 /// sleeps told when that thread went to sleep, and one without calls told when the last was over.
@@ -79,7 +79,7 @@ impl ExecutorGauges {
     };
 }
 
-/// What one executor tells. Written by its thread alone.
+/// The gauges that one executor tells. Written by its thread alone.
 #[derive(Debug)]
 pub(crate) struct Told {
     command_slots: u64,
@@ -113,8 +113,8 @@ impl Told {
         told
     }
 
-    /// Stores what is to be told of `executor`, which has `calls` whose outcomes the application
-    /// has not taken.
+    /// Stores the gauges of `executor`, which has `calls` whose outcomes the application has not
+    /// taken.
     pub(crate) fn tell(&self, executor: &mut CommandExecutor, calls: usize) {
         let mut classes = [0; ExecutorGauges::CWND_CLASSES.len()];
         let mut min = f64::INFINITY;
@@ -188,7 +188,7 @@ impl ExecutorWatch {
         Self(Arc::downgrade(told))
     }
 
-    /// Whether the executor is gone, and tells nothing any more.
+    /// Whether the executor is gone, and tells nothing any longer.
     fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -207,7 +207,7 @@ impl Executors {
         all.push(executor);
     }
 
-    /// What all of them do.
+    /// Returns the sum of all executors' gauges.
     #[must_use]
     pub fn gauges(&self) -> ExecutorGauges {
         let mut sum = ExecutorGauges::NONE;

@@ -1,6 +1,5 @@
-//! Where portals come from: the [`PortalParts`] that their maker puts together, and the [`Home`]
-//! that they tell what the maker wants to know. Portals of StaR ([`crate::star`]) tell it to the
-//! same.
+//! The makers of portals: the [`PortalParts`] that they put together, and the [`Home`] to which
+//! portals report. Portals of StaR ([`crate::star`]) report to the same.
 //!
 //! A host makes portals over its engine; a client of a host in another process can make them, too.
 //! A portal does not know which of them made it. It has a handle to its maker, and tells it two
@@ -17,8 +16,8 @@ use rma_core::portal::CommandPortal;
 
 use crate::{gauges::ExecutorWatch, life::Life, sleep::Sleep};
 
-/// What the maker of portals is told about them, by the threads that use them. Homes are told apart
-/// by where they lie in memory.
+/// The maker of portals, as it is told about them by the threads that use them. Homes are told
+/// apart by their address in memory.
 pub trait Home: fmt::Debug + Send + Sync {
     /// An executor was made over one of the portals. Watching it keeps nothing of it alive.
     fn executor_made(&self, executor: ExecutorWatch);
@@ -40,7 +39,7 @@ pub trait Home: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StarTag(pub u64);
 
-/// What a [`Portal`](crate::Portal) is made of.
+/// The parts that a [`Portal`](crate::Portal) is made of.
 #[derive(Debug)]
 pub struct PortalParts {
     /// The application's end of the rings. The engine has the other.
@@ -49,7 +48,7 @@ pub struct PortalParts {
     pub home: Arc<dyn Home>,
     /// Whether the engine can still complete ops.
     pub life: Life,
-    /// How the thread that waits for completions sleeps, if the engine's end of the rings has the
+    /// The sleep of the thread that waits for completions, if the engine's end of the rings has the
     /// [`Sleep::bell`] of it. `None` if the engine is inline: then nobody would wake a sleeper.
     pub sleep: Option<Sleep>,
 }

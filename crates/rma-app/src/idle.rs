@@ -1,5 +1,5 @@
-//! What a thread does when there is nothing to do, an engine's or an application's that waits for a
-//! completion: spin, then yield, then sleep in the kernel.
+//! The policy of an idle thread, an engine's or a waiting application's: spin, then yield, then
+//! sleep in the kernel.
 //!
 //! By default nobody spins. Where each thread has a core, a yield returns at once, so it looks as
 //! often as one that spins, but for a system call of some hundred nanoseconds. Where threads share
@@ -45,7 +45,7 @@ impl Default for IdlePolicy {
     }
 }
 
-/// What to do now.
+/// The next step of an idle thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Look again at once.

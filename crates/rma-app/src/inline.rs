@@ -148,7 +148,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
     }
 }
 
-/// Whether a future is to be polled again.
+/// Whether a future must be polled again.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {

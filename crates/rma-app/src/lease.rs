@@ -1,4 +1,4 @@
-//! What a portal has beside its rings: [`PortalLease`].
+//! The lease of a portal, beside its rings: [`PortalLease`].
 
 use core::{ops::Range, ptr, time::Duration};
 use std::{os::fd::BorrowedFd, sync::Arc};
@@ -58,13 +58,13 @@ impl PortalLease {
         self.life.check_process()
     }
 
-    /// How the thread that waits for completions sleeps; `None` if the engine is inline.
+    /// Returns the sleep of the thread that waits for completions; `None` if the engine is inline.
     pub(crate) const fn sleep(&self) -> Option<&Sleep> {
         self.sleep.as_ref()
     }
 
-    /// What becomes readable when a thread that sleeps is to wake up; `None` if the engine is
-    /// inline.
+    /// Returns the descriptor that becomes readable when a sleeping thread has to wake up; `None`
+    /// if the engine is inline.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.sleep.as_ref().map(Sleep::fd)
     }

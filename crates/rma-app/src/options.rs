@@ -1,10 +1,10 @@
-//! How a transfer is to be done: [`TransferOptions`].
+//! The options of a transfer: [`TransferOptions`].
 
 use core::time::Duration;
 
 use rma_core::{executor::RetryPolicy, op::ClassOfService};
 
-/// How a transfer is to be done: [`Executor::read_with`], [`Executor::write_with`],
+/// The options of a transfer: [`Executor::read_with`], [`Executor::write_with`],
 /// [`Transfer::options`].
 ///
 /// ```
@@ -39,7 +39,7 @@ impl TransferOptions {
         Self { class: Some(class), ..self }
     }
 
-    /// What to do when ops fail. Default: [`RetryPolicy::DEFAULT`].
+    /// Sets the policy for ops that fail. Default: [`RetryPolicy::DEFAULT`].
     pub const fn retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
     }

@@ -25,7 +25,7 @@ use crate::{
     lease::PortalLease,
 };
 
-/// What a wait does, if the application says nothing else: most ops complete while it yields.
+/// The default idle policy of a wait: most ops complete while it yields.
 pub(crate) const WAIT: IdlePolicy =
     IdlePolicy { spin: Duration::ZERO, yield_for: Duration::from_micros(120), sleep: true };
 
@@ -169,8 +169,7 @@ impl Portal {
     ///
     /// Until then the bytes of `source` that the op covers must not change, or what is written is
     /// some of the old and some of the new. Unless it is OK, any part of the op may have been
-    /// written, but nothing will be any more: it is safe to write again, or to write something
-    /// else.
+    /// written, but nothing will be later: it is safe to write again, or to write something else.
     ///
     /// # Errors
     /// If no slot is free, or the op cannot be right. Then nothing was issued.
@@ -194,8 +193,7 @@ impl Portal {
     /// recorded the frames has the new one, too. A key that may have leaked is replaced at its own
     /// host, by the driver.
     ///
-    /// Unless it completes with OK, the key may or may not have been changed; it will not be any
-    /// more.
+    /// Unless it completes with OK, the key may or may not have been changed; it never will be.
     ///
     /// # Errors
     /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was
@@ -219,8 +217,8 @@ impl Portal {
         self.rings.poll()
     }
 
-    /// How [`Portal::wait`] waits from now on. Default: yields for 120 µs, then sleeps until the
-    /// engine wakes it, which takes some tens of microseconds and the engine one system call.
+    /// Sets how [`Portal::wait`] waits from now on. Default: yields for 120 µs, then sleeps until
+    /// the engine wakes it, which takes some tens of microseconds and the engine one system call.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }
@@ -294,8 +292,8 @@ impl Portal {
         self.rings.outstanding() > 0 && self.lease.may_sleep(&self.rings)
     }
 
-    /// Says that this thread sleeps no more, after [`Portal::arm`]. The descriptor is not readable
-    /// any longer.
+    /// Says that this thread no longer sleeps, after [`Portal::arm`]. The descriptor is no longer
+    /// readable.
     pub fn disarm(&mut self) {
         if let Some(sleep) = self.lease.sleep() {
             sleep.end();

@@ -32,7 +32,7 @@ pub(crate) const HERE: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const PID: Pid = Pid(1);
 pub(crate) const NIC: NicTag = NicTag(1);
 
-/// What targets of the test call their ops.
+/// The name that targets of the test give to their ops.
 pub(crate) const NAME: OpName = OpName { engine: EngineId(3), counter: 77, number: 9 };
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Home for Nobody {
     fn slots_returned(&self, _: Range<u16>) {}
 }
 
-/// How an op of the test ends.
+/// The end of an op of the test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     Ends(OpStatus),
@@ -55,7 +55,7 @@ pub(crate) enum Fate {
     Says(Verdict, Option<u64>),
 }
 
-/// What an engine has of a portal and of a queue that is bound to it.
+/// The engine's ends of a portal and of a queue that is bound to it.
 pub(crate) struct Scripted {
     pub(crate) port: PortalPort,
     posts: Consumer,
@@ -128,7 +128,7 @@ impl Scripted {
         }
     }
 
-    /// Is no more.
+    /// It has gone.
     pub(crate) fn end_engine(&self) {
         self.ended.store(true, SeqCst);
         self.sleep.bell().wake.wake();

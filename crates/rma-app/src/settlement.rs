@@ -1,8 +1,8 @@
-//! What a target says of an op that was left in doubt: [`Settlement`].
+//! The target's answer about an op in doubt: [`Settlement`].
 
 use rma_core::{executor::Outcome, outcome::Verdict};
 
-/// What became of a recorded op whose outcome was unknown, by its target: [`Client::settle`],
+/// The target's answer about a recorded op whose outcome was unknown: [`Client::settle`],
 /// [`Executor::settle`] (not in the paper).
 ///
 /// [`Client::settle`]: crate::Client::settle
@@ -11,7 +11,7 @@ use rma_core::{executor::Outcome, outcome::Verdict};
 #[must_use]
 pub struct Settlement {
     /// Final, whichever it is. APPLIED: it was, once. NOT_APPLIED: it was not and never will be, so
-    /// it may be issued again. FORGOTTEN: its target cannot tell any more, and never will.
+    /// it may be issued again. FORGOTTEN: its target cannot tell any longer, and never will.
     pub verdict: Verdict,
     /// The word that a COMPARE_SWAP or a FETCH_ADD found, if it was applied.
     pub result: Option<u64>,

@@ -1,13 +1,13 @@
-//! How an application's thread sleeps until a completion: [`Sleep`].
+//! The sleep of an application's thread until a completion: [`Sleep`].
 //!
 //! The engine rings only for threads that have said that they sleep, so the order matters: say so
 //! (`prepare`), look once more, and only then sleep. It is the engine's own protocol,
 //! [`rma_shm::doorbell`], with the roles exchanged.
 //!
-//! Invariant: only who has the portal alone, by `&mut` or under a lock, prepares and ends. Who
-//! sleeps without the portal (the thread that has the `seat`) has prepared
-//! under the lock and ends under it. If another sleeps meanwhile, with the lock, it takes the
-//! wake-ups that were the first one's, and so wakes it afterwards: `Sleep::wake`.
+//! Invariant: only who has the portal alone, by `&mut` or under a lock, prepares and ends. Whoever
+//! sleeps without the portal (the thread that has the seat) has prepared under the lock and ends
+//! under it. If another sleeps meanwhile, with the lock, it takes the wake-ups that were the first
+//! one's, and so wakes it afterwards: `Sleep::wake`.
 
 use core::time::Duration;
 use std::{
@@ -21,7 +21,7 @@ use rma_shm::Doorbell;
 
 use crate::event_fd::EventFd;
 
-/// How the thread that uses a portal sleeps, and is woken. Clones are the same.
+/// The means by which the thread that uses a portal sleeps and is woken. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Sleep {
     doorbell: Doorbell,
@@ -37,18 +37,18 @@ impl Sleep {
         Ok(Self { doorbell: Doorbell::new(), event: Arc::new(EventFd::open()?) })
     }
 
-    /// What the engine rings.
+    /// Returns the bell that the engine rings.
     #[must_use]
     pub fn bell(&self) -> Bell {
         Bell { doorbell: self.doorbell.clone(), wake: self.event.clone() }
     }
 
-    /// What becomes readable when it is rung.
+    /// Returns the descriptor that becomes readable when the bell is rung.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Says that a thread is going to sleep. It is to look once more for all that it waits for, and
+    /// Says that a thread is going to sleep. It must look once more for all that it waits for, and
     /// only then to [`Sleep::sleep`]; in both cases [`Sleep::end`] follows.
     pub(crate) fn prepare(&self) {
         self.doorbell.prepare_sleep();
@@ -59,10 +59,10 @@ impl Sleep {
         self.event.sleep(timeout);
     }
 
-    /// Says that the thread sleeps no more.
+    /// Says that the thread no longer sleeps.
     pub(crate) fn end(&self) {
         self.doorbell.awake();
-        // What was rung so far is for what is there already.
+        // Rings so far were for what is there already.
         self.event.drain();
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::ring::{Held, Malformed, Position};
 
-/// What has come of numbered messages, of which a sender has so many under way or unprocessed at
+/// Numbered messages that have arrived, of which a sender has so many under way or unprocessed at
 /// most.
 ///
 /// Invariant: what has come and is not handed out has numbers from `next` on, fewer than `capacity`
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_any_order_is_handed_out_in_turn() {
+    fn messages_that_come_in_any_order_are_handed_out_in_turn() {
         let mut arrivals = Arrivals::new(4);
         for number in [2, 0, 3, 1] {
             arrivals.insert(at(number), number).unwrap();

@@ -96,7 +96,7 @@ impl<S: Read> Audience<S> {
         if polled.is_err() {
             assert_eq!(polled.err(), end.ended, "both say why");
         } else {
-            // What it says it says again with the next claim.
+            // The receiver repeats its word with the next claim.
             let _ = end.receiver.poll(&mut end.node.link, self.hosts.now);
         }
         end.node.take(self.hosts.now);
@@ -116,7 +116,7 @@ impl<S: Read> Audience<S> {
     }
 
     /// All that may happen, in any order: sends, looks, ops in any order, and time that goes by.
-    /// Then each reader has got all, or is told that it counts no more.
+    /// Then each reader has got all, or is told that it no longer counts.
     pub(crate) fn chaos(&mut self, len_max: u64, seed: u64) {
         let mut draw = drawing(seed);
         let readers = self.readers.len() as u64;

@@ -1,5 +1,5 @@
-//! What the tests of channels stand on: one host that both ends are on, whose engine is in the
-//! test's hands. It applies what is under way in whichever order the test says, or not at all.
+//! The stage of the channels' tests: one host that both ends are on, whose engine is in the test's
+//! hands. The test says in which order the engine applies the ops under way, or that it does not.
 
 use core::{convert::Infallible, time::Duration};
 use std::{collections::HashMap, sync::Arc};
@@ -54,7 +54,7 @@ struct Queue {
 pub(crate) struct Host {
     rows: HashMap<RegionId, Row>,
     keys: u8,
-    /// Who registers.
+    /// The host that registers.
     pub(crate) as_peer: Peer,
 }
 
@@ -265,7 +265,7 @@ impl Process {
         self.taken.extend(core::iter::from_fn(|| self.port.take()).map(Result::unwrap));
     }
 
-    /// What is under way at this place is applied.
+    /// Applies the op that is under way at this place.
     pub(crate) fn apply(&mut self, host: &mut Host, at: usize) -> OpStatus {
         let command = self.taken.remove(at);
         let (status, found) = host.apply(self.peer, &command);
@@ -277,7 +277,7 @@ impl Process {
         status
     }
 
-    /// What is under way at this place is not applied, and ends so.
+    /// Ends the op that is under way at this place with `status`, without applying it.
     pub(crate) fn fail(&mut self, at: usize, status: OpStatus) {
         let command = self.taken.remove(at);
         self.port.complete(&Completion::new(command.slot, status, 0, 1_000));
@@ -316,7 +316,7 @@ impl Bench {
         self.turn();
     }
 
-    /// What of ours is under way at this place is applied.
+    /// Applies our op that is under way at this place.
     pub(crate) fn apply(&mut self, at: usize) -> OpStatus {
         let status = self.us.apply(&mut self.host, at);
         self.turn();
@@ -337,7 +337,7 @@ impl Bench {
         }
     }
 
-    /// What of ours is under way at this place is not applied, and ends so.
+    /// Ends our op that is under way at this place with `status`, without applying it.
     pub(crate) fn fail(&mut self, at: usize, status: OpStatus) {
         self.us.fail(at, status);
         self.turn();

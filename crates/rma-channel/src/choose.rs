@@ -16,7 +16,7 @@ use core::{cmp::Reverse, fmt};
 
 use crate::table::{Count, Growth, Kind, Mark, Offer, Ours};
 
-/// What an application may need of a channel.
+/// A need that an application may have of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Need {
     /// Many senders for one receiver. Rules out nothing, as each sender may have a channel of its
@@ -46,7 +46,7 @@ pub enum Need {
     NoWaitForTheDead,
 }
 
-/// What is to be least, among the kinds that meet all needs.
+/// The cost to minimize, among the kinds that meet all needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Least {
     /// Half round trips until a message is there.
@@ -59,13 +59,13 @@ pub enum Least {
 /// A kind that meets all needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Which it is.
+    /// The chosen kind.
     pub kind: Kind,
-    /// How it meets each need, in the order in which they were given.
+    /// The way in which it meets each need, in the order in which they were given.
     pub reasons: Vec<(Need, Mark)>,
 }
 
-/// What there is for somebody's needs.
+/// The kinds that meet an application's needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// The kinds that meet all needs, best first. Empty if these needs cannot be had together.
@@ -115,7 +115,7 @@ impl Need {
         Self::NoWaitForTheDead,
     ];
 
-    /// What it is, in a few words.
+    /// Names the need, in a few words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -155,7 +155,7 @@ impl Need {
                 depends => depends,
             },
             Self::Distrust => mark(!row.is_shared()),
-            // Who reserves, or has read a part of what others read as well, is waited for.
+            // A peer that reserves, or has read a part of what others read as well, is waited for.
             Self::NoWaitForTheDead => {
                 let is_read_by_many = row.is_read() && needs.contains(&Self::ManyReceivers);
                 mark(!row.is_reserved() && !is_read_by_many)
@@ -185,7 +185,7 @@ impl Ours {
 }
 
 impl Offer {
-    /// What kinds are put in order by, the best first.
+    /// Returns the price by which kinds are ordered, the best first.
     fn price(&self, needs: &[Need], least: Least) -> impl Ord + use<> {
         let likely = |count: Count| u32::from(count.least) + u32::from(count.or_more);
         let hops = likely(self.half_round_trips);
@@ -212,8 +212,8 @@ impl fmt::Display for Need {
     }
 }
 
-/// What it costs, and how it meets each need: "write slot, immediate: 3 half round trips, ops 1/0,
-/// memory O(N); a receiver that sleeps ✓".
+/// Shows the costs, and how it meets each need: "write slot, immediate: 3 half round trips, ops
+/// 1/0, memory O(N); a receiver that sleeps ✓".
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Offer { half_round_trips, send_requests, receive_requests, memory_of_receiver, .. } =
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_meets_every_need_and_what_is_not_fails_one() {
+    fn a_chosen_kind_meets_every_need_and_any_other_fails_one() {
         for two in Need::ALL.into_iter().flat_map(|a| Need::ALL.map(|b| [a, b])) {
             let choices = choose(&two, Least::Ops);
             for kind in Kind::ALL {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_names_the_needs_that_rule_out_every_kind() {
+    fn an_impossible_choice_names_the_needs_that_rule_out_every_kind() {
         let needs = [Need::ManyReceivers, Need::NoWaitForTheDead];
         let Choices { kinds, ruled_out } = choose(&needs, Least::Latency);
         assert!(kinds.is_empty(), "{kinds:?}");
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(first(&[Blocking, MoreThanAWord], Least::Latency), Kind::WriteSlotImmediate);
         let fan_in = [ManySenders, Blocking, MoreThanAWord];
         assert_eq!(first(&fan_in, Least::Latency), Kind::SendRecvShared);
-        // A look costs its receiver an op, so it is not first where ops are to be few.
+        // A look costs its receiver an op, so it is not first where ops must be few.
         assert_eq!(first(&[PassiveSender], Least::Ops), Kind::ReadSlotInlined);
         let passive = kinds(&[PassiveSender, VariableSize], Least::Latency);
         assert_eq!(passive.iter().map(|&it| it as u8).collect::<Vec<_>>(), [14, 18, 19]);

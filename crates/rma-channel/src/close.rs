@@ -1,4 +1,4 @@
-//! How an end gives back what it has registered at its host (not in the paper).
+//! Closing an end: it gives back what it has registered at its host (not in the paper).
 //!
 //! A host has so many regions, and a region that nobody deregisters stays: so each end knows all
 //! that was registered for it, by its opening and by whom it has let in since, and gives it back
@@ -11,10 +11,10 @@
 //! was not received is lost.
 //!
 //! *Of this end*: the NIC looks a region's name up each time that it wants bytes of it, and the
-//! name means nothing any more. So nothing of it is sent or stored from then on, though its memory
-//! is there as long as somebody has a handle to it. An op that was to send from there, or to load
-//! into it, ends with TIMEOUT, as one whose answer was lost; one that the NIC has not taken yet
-//! with INVALID_COMMAND. Whoever is to know what became of a message waits for that before it
+//! name means nothing any longer. So nothing of it is sent or stored from then on, though its
+//! memory is there as long as somebody has a handle to it. An op that was to send from there, or to
+//! load into it, ends with TIMEOUT, as one whose answer was lost; one that the NIC has not taken
+//! yet with INVALID_COMMAND. Whoever must know what became of a message waits for that before it
 //! closes the end. Ops from and to memory of the application's go on.
 //!
 //! In a [`Link`](crate::Link) remains, as of ends that are dropped, what became of their calls.
@@ -35,7 +35,7 @@ use crate::registrar::{Peer, Registrar};
 /// Whoever has registered something at its host, and gives it back: an end of a channel, or a half
 /// of which there was to be one.
 pub trait Close {
-    /// What it has registered. Who gives that back uses the end no more.
+    /// Returns what it has registered. A caller that gives it back must not use the end afterwards.
     fn registered(&mut self) -> &mut Registered;
 
     /// Gives back what it has registered, at the host where that was.
@@ -86,7 +86,7 @@ impl Registered {
         let Recorder { registrar, mut registered } = recorder;
         match opened {
             Ok(_) => self.0.append(&mut registered.0),
-            // Why it failed says more than why nothing can be given back.
+            // The cause of the failure says more than the reason why nothing can be given back.
             Err(_) => drop(registered.give_back(registrar)),
         }
         opened
@@ -101,7 +101,7 @@ pub(crate) fn opened<R: Registrar, T: Close, E>(
     opened_with(registrar, |registrar| Ok((open(registrar)?, ()))).map(|(end, ())| end)
 }
 
-/// The same, and what the other end is to be told.
+/// The same, with the terms for the other end.
 pub(crate) fn opened_with<R: Registrar, T: Close, U, E>(
     registrar: &mut R,
     open: impl FnOnce(&mut Recorder<'_, R>) -> Result<(T, U), E>,

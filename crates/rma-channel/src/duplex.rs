@@ -115,7 +115,7 @@ pub fn duplex<S: Hears, R: Tails>(
 pub struct DuplexSender<S> {
     sender: S,
     rides: Arc<Rides>,
-    /// Which messages carry a tail that none before them does, and that is not known to be
+    /// The messages that carry a newer tail than all before them, and that is not known to be
     /// processed.
     riding: VecDeque<(SendHandle, Position)>,
     /// A message and what is before it.
@@ -216,7 +216,7 @@ impl<P: AsMut<CommandPortal>, S: Hears + SendRegion<P>> SendRegion<P> for Duplex
 pub struct DuplexReceiver<R> {
     receiver: R,
     rides: Arc<Rides>,
-    /// What came that cannot be.
+    /// The malformed input that came.
     malformed: Option<Malformed>,
 }
 

@@ -11,7 +11,7 @@
 //! The others hold grants for several epochs from the beginning ([`Ahead`]). Whose op is refused
 //! with REMOTE_AUTHENTICATION_FAILURE knows that it was not applied, and looks for the present
 //! epoch: the next one, or one after it, or, as such a refusal can be forged, the one that it had.
-//! What it had reserved is void then. Who wakes up late is refused, as its grants are of old.
+//! What it had reserved is void then. Whoever wakes up late is refused, as its grants are of old.
 //!
 //! Invariant: between [`Epochs::fence`] and [`Epochs::resume`] nobody but the owner changes the
 //! regions, and no key is ever installed twice.
@@ -62,8 +62,8 @@ impl<const N: usize> Epochs<N> {
         &self.regions
     }
 
-    /// What `peer` needs for the present epoch and all whose keys there are: for each epoch, a
-    /// grant for each of `each`, by region and type of op.
+    /// Makes the grants that `peer` needs for the present epoch and all whose keys there are: for
+    /// each epoch, a grant for each of `each`, by region and type of op.
     pub(crate) fn grants<R: Registrar>(
         &self,
         registrar: &mut R,
@@ -90,8 +90,8 @@ impl<const N: usize> Epochs<N> {
         Ok(())
     }
 
-    /// Begins the next epoch: the regions have its keys now. They were fenced. After an error it is
-    /// to be tried again.
+    /// Begins the next epoch: the regions have its keys now. They were fenced. After an error it
+    /// must be tried again.
     pub(crate) fn resume<R: Registrar>(&mut self, registrar: &mut R) -> Result<(), R::Error> {
         let last = keys(registrar)?;
         let next = *self.keys.get(1).unwrap_or(&last);
@@ -121,7 +121,8 @@ pub(crate) struct Ahead {
     /// By epoch, and for each the same ones.
     grants: Vec<Grant>,
     each: usize,
-    /// Which epoch is thought to be the present one: from 0 on, in those that there are grants for.
+    /// The index of the epoch that is thought to be the present one: from 0 on, in those that there
+    /// are grants for.
     at: usize,
 }
 
@@ -131,7 +132,7 @@ impl Ahead {
         Self { grants, each, at: 0 }
     }
 
-    /// Which epoch is thought to be the present one.
+    /// Returns the epoch that is believed to be the present one.
     pub(crate) const fn at(&self) -> usize {
         self.at
     }

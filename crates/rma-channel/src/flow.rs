@@ -1,5 +1,5 @@
-//! How a sender learns up to where its receiver has processed a ring: a word of the sender's, which
-//! the receiver writes, the newest value only and one at a time.
+//! Flow control of a ring: the receiver writes its tail into a word of the sender's, the newest
+//! value only and one write at a time.
 //!
 //! It is a plain WRITE, as one aligned word lands whole, and to write it twice changes nothing: one
 //! that fails is made good by the next, as a later tail says all that an earlier one says. What is
@@ -64,8 +64,8 @@ const LULL: Duration = Duration::from_micros(100);
 /// costs a WRITE.
 const RIDE_MAX: Duration = Duration::from_millis(1);
 
-/// What the two ends of a duplex channel that one host has say to each other. Each may be in a
-/// thread of its own: a tail is sent along after all that was read of what is before it.
+/// The messages that the two ends of a duplex channel on one host have for each other. Each may be
+/// in a thread of its own: a tail is sent along after all that was read of what is before it.
 #[derive(Debug, Default)]
 pub(crate) struct Rides {
     /// Up to where this host has processed what came.
@@ -74,7 +74,7 @@ pub(crate) struct Rides {
     ridden: AtomicU64,
     /// The newest one that is known to have come to the other host.
     confirmed: AtomicU64,
-    /// What the newest message of the other host carried.
+    /// The tail that the newest message of the other host carried.
     heard: AtomicU64,
 }
 
@@ -134,9 +134,9 @@ pub(crate) struct Teller {
     word: RegisteredRegion,
     /// How much may be processed before the sender is told at once.
     every: u64,
-    /// What was told, as far as is known.
+    /// The position that was told, as far as is known.
     told: Position,
-    /// What is being told, and since when.
+    /// The position that is being told, and the time since when.
     telling: Option<(CallId, Position, Instant)>,
     /// When the last one that was told was issued.
     issued: Option<Instant>,
@@ -146,13 +146,14 @@ pub(crate) struct Teller {
     quiet: Option<(Position, Instant)>,
     /// Of a duplex channel: what rides.
     rides: Option<Arc<Rides>>,
-    /// What was told when a tail rode that is not known to have come, and since when.
+    /// The position told when a tail rode that is not known to have come, and the time since when.
     riding: Option<(Position, Instant)>,
 }
 
 impl Teller {
-    /// Who tells an eighth of `capacity` at once: with a half, a sender that fills the ring waits
-    /// for the one while the receiver waits for the other. `word` is a word of this host's.
+    /// Makes a teller that tells an eighth of `capacity` at once: with a half, a sender that fills
+    /// the ring waits for the one while the receiver waits for the other. `word` is a word of this
+    /// host's.
     pub(crate) const fn new(grant: Grant, word: RegisteredRegion, capacity: u64) -> Self {
         Self {
             grant,
@@ -184,12 +185,12 @@ impl Teller {
         self.must |= tail != self.told;
     }
 
-    /// What was told, and when that was issued; `None` if nothing was.
+    /// Returns the position told last, and when its op was issued; `None` if nothing was.
     pub(crate) fn told(&self) -> Option<(Position, Instant)> {
         self.issued.map(|issued| (self.told, issued))
     }
 
-    /// When a tail is to be told even if nothing comes.
+    /// When a tail must be told even if nothing comes.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let quiet = self.quiet.map(|(_, since)| since + LULL);
         let riding = self.riding.map(|(_, since)| since + RIDE_MAX);

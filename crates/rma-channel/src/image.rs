@@ -1,5 +1,4 @@
-//! What senders of messages that have to wait write them from: memory of the application's, or a
-//! copy.
+//! The source of messages that have to wait: memory of the application's, or a copy.
 
 use core::ops::Range;
 
@@ -22,7 +21,7 @@ pub(crate) struct Image {
     len_max: u32,
 }
 
-/// Where a message lies until it has left.
+/// A message that lies in the image until it has left.
 #[derive(Clone, Debug)]
 pub(crate) struct Lying {
     /// If not in the image.

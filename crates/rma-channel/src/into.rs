@@ -1,9 +1,9 @@
 //! Receivers that READ messages into the application's own memory: read slots and read rings with
 //! zero-copy on receive (§4.5, §4.6, §6).
 //!
-//! Such a receiver finds out where messages are, and how long; the application says where they are
-//! to go. What was read is *received* once it is believed ([`Reading`]); then its tail passes it.
-//! Of its own it has a few words, so its memory does not grow with messages or senders.
+//! Such a receiver finds out where messages are, and how long; the application says where they go.
+//! What was read is *received* once it is believed ([`Reading`]); then its tail passes it. Of its
+//! own it has a few words, so its memory does not grow with messages or senders.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -28,19 +28,19 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) position: Position,
-    /// Where the next one begins.
+    /// The position of the next one.
     pub(crate) end: Position,
-    /// Where it is in the sender's region.
+    /// The offset in the sender's region.
     pub(crate) remote_offset: u64,
     pub(crate) len: u32,
-    /// Whether it has landed where it is to go: in the place that was given for the look.
+    /// Whether it has landed in its place: in the place that was given for the look.
     pub(crate) landed: bool,
 }
 
 /// A look that failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// What it found cannot be.
+    /// It found malformed input.
     Malformed(Malformed),
     /// It ended so.
     Ended(CallStatus),
@@ -49,7 +49,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What it means for who reads.
+    /// Tells the reader the meaning of the fault.
     pub(crate) fn tell(self, reading: &mut Reading, now: Instant) -> Result<(), ReceiveError> {
         match self {
             Self::Malformed(malformed) => reading.suspect(malformed, now),
@@ -66,7 +66,7 @@ impl From<ReceiveError> for Fault {
     }
 }
 
-/// How a receiver finds messages, one after the other.
+/// A receiver's search for messages, one after the other.
 pub(crate) trait Finds: fmt::Debug {
     /// Whether there are looks that find nothing.
     const ASKS: bool = true;
@@ -74,8 +74,8 @@ pub(crate) trait Finds: fmt::Debug {
     /// Messages begin here.
     fn begin(&mut self, start: Position);
 
-    /// Where the next message is going to be received, if there is a place for it: a look that
-    /// fetches a message with its bell may have it land there.
+    /// Tells where the next message is going to be received, if there is a place for it: a look
+    /// that fetches a message with its bell may have it land there.
     fn land(&mut self, _: Option<(&RegisteredRegion, u64)>) {}
 
     /// When to look again, if not at once.
@@ -98,10 +98,10 @@ pub(crate) trait Finds: fmt::Debug {
 #[derive(Debug)]
 struct Body {
     found: Found,
-    /// Where it is to go.
+    /// The region that it goes to.
     region: RegisteredRegion,
     offset: u64,
-    /// `None`: the READ failed in passing, and is to be issued again.
+    /// `None`: the READ failed in passing, and must be issued again.
     call: Option<CallId>,
 }
 
@@ -115,9 +115,9 @@ pub struct IntoReceiver<F: Finds> {
     reading: Reading,
     is_begun: bool,
     found: VecDeque<Found>,
-    /// What is being read, in order.
+    /// The messages that are being read, in order.
     bodies: VecDeque<Body>,
-    /// What was asked for ends here, and what is known of.
+    /// The end of the messages asked for, and of those known.
     asked: Position,
     known: Position,
     is_idle: bool,
@@ -149,7 +149,7 @@ impl<F: Finds> IntoReceiver<F> {
         self.reading.believed()
     }
 
-    /// What became of a message.
+    /// Returns the state of a message.
     pub(crate) fn state(&self, handle: ReceiveHandle) -> ReceiveState {
         let tail = self.tail();
         if tail != handle.0 && tail.since(handle.0) < u64::MAX / 2 {
@@ -242,7 +242,7 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
             self.take(link);
         }
         let mut polled = Ok(());
-        // What is believed now was received, and that is told now: nothing else may come.
+        // The reader reports what it believes now; nothing else may come.
         for _ in 0..2 {
             let tail = self.tail();
             let is_all = (self.is_idle || !F::ASKS) && tail == self.known;

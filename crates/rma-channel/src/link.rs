@@ -1,4 +1,4 @@
-//! What the channel ends of one thread have in common: an executor, and what became of their calls.
+//! The common link of one thread's channel ends: an executor, and the outcomes of their calls.
 
 use rma_core::{
     executor::{Call, CallError, CallId, CommandExecutor, OpCall, Outcome, Piece, Publish},
@@ -18,7 +18,7 @@ use rma_core::{
 #[derive(Debug)]
 pub struct Link<P: AsMut<CommandPortal> = CommandPortal> {
     executor: CommandExecutor<P>,
-    /// What became of calls, and nobody has asked yet. Few: ends ask after each poll.
+    /// The outcomes of calls that nobody has asked about yet. Few: ends ask after each poll.
     ended: Vec<Outcome>,
     copied_bytes: u64,
 }
@@ -30,7 +30,7 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         Self { executor, ended: Vec::new(), copied_bytes: 0 }
     }
 
-    /// Takes the completions that there are, and issues what may be issued. Channel ends are to be
+    /// Takes the completions that there are, and issues what may be issued. Channel ends must be
     /// polled after it. Returns how much there was to do.
     pub fn poll(&mut self, now: Instant) -> usize {
         let work = self.executor.poll(now);
@@ -124,12 +124,12 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         self.executor.cancel(call);
     }
 
-    /// What became of `call`; `None` while it is under way, or if somebody has asked before.
+    /// Takes the outcome of `call`; `None` while it is under way, or if somebody has asked before.
     pub(crate) fn take(&mut self, call: CallId) -> Option<Outcome> {
         self.take_of(|ended| ended == call)
     }
 
-    /// What became of a call of which `is_of` knows; `None` if there is none that has ended.
+    /// Takes the outcome of a call of which `is_of` knows; `None` if there is none that has ended.
     pub(crate) fn take_of(&mut self, is_of: impl Fn(CallId) -> bool) -> Option<Outcome> {
         let index = self.ended.iter().position(|outcome| is_of(outcome.call))?;
         Some(self.ended.swap_remove(index))

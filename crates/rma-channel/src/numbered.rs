@@ -38,16 +38,16 @@ pub(crate) use places::Places;
 pub use receiver::{EventReceiver, Tells};
 pub use sender::{Carries, NumberedSender, Parcel};
 
-/// What an end of such a channel is opened with.
+/// The settings that an end of such a channel is opened with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) kind: Kind,
     /// The application's name for the channel.
     pub(crate) name: u64,
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub(crate) peer: Peer,
     pub(crate) places: Places,
-    /// What else both ends have to agree on.
+    /// The further option that both ends have to agree on.
     pub(crate) option: u64,
 }
 
@@ -121,7 +121,7 @@ impl Opening {
         registrar.register(memory, key, permissions, events).map_err(OpenError::Host)
     }
 
-    /// What the other end needs for ops of `op_type` on `region`.
+    /// Makes the grant that the other end needs for ops of `op_type` on `region`.
     pub(crate) fn grant<R: Registrar>(
         &self,
         registrar: &mut R,

@@ -16,8 +16,8 @@
 //! # Who holds up the ring
 //!
 //! Each receiver tells its tail, and the smallest frees. One that tells nothing for
-//! [`ReadRingConfig::reader_timeout`], although there is something to tell, counts no more, and the
-//! others go on. It finds out by itself before it believes a message that was overwritten:
+//! [`ReadRingConfig::reader_timeout`], although there is something to tell, no longer counts, and
+//! the others go on. It finds out by itself before it believes a message that was overwritten:
 //! [`ReceiveError::Ejected`](crate::ReceiveError::Ejected). A message is *accepted* when it is in
 //! the ring, at once, and *processed* when all who count have processed it. Without any receiver it
 //! is so at once.
@@ -57,7 +57,7 @@ mod records;
 
 use self::records::{Writer, capacity, footprint};
 
-/// What the sender of a read ring is opened with.
+/// The settings that the sender of a read ring is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadRingConfig {
@@ -126,7 +126,7 @@ impl ReadRingConfig {
         Agreed { kind, name: self.name, numbers: [self.len.get(), lens, timeout] }
     }
 
-    /// What terms say of the ring, if it can be.
+    /// Decodes the ring's settings from terms, if they are possible.
     fn from_agreed<E: core::error::Error>(agreed: &Agreed) -> Result<Self, OpenError<E>> {
         let [len, lens, timeout] = agreed.numbers;
         let why = "a power of two, from 128 to 2^30";
@@ -161,7 +161,7 @@ pub(crate) fn check_readers<E: core::error::Error>(
     Ok(())
 }
 
-/// How receivers look for messages.
+/// The settings by which receivers look for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderConfig {
@@ -196,12 +196,12 @@ impl Default for ReaderConfig {
     }
 }
 
-/// How a sender says that there are messages.
+/// The way in which a sender announces messages.
 pub(crate) trait Bell: core::fmt::Debug {
     /// All before `head` is there.
     fn ring(&mut self, head: Position);
 
-    /// Issues what is to be issued.
+    /// Issues the ops that are due.
     fn poll<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -290,7 +290,7 @@ impl<B: Bell> Outgoing for RingSender<B> {
     }
 }
 
-/// What became of a message that is in memory others read.
+/// Returns the state of a message that lies in memory others read.
 pub(crate) const fn published(handle: SendHandle, freed: Position, head: Position) -> SendState {
     if handle.0.since(freed) < head.since(freed) {
         SendState::Accepted

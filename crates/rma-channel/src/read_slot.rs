@@ -59,7 +59,7 @@ mod looking;
 pub mod notify_receiver;
 pub mod receiver;
 
-/// What the sender of read slots is opened with.
+/// The settings that the sender of read slots is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadSlotConfig {
@@ -120,9 +120,9 @@ impl ReadSlotConfig {
     }
 }
 
-/// Where a sender's messages lie, and how it says that they are there.
+/// The places of a sender's messages, and the way in which it announces them.
 pub(crate) trait Bells: core::fmt::Debug + Sized {
-    /// Whose bells they are.
+    /// The kind of channel.
     const KIND: Kind;
 
     /// How many bytes of the memory of messages are the channel's.
@@ -159,7 +159,7 @@ pub(crate) trait Bells: core::fmt::Debug + Sized {
     /// A message is there, and says so.
     fn ring(&mut self, memory: &RegisteredRegion, number: Position, at: (u64, u32));
 
-    /// Issues what is to be issued.
+    /// Issues the ops that are due.
     fn poll<P: AsMut<CommandPortal>>(
         &mut self,
         _: &mut Link<P>,
@@ -362,7 +362,7 @@ impl<B: Bells, P: AsMut<CommandPortal>> SendRegion<P> for SlotSender<B> {
     }
 }
 
-/// What a receiver knows of its sender.
+/// A receiver's knowledge of its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Joined {
     slots: u16,
@@ -372,7 +372,7 @@ pub(crate) struct Joined {
     grants: Vec<Grant>,
 }
 
-/// What the terms say of a channel of this kind and name.
+/// Checks the terms of a channel of this kind and name.
 fn check<R: Registrar>(
     registrar: &R,
     (kind, name): (Kind, u64),

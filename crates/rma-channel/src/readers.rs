@@ -1,5 +1,5 @@
-//! Who reads a sender's memory, and up to where each has processed it: the sender's side of read
-//! slots and read rings (§4.5, §4.6, §6).
+//! The readers of a sender's memory, and each one's progress: the sender's side of read slots and
+//! read rings (§4.5, §4.6, §6).
 //!
 //! Each reader has a *seat* at the sender: four words of a region of its own, which it may read and
 //! write, and nobody else.
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The reader writes its tail there, and the smallest tail of those who *count* frees memory. A
-//! reader that has told nothing for a time, counted from when there was something to tell, counts
-//! no more, and the others go on. What else could one do: a reader that died would hold up all
-//! others for ever. Nor can it be told, as the sender issues nothing; so it finds out by itself
+//! reader that has told nothing for a time, counted from when there was something to tell, no
+//! longer counts, and the others go on. What else could one do: a reader that died would hold up
+//! all others for ever. Nor can it be told, as the sender issues nothing; so it finds out by itself
 //! (`reading.rs`), from the words that the sender stores in its seat, in this order:
 //!
 //! 1. `counts` becomes 0;
@@ -49,7 +49,7 @@ use crate::{
     terms::OpenError,
 };
 
-/// Where the words of a seat are, in bytes.
+/// The offset of the first word of a seat, in bytes.
 pub(crate) const TAIL: u64 = 0;
 pub(crate) const FREED: u64 = WORD;
 pub(crate) const COUNTS: u64 = 2 * WORD;
@@ -66,7 +66,7 @@ const UNHEARD: u64 = u64::MAX;
 /// One of a sender's readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader {
-    /// Who it is.
+    /// The peer that reads.
     pub peer: Peer,
     /// Up to where it has processed messages, as far as is known.
     pub tail: Position,
@@ -83,7 +83,7 @@ pub enum Standing {
     Silent,
     /// It does not: the reader told a tail that cannot be.
     Malformed {
-        /// What it told.
+        /// The number that it told.
         told: u64,
     },
 }
@@ -113,7 +113,7 @@ enum Silence {
 struct Seat {
     reader: Reader,
     words: RegisteredRegion,
-    /// What was last seen as its tail.
+    /// The tail that was last seen.
     heard: u64,
     silence: Silence,
 }

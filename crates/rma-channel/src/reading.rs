@@ -1,5 +1,5 @@
-//! What a reader of a sender's memory may believe: the reader's side of read slots and read rings
-//! (§4.5, §4.6), of which [`readers`](crate::readers) is the sender's.
+//! The state that a reader of a sender's memory may trust: the reader's side of read slots and read
+//! rings (§4.5, §4.6), of which [`readers`](crate::readers) is the sender's.
 //!
 //! A reader READs bodies where it knows of messages, tells its tail, and has to find out by itself
 //! when the sender has not waited for it: a body may have been overwritten before it was read, and
@@ -16,7 +16,7 @@
 //! messages that finds none while all has been told also renews trust that is there: when the look
 //! was issued there was nothing to tell.
 //!
-//! Without trust the seat is also asked now and then if nothing comes, as who is given up by a
+//! Without trust the seat is also asked now and then if nothing comes, as whoever is given up by a
 //! sender that notifies hears nothing more.
 //!
 //! What cannot be is [`Malformed`] only if it was read while this reader counted. Else it may be
@@ -44,7 +44,7 @@ use crate::{
     terms::OpenError,
 };
 
-/// What of a seat is read: `freed` first, whether it counts after that.
+/// The length of the words that are read of a seat: `freed` first, whether it counts after that.
 const WORDS: u64 = 3 * WORD;
 
 /// Whether a reader trusts that its sender waits for it.
@@ -74,7 +74,7 @@ impl Trust {
 #[derive(Clone, Copy, Debug)]
 struct Check {
     call: CallId,
-    /// What had landed when it was issued.
+    /// The position that had landed when it was issued.
     landed: Position,
     /// When the last tail that was done then had been issued.
     told: Option<Instant>,
@@ -82,12 +82,12 @@ struct Check {
     is_suspect: bool,
 }
 
-/// What a reader has read, and believes.
+/// A reader's progress and its belief about the writer.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// To read the seat.
     seat: Grant,
-    /// Where it lands: [freed, counts, start].
+    /// The region in which it lands: [freed, counts, start].
     words: RegisteredRegion,
     teller: Teller,
     trust: Trust,
@@ -143,12 +143,12 @@ impl Reading {
         }
     }
 
-    /// Where this reader begins, once it is known.
+    /// Returns the position at which this reader begins, once it is known.
     pub(crate) fn start(&self) -> Option<Position> {
         self.is_begun.then_some(self.landed)
     }
 
-    /// What is before `landed` has come.
+    /// Notes that everything before `landed` has come.
     pub(crate) fn land(&mut self, landed: Position) {
         self.landed = landed;
     }
@@ -158,7 +158,7 @@ impl Reading {
         self.believed
     }
 
-    /// Why there is no more, once what is believed has been taken.
+    /// Returns the reason why there is no more, once what is believed has been taken.
     pub(crate) const fn ended(&self) -> Option<ReceiveError> {
         self.ended
     }
@@ -170,7 +170,7 @@ impl Reading {
         self.teller.poll_timeout().into_iter().chain(quiet).min().filter(|_| self.ended.is_none())
     }
 
-    /// Whether more is to be read.
+    /// Whether more must be read.
     pub(crate) const fn goes_on(&self) -> bool {
         self.is_begun && self.ended.is_none() && self.suspect.is_none()
     }
@@ -180,7 +180,7 @@ impl Reading {
         self.ended = self.ended.or(Some(ReceiveError::Broken { status }));
     }
 
-    /// What has been read by `now` cannot be.
+    /// Notes that the data read by `now` is malformed.
     pub(crate) fn suspect(&mut self, malformed: Malformed, now: Instant) {
         if self.trust.holds(now) {
             self.ended = self.ended.or(Some(malformed.into()));
@@ -223,7 +223,7 @@ impl Reading {
     }
 
     fn is_in_question(&self, now: Instant) -> bool {
-        // Who hears nothing may have been given up.
+        // A reader that hears nothing may have been given up.
         let is_quiet = now.since(self.asked) >= self.trust.limit;
         let is_news = self.teller.told().map(|(_, issued)| issued) > self.checked;
         !self.is_begun
@@ -240,9 +240,9 @@ impl Reading {
         (tail, is_all): (Position, bool),
     ) -> Result<(), ReceiveError> {
         let before = self.teller.told();
-        // Who is slow, and not dead, tells what it has processed before its time is over.
+        // A slow reader reports its tail before its timeout, so that it is not taken for dead.
         let is_due = before.is_some_and(|(_, issued)| now.since(issued) >= self.trust.limit / 4);
-        // What failed is told again.
+        // A failed report is repeated.
         if is_due {
             self.teller.hurry(tail);
         }
@@ -309,8 +309,8 @@ impl Reading {
     }
 }
 
-/// Whether a READ that ended so is to be issued again: nothing has come of it, and nothing says
-/// that it would be so for ever.
+/// Whether a READ that ended so must be issued again: nothing has come of it, and nothing says that
+/// it would be so for ever.
 pub(crate) const fn is_passing(status: CallStatus) -> bool {
     match status {
         CallStatus::Failed(status) => {

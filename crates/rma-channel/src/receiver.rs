@@ -1,4 +1,4 @@
-//! What a receiver does, whichever channel it is of: the paper's receiver API (§6).
+//! The receivers of all channels: the paper's receiver API (§6).
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -19,11 +19,11 @@ use crate::{
     ring::{Malformed, Position, Record},
 };
 
-/// Why there are no more messages.
+/// The reason why there are no more messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// What the sender wrote cannot be.
+    /// The sender wrote something malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// A call was refused: the link is not one for these grants and regions.
@@ -41,18 +41,18 @@ pub enum ReceiveError {
     /// An op that the channel cannot do without failed for good.
     #[error("the channel is broken: an op of this receiver ended with {status}; set it up anew")]
     Broken {
-        /// How it ended.
+        /// The status that it ended with.
         status: CallStatus,
     },
 }
 
-/// Why what senders had reserved was not taken back.
+/// The reason why the reservations of senders were not taken back.
 #[derive(Debug, Error)]
 pub enum RecoverError<E: core::error::Error + 'static> {
     /// There is what cannot be.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// The host refuses to change keys. It is to be tried again.
+    /// The host refuses to change keys. It must be tried again.
     #[error("the host does not change the keys of what senders share: {0}")]
     Host(E),
 }
@@ -84,7 +84,7 @@ impl Claim {
         self.record.position()
     }
 
-    /// Who sent it, authenticated, if the channel has several senders.
+    /// Returns the authenticated sender, if the channel has several.
     #[must_use]
     pub const fn sender(&self) -> Option<Peer> {
         self.from
@@ -114,12 +114,13 @@ impl Come {
     }
 }
 
-/// Why a receiver has no more messages, once it has been told: it stays so, whatever comes.
+/// The reason why a receiver has no more messages, once it has been told: it stays so, whatever
+/// comes.
 #[derive(Debug, Default)]
 pub(crate) struct Ended(Option<ReceiveError>);
 
 impl Ended {
-    /// What was told, if anything was.
+    /// Returns the error that ended it, if one did.
     pub(crate) fn check(&self) -> Result<(), ReceiveError> {
         self.0.map_or(Ok(()), Err)
     }
@@ -162,8 +163,8 @@ pub trait Claims: Close + fmt::Debug {
 
 /// A receiver's end of a channel.
 pub trait Receiver<P: AsMut<CommandPortal> = CommandPortal>: Claims {
-    /// Does what is due: tells the sender what has been processed, fetches what is to be fetched.
-    /// To be called after [`Link::poll`], again and again.
+    /// Does what is due: tells the sender what has been processed, fetches the messages that are
+    /// due. To be called after [`Link::poll`], again and again.
     ///
     /// # Errors
     /// If the link refuses an op, or the channel has ended. What failed in passing is done again.
@@ -210,7 +211,7 @@ pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: Close + fmt::Deb
         offset: u64,
     ) -> Result<Option<ReceiveHandle>, ReceiveError>;
 
-    /// What became of a message: the paper's `TestReceiveRequest`. It never goes back.
+    /// Returns the state of a message: the paper's `TestReceiveRequest`. The state never goes back.
     fn test(&self, handle: ReceiveHandle) -> ReceiveState;
 
     /// When [`ReceiveInto::poll`] has something to do even if nothing comes; `None` if it has not.
@@ -237,7 +238,7 @@ impl Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReceiveHandle(pub(crate) Position);
 
-/// What became of a message that is being received.
+/// The state of a message that is being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveState {
     /// It is under way.
@@ -278,7 +279,7 @@ impl<'a, R: Claims + ?Sized> Message<'a, R> {
         self.claim.as_ref().map_or(0, Claim::len)
     }
 
-    /// Who sent it, authenticated, if the channel has several senders.
+    /// Returns the authenticated sender, if the channel has several.
     #[must_use]
     pub fn sender(&self) -> Option<Peer> {
         self.claim.as_ref().and_then(Claim::sender)
@@ -301,7 +302,7 @@ impl<'a, R: Claims + ?Sized> Message<'a, R> {
         bytes
     }
 
-    /// Keeps the message: it is to be given back by [`Claims::free`].
+    /// Keeps the message: it must be given back by [`Claims::free`].
     pub fn keep(mut self) -> Option<Claim> {
         self.claim.take()
     }

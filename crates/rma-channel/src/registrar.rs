@@ -1,5 +1,5 @@
-//! Where channel ends get memory from, and permission for others to use it: a host, or something
-//! that stands for one.
+//! The source of channel ends' memory, and of grants on it for others: a host, or something that
+//! stands for one.
 
 use core::{error, fmt};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What registers memory and makes grants, for one process of one host. It takes part in setting
-/// channels up and in nothing after that, but for the recovery of shared rings.
+/// A registrar of memory and maker of grants, for one process of one host. It takes part in setting
+/// channels up, and later only in the recovery of shared rings.
 pub trait Registrar {
-    /// Why something cannot be had.
+    /// The error of a registrar.
     type Error: error::Error + Send + Sync + 'static;
 
-    /// Who this process is to others.
+    /// Returns this process, as its peers name it.
     fn peer(&self) -> Peer;
 
     /// A region key that nobody can guess.
@@ -66,14 +66,14 @@ pub trait Registrar {
         permissions: Permissions,
     ) -> Result<ReceiveQueue, Self::Error>;
 
-    /// Takes a region, or a receive queue by its region, back: nobody can use it any more, and it
+    /// Takes a region, or a receive queue by its region, back: nobody can use it any longer, and it
     /// counts no longer for what the host has room for.
     ///
     /// # Errors
     /// If it is of another host, or that cannot be reached.
     fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Self::Error>;
 
-    /// What `peer` needs for ops of `op_type` on `region`, under its present key.
+    /// Makes the grant that `peer` needs for ops of `op_type` on `region`, under its present key.
     ///
     /// # Errors
     /// If the region is not registered here.

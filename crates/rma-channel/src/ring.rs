@@ -96,7 +96,7 @@ impl RingLen {
         self.0
     }
 
-    /// Where in the ring a position is, in bytes.
+    /// Returns the offset of a position in the ring, in bytes.
     pub(crate) const fn offset(self, position: Position) -> u64 {
         position.0 & (self.0 - 1)
     }
@@ -118,12 +118,12 @@ impl RingLen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a ring of {bytes} bytes: give a power of two from {} to {}", RingLen::MIN, RingLen::MAX)]
 pub struct RingLenError {
-    /// What was asked for.
+    /// The length that was asked for.
     pub bytes: u64,
 }
 
-/// What stands in a ring, or is told about it, and cannot be. The other side is broken or hostile;
-/// the ring is of no use any more.
+/// Malformed content of a ring, or a malformed report about it. The other side is broken or
+/// hostile; the ring is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -133,9 +133,9 @@ pub enum Malformed {
          set the channel up anew"
     )]
     Record {
-        /// Where it begins.
+        /// The position of the record.
         position: u64,
-        /// What stands there.
+        /// The word that stands there.
         head: u64,
         /// The longest message.
         len_max: u32,
@@ -148,7 +148,7 @@ pub enum Malformed {
          channel up anew"
     )]
     Head {
-        /// What it says.
+        /// The position that it says.
         told: u64,
         /// Up to where this receiver has processed messages.
         from: u64,
@@ -159,11 +159,11 @@ pub enum Malformed {
          anew"
     )]
     UsedUp {
-        /// What stands in the bell.
+        /// The position in the bell.
         told: u64,
-        /// What was told before.
+        /// The position that was told before.
         head: u64,
-        /// Where the ring is full.
+        /// The end of the room.
         end: u64,
     },
     /// An event tells of a message that cannot be there.
@@ -172,11 +172,11 @@ pub enum Malformed {
          be there now; set the channel up anew"
     )]
     Place {
-        /// Where in the ring the op wrote.
+        /// The offset in the ring at which the op wrote.
         offset: u64,
         /// How many bytes.
         len: u32,
-        /// What its sender said besides.
+        /// The immediate of its sender.
         immediate: u64,
     },
     /// A message of a duplex channel is too short for the tail that rides on it.
@@ -194,11 +194,11 @@ pub enum Malformed {
          told; set the channel up anew"
     )]
     Tail {
-        /// What was told.
+        /// The tail that was told.
         told: u64,
-        /// What was known before.
+        /// The tail that was known before.
         tail: u64,
-        /// What was used up.
+        /// The position up to which the ring was used.
         head: u64,
     },
     /// A message is told of that the sender cannot have sent: it is beyond what may be under way,
@@ -207,9 +207,9 @@ pub enum Malformed {
         "message {number} is told of, and the next is {next}, with {room} under way at most; set the channel up anew"
     )]
     Number {
-        /// Which message.
+        /// The number of the message.
         number: u64,
-        /// Which comes next.
+        /// The number that comes next.
         next: u64,
         /// How many there may be from that on.
         room: u64,
@@ -221,7 +221,7 @@ pub enum Malformed {
     Bell {
         /// Of which message it should be.
         number: u64,
-        /// What it is.
+        /// The bell's value.
         bell: u64,
         /// The longest message.
         len_max: u32,
@@ -231,9 +231,9 @@ pub enum Malformed {
         "an event tells of {len} bytes up to {end} with immediate {immediate:#x}, where no message of this channel          lies; set the channel up anew"
     )]
     Event {
-        /// What else it says.
+        /// The immediate.
         immediate: u64,
-        /// Where its bytes end, in the region that they were written to.
+        /// The end of its bytes, in the region that they were written to.
         end: u64,
         /// How many they are.
         len: u32,
@@ -246,9 +246,9 @@ pub enum Malformed {
     Offer {
         /// For which message.
         number: u64,
-        /// Where it begins.
+        /// The offset of the buffer.
         offset: u64,
-        /// Where the receiver's memory ends.
+        /// The end of the receiver's memory.
         end: u64,
     },
 }
@@ -265,7 +265,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Where it begins: its name.
+    /// Returns the position at which it begins: its name.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
@@ -278,14 +278,14 @@ impl Record {
         self.len
     }
 
-    /// Where in the ring's region the message begins, in bytes. It is one run of bytes from there:
-    /// the region is circular.
+    /// Returns the offset of the message in the ring's region, in bytes. The message is one run of
+    /// bytes from there: the region is circular.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Where the message begins and ends in the region, in bytes.
+    /// Returns the range of the message in the region, in bytes.
     pub(crate) const fn range(&self) -> core::ops::Range<u64> {
         self.offset..self.offset + self.len as u64
     }
@@ -309,7 +309,7 @@ pub trait Reads: core::fmt::Debug {
     /// Up to where the ring is free.
     fn tail(&self) -> Position;
 
-    /// Where the next record begins.
+    /// Returns the position of the next record.
     fn next(&self) -> Position;
 
     /// The ring's memory, to copy messages out of.
@@ -375,7 +375,7 @@ impl Room {
         if tail.since(self.tail) <= self.head.since(self.tail) {
             return Ok(tail);
         }
-        // What rides on a message that nobody took for long may be older than all that there is.
+        // The tail on a message that nobody took for long may be older than all that is known.
         if self.tail.since(tail) <= self.capacity || tail.0 < self.tail.0 {
             return Ok(self.tail);
         }
@@ -389,10 +389,10 @@ impl Room {
     }
 }
 
-/// What of a ring its receiver has taken and not given back, in order.
+/// The parts of a ring that its receiver has taken and not given back, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Where each record that was taken begins, how many bytes it takes, and whether it was given
+    /// The position of each record that was taken, its length in bytes, and whether it was given
     /// back.
     records: VecDeque<(Position, u64, bool)>,
 }

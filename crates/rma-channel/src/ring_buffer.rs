@@ -50,13 +50,13 @@ pub mod immediate;
 pub mod with_zeroing;
 pub mod without_zeroing;
 
-/// What both ends of a ring have to be opened with.
+/// The settings that both ends of a ring have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RingConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub peer: Peer,
     /// How long the ring is.
     pub len: RingLen,
@@ -98,7 +98,7 @@ impl RingConfig {
     }
 }
 
-/// What a ring's sender has: of its own host, and from its receiver.
+/// The parts of a ring's sender: of its own host, and from its receiver.
 #[derive(Debug)]
 pub(crate) struct SenderParts {
     /// For WRITE into the receiver's ring.
@@ -181,7 +181,7 @@ pub struct RingReceiver<R: Reads> {
     teller: Teller,
     /// For [`Close`].
     registered: Registered,
-    /// What it has told last, if that was an error.
+    /// The error that it has reported, if any.
     told: Ended,
 }
 
@@ -233,7 +233,7 @@ impl<R: Reads, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<R> {
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
         let Self { reader, teller, .. } = self;
         let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
-        // What failed is told again.
+        // A failed report is repeated.
         teller.poll(link, now, (tail, is_all))?;
         Ok(())
     }

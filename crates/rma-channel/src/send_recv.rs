@@ -36,13 +36,13 @@ pub mod normal;
 mod one_by_one;
 pub mod shared;
 
-/// What both ends of a channel with a queue of its own have to be opened with.
+/// The settings that both ends of a channel with a queue of its own have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendRecvConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub peer: Peer,
     /// How many messages may be under way, or unprocessed: how many buffers there are, at both
     /// ends. 1 to [`RECEIVES_MAX`].
@@ -73,7 +73,7 @@ impl SendRecvConfig {
     }
 }
 
-/// What a queue that senders share has to be opened with.
+/// The settings that a queue shared by senders has to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedConfig {

@@ -1,5 +1,4 @@
-//! What a sender does, whichever channel it is of: the paper's sender API (§6). And what it is told
-//! of its messages.
+//! The senders of all channels: the paper's sender API (§6), and the states of their messages.
 
 use core::{fmt, ops::Range};
 
@@ -30,7 +29,7 @@ pub trait Outgoing: Close + fmt::Debug {
         (0, 0)
     }
 
-    /// What became of a message: the paper's `TestSendRequest`. It never goes back.
+    /// Returns the state of a message: the paper's `TestSendRequest`. The state never goes back.
     fn test(&self, handle: SendHandle) -> SendState;
 
     /// When [`Sender::poll`] has something to do even if nothing comes; `None` if it has not.
@@ -42,7 +41,7 @@ pub trait Outgoing: Close + fmt::Debug {
 /// A sender's end of a channel.
 pub trait Sender<P: AsMut<CommandPortal> = CommandPortal>: Outgoing {
     /// Sends a message, which is copied: it may be changed at once. [`Link::copied_bytes`] counts
-    /// it. What is to be issued for it leaves with the next [`Link::poll`], or when it is its turn.
+    /// it. What must be issued for it leaves with the next [`Link::poll`], or when it is its turn.
     ///
     /// # Errors
     /// If it cannot be, if there is no room, or a message before it has failed. Then nothing was
@@ -85,7 +84,7 @@ pub trait SendRegion<P: AsMut<CommandPortal> = CommandPortal>: Sender<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendHandle(pub(crate) Position);
 
-/// What became of a message so far.
+/// The state of a message so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
     /// It is gathered, or under way.
@@ -99,7 +98,7 @@ pub enum SendState {
     Failed(CallStatus),
 }
 
-/// Why a message was not taken. Nothing was issued.
+/// The reason why a message was not taken. Nothing was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -126,9 +125,9 @@ pub enum SendError {
     /// A message before it was not published, so this one could not be received.
     #[error("the channel is broken: its message {handle} ended with {status}; set it up anew")]
     Broken {
-        /// Which message.
+        /// The message.
         handle: SendHandle,
-        /// How it ended.
+        /// The status that it ended with.
         status: CallStatus,
     },
     /// This sender has no grant for the present epoch of the channel: its receiver has taken back
@@ -148,9 +147,9 @@ pub enum SendError {
          and {behind} behind it, padded to 8, within the region"
     )]
     Place {
-        /// Where the message begins.
+        /// The offset of the message's first byte.
         start: u64,
-        /// Where it ends.
+        /// The offset of its end.
         end: u64,
         /// How long the region is.
         len: u64,
@@ -179,7 +178,7 @@ pub(crate) fn checked_len(len: usize, max: u32) -> Result<u32, SendError> {
     fits.ok_or(SendError::Len { len, max })
 }
 
-/// What a call's refusal means for who sends.
+/// Translates a call's refusal for the sender.
 pub(crate) const fn refused(error: CallError) -> SendError {
     match error {
         CallError::TooManyCalls { .. } | CallError::TooManyRemotes(_) => SendError::Full,

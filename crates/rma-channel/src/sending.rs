@@ -1,5 +1,4 @@
-//! What senders do whose receivers tell a tail: they keep what they have sent until that is
-//! processed.
+//! Senders whose receivers report a tail: they keep what they have sent until that is processed.
 
 use std::collections::VecDeque;
 
@@ -28,19 +27,19 @@ enum Stage {
     Whole,
 }
 
-/// What goes as one: a message, or a run of them.
+/// A unit of sending: a message, or a run of them.
 #[derive(Debug)]
 struct Sent {
-    /// Where it begins.
+    /// The position at which it begins.
     position: Position,
-    /// Where what comes next begins.
+    /// The position at which the next one begins.
     end: Position,
     stage: Stage,
-    /// What is under way of it.
+    /// The call under way for it.
     call: Option<CallId>,
-    /// What is under way of its bytes, if `call` is its bell and comes after them.
+    /// The call under way for its bytes, if `call` is its bell and comes after them.
     bytes: Option<CallId>,
-    /// How it ended.
+    /// The status that it ended with.
     status: Option<CallStatus>,
 }
 
@@ -72,7 +71,7 @@ impl Sent {
         matches!(self.stage, Stage::Ready | Stage::Bell) || self.status.is_some()
     }
 
-    /// How it ended, if it was not published, or nobody knows.
+    /// Returns the status of its failure, if it was not published, or nobody knows.
     const fn failed(&self) -> Option<CallStatus> {
         match self.status {
             Some(CallStatus::Ok) | None => None,
@@ -81,7 +80,7 @@ impl Sent {
     }
 }
 
-/// What was sent and is not processed yet, in the order of positions.
+/// The messages that were sent and are not processed yet, in the order of positions.
 ///
 /// Each outcome costs the same, however much is under way: a call's number leads to what it is of.
 #[derive(Debug, Default)]
@@ -104,13 +103,13 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// What lies from `position` to `end` is published by `call`.
+    /// Notes that `call` publishes the bytes from `position` to `end`.
     pub(crate) fn publish(&mut self, extent: (Position, Position), call: CallId) {
         self.push(extent, Stage::Whole, (call, None));
     }
 
-    /// What lies from `position` to `end` is under way by `bytes`, and its bell by `bell`, which
-    /// comes after those.
+    /// Notes that `bytes` carries what lies from `position` to `end`, and that `bell` carries its
+    /// bell, after those.
     pub(crate) fn publish_after(
         &mut self,
         extent: (Position, Position),
@@ -120,8 +119,8 @@ impl Sending {
         self.push(extent, Stage::Bell, (bell, Some(bytes)));
     }
 
-    /// What lies from `position` to `end` is under way by `call`, but for the bell, which is to
-    /// follow.
+    /// Notes that `call` carries the bytes from `position` to `end` without the bell, which
+    /// follows.
     pub(crate) fn begin(&mut self, extent: (Position, Position), call: CallId) {
         self.push(extent, Stage::Bytes, (call, None));
     }
@@ -147,7 +146,7 @@ impl Sending {
         self.of_call[call.index()] = number;
     }
 
-    /// Where in `sent` it is that `call` is of.
+    /// Returns the index in `sent` of the unit that `call` is of.
     fn index_of(&self, call: CallId) -> Option<usize> {
         let number = *self.of_call.get(call.index())?;
         let index = usize::try_from(number.checked_sub(self.gone)?).ok()?;
@@ -181,7 +180,7 @@ impl Sending {
     /// Up to where all has landed and waits for a bell that covers it. `None` if nothing does, or
     /// something before it has failed.
     pub(crate) fn landed(&self) -> Option<Position> {
-        // What has failed is over, and is not to be passed.
+        // A failed unit is over, and must not be passed.
         let over = self.first_open.saturating_sub(self.gone) as usize;
         let open = if self.failed == 0 { over } else { 0 };
         let is_rung = |sent: &&Sent| sent.status == Some(CallStatus::Ok);
@@ -279,7 +278,7 @@ impl Sending {
         self.check()
     }
 
-    /// What became of the message at `position`.
+    /// Returns the state of the message at `position`.
     pub(crate) fn test(&self, position: Position, room: &Room) -> SendState {
         let since = |at: Position| at.since(room.tail());
         if since(position) >= room.head().since(room.tail()) {

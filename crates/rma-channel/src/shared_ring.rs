@@ -56,7 +56,7 @@ pub mod sender;
 mod tests;
 pub mod with_zeroing;
 
-/// What a shared ring is opened with, by its receiver.
+/// The settings that its receiver opens a shared ring with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedRingConfig {
@@ -127,7 +127,7 @@ impl SharedRingConfig {
         bounds.saturating_add(dispatch_timeout.saturating_mul(4)).saturating_add(LOOK_MAX)
     }
 
-    /// What the sender with number `sender` is told of the channel.
+    /// Returns the agreed terms for the sender with number `sender`.
     fn agreed(&self, kind: Kind, sender: u16) -> Agreed {
         let Self { name, len, len_max, window, hole_timeout, .. } = *self;
         let sizes = u64::from(len_max) | u64::from(window) << 32;
@@ -169,16 +169,17 @@ impl Default for SharedRingConfig {
 /// With three grants for each, terms hold no more.
 const EPOCHS_MAX: u8 = 21;
 
-/// Where the words of region C are.
+/// The offset of the head in region C; the other words follow.
 const HEAD: u64 = 0;
 const TAIL: u64 = 8;
 const CONTROL_LEN: usize = 16;
 
-/// Which region of the epochs is which, in the order in which they are fenced.
+/// The index of the control region among the epochs' regions, in the order in which they are
+/// fenced.
 const CONTROL: usize = 0;
 const RING: usize = 1;
 
-/// Where places begin: at multiples of this many bytes.
+/// The alignment of places, in bytes.
 pub(crate) const ALIGN: u64 = crate::ring::zeroing::ALIGN;
 
 /// A place that a sender has reserved for a message, and what tells the message from others.
@@ -188,21 +189,21 @@ pub struct Place {
     pub(crate) ring: RingLen,
     pub(crate) position: Position,
     pub(crate) len: u32,
-    /// Which sender.
+    /// The sender's number.
     pub(crate) sender: u16,
-    /// Which of his messages, modulo 2^32.
+    /// The number of the message among its sender's, modulo 2^32.
     pub(crate) number: u32,
 }
 
 /// The way in which messages of a shared ring say that they are there: what a sender does.
 pub trait Form: fmt::Debug + Send + 'static {
-    /// Which channel it is.
+    /// The kind of channel.
     const KIND: Kind;
-    /// What a sender needs for a message.
+    /// The op types that a sender needs for a message.
     const NEEDS: &'static [OpType];
     /// The longest message that one op carries.
     const LEN_MAX: u32;
-    /// What is beside a message.
+    /// The bytes beside a message.
     const BESIDE: (u64, u64);
 
     /// How many bytes of the ring a message of `len` bytes uses up.
@@ -224,11 +225,11 @@ const MESSAGE: usize = 2;
 #[doc(hidden)]
 pub struct Found {
     pub(crate) position: Position,
-    /// Where in the ring its bytes begin.
+    /// The offset of its bytes in the ring.
     pub(crate) offset: u64,
     pub(crate) len: u32,
     pub(crate) sender: u16,
     pub(crate) number: u32,
-    /// Who wrote it, if that is authenticated.
+    /// The authenticated writer, if the kind authenticates it.
     pub(crate) from: Option<Peer>,
 }

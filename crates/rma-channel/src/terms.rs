@@ -1,4 +1,5 @@
-//! What the two ends of a channel must know of each other, and how they become ends.
+//! The terms that the two ends of a channel must know of each other, and the step from terms to
+//! ends.
 //!
 //! Each end is opened by itself, which registers its memory and makes its [`Terms`]: what the
 //! channel is like, and grants for the other end. Terms travel out of band, over something that
@@ -7,7 +8,7 @@
 //! say the channel is otherwise.
 //!
 //! Terms go out of date when the end that made them is opened anew: its grants are refused by its
-//! host then, and the first op of who still uses them fails with REMOTE_AUTHENTICATION_FAILURE.
+//! host then, and the first op of whoever still uses them fails with REMOTE_AUTHENTICATION_FAILURE.
 
 use core::fmt;
 
@@ -29,9 +30,9 @@ use crate::{
 /// One of the two sides of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Who sends.
+    /// The side that sends.
     Sender = 1,
-    /// Who receives.
+    /// The side that receives.
     Receiver = 2,
 }
 
@@ -53,11 +54,11 @@ impl fmt::Display for Side {
     }
 }
 
-/// What both ends have to agree on: a kind, the name that the application has for the channel, and
-/// numbers of which each kind knows what they mean.
+/// The terms that both ends have to agree on: a kind, the name that the application has for the
+/// channel, and numbers of which each kind knows what they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Which of the twenty.
+    /// The kind, one of twenty.
     pub kind: Kind,
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
@@ -65,7 +66,7 @@ pub struct Agreed {
     pub numbers: [u64; 3],
 }
 
-/// What one end tells the other. Secret: it holds keys.
+/// The terms that one end sends to the other. Secret: it holds keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     agreed: Agreed,
@@ -74,7 +75,7 @@ pub struct Terms {
     grants: Vec<Grant>,
 }
 
-/// Why the other end's terms are of no use.
+/// The reason why the other end's terms are of no use.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TermsError {
@@ -83,21 +84,21 @@ pub enum TermsError {
     Garbage {
         /// How many there are.
         len: usize,
-        /// What is wrong with them.
+        /// The fault.
         why: &'static str,
     },
     /// They are of the same side.
     #[error("these are terms of a {side}, and so is this end; give it those of the other end")]
     SameSide {
-        /// Which of the two.
+        /// The side, of two.
         side: Side,
     },
     /// They speak of another channel, or of this one as it is not.
     #[error("these terms are of {theirs}, and this end is of {ours}; open both ends alike")]
     Disagree {
-        /// What they say.
+        /// The properties in them.
         theirs: Agreed,
-        /// What this end was opened with.
+        /// The properties that this end was opened with.
         ours: Agreed,
     },
     /// A grant in them is not one that this end needs.
@@ -106,15 +107,15 @@ pub enum TermsError {
          open the other end for this peer"
     )]
     Grant {
-        /// Which, from 0 on.
+        /// The index of the grant, from 0 on.
         index: usize,
-        /// What it permits.
+        /// The op type that it permits.
         op_type: OpType,
-        /// Whom it permits that.
+        /// The process that it permits.
         holder: Peer,
-        /// Who this end is.
+        /// This end's process.
         us: Peer,
-        /// What this end needs, of each grant.
+        /// The op types that this end needs, of each grant.
         needs: &'static [OpType],
     },
     /// There are too many or too few.
@@ -122,7 +123,7 @@ pub enum TermsError {
     Grants {
         /// How many there are.
         count: usize,
-        /// What this end needs.
+        /// The op types that this end needs.
         needs: &'static [OpType],
     },
 }
@@ -134,7 +135,7 @@ impl fmt::Display for Agreed {
     }
 }
 
-/// How terms begin: what they are, and in which version.
+/// The first octets of terms: their kind and version.
 const MAGIC: [u8; 8] = *b"RMAchan1";
 
 /// A channel has no more grants for one end than this.
@@ -148,7 +149,7 @@ impl Terms {
         Self { agreed, from, grants }
     }
 
-    /// What the channel is like.
+    /// Returns the agreed properties of the channel.
     #[must_use]
     pub const fn agreed(&self) -> Agreed {
         self.agreed
@@ -250,10 +251,10 @@ fn grant(rest: &mut &[u8]) -> Option<Grant> {
     Some(Grant { responder, region, region_len, initiator, pid, op_type, key })
 }
 
-/// What of the other end's terms this end needs.
+/// The parts of the other end's terms that this end needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
-    /// Who this end is.
+    /// This end.
     pub(crate) us: Peer,
     pub(crate) agreed: Agreed,
     pub(crate) side: Side,
@@ -321,13 +322,13 @@ impl<E> Half<E> {
         Self { terms, needs, registered: Registered::default(), finish: Box::new(finish) }
     }
 
-    /// What the other end is to be told.
+    /// Returns the terms to send to the other end.
     #[must_use]
     pub const fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Whether those are terms of the other end of this channel. Who may be given others asks
+    /// Whether those are terms of the other end of this channel. Whoever may be given others asks
     /// before it connects, as it can [`close`](Close::close) the half then, or wait for better.
     ///
     /// # Errors
@@ -362,18 +363,18 @@ impl<E> Close for Half<E> {
     }
 }
 
-/// Why an end was not opened.
+/// The reason why an end was not opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError<E: core::error::Error + 'static> {
     /// The channel cannot be like that.
     #[error("{what} is {value}: {why}")]
     Settings {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
-        /// What it was.
+        /// The value.
         value: u64,
-        /// What it has to be.
+        /// The rule for it.
         why: &'static str,
     },
     /// Memory of that length cannot be had.

@@ -44,13 +44,13 @@ pub mod inlined_bell;
 pub mod polled;
 pub mod reserve_slot;
 
-/// What both ends of slots have to be opened with.
+/// The settings that both ends of slots have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub peer: Peer,
     /// How many slots there are, and so how many messages may be under way or unprocessed. 1 to
     /// 32768.

@@ -21,7 +21,7 @@ fn message(number: u64, len: u32) -> Vec<u8> {
     (0..len).map(|at| (number.wrapping_mul(0x9e37_79b9) >> (at % 4 * 8)) as u8 ^ at as u8).collect()
 }
 
-/// What is common to both kinds of records.
+/// The common interface of both kinds of records.
 trait Ring {
     /// Sends a message, if there is room: what lands and where, in the order in which it does.
     fn send(&mut self, message: &[u8]) -> Option<Vec<(u64, Vec<u8>)>>;
@@ -198,7 +198,7 @@ fn a_full_ring_refuses_and_takes_more_when_it_is_told() {
 }
 
 #[test]
-fn what_cannot_be_a_record_is_an_error_and_stays_one() {
+fn an_impossible_record_is_an_error_and_stays_one() {
     for mut ring in both(256, 100) {
         let bell = match ring.send(&message(0, 100)) {
             // The first word with zeroing, the last one without.
@@ -290,7 +290,7 @@ fn a_receiver_with_zeroing_leaves_a_ring_of_zeros() {
     assert_eq!(left, 0);
 }
 
-/// What the run before brings along is read from the image until its op is over.
+/// Checks that a run's bytes of the run before are read from the image until its op is over.
 #[test]
 fn the_bell_of_a_run_is_not_in_the_image_before_it_is_set() {
     let len = RingLen::new(1024).unwrap();

@@ -1,4 +1,4 @@
-//! What there is to do: one job for each frame, or each key.
+//! Jobs: one job for each frame, or each key.
 //!
 //! # IVs
 //!
@@ -59,11 +59,11 @@ pub struct SealJob<'a> {
     pub key: JobKey<'a>,
     /// Never used before with this key.
     pub iv: [u8; IV_LEN],
-    /// What is authenticated but not encrypted.
+    /// The data that is authenticated but not encrypted.
     pub aad: &'a [u8],
     /// Plaintext in, ciphertext out.
     pub text: Text<'a>,
-    /// Where the tag goes.
+    /// The place that the tag is written to.
     pub tag: &'a mut [u8; TAG_LEN],
 }
 
@@ -74,7 +74,7 @@ pub struct OpenJob<'a> {
     pub key: JobKey<'a>,
     /// The IV that the frame was sealed with.
     pub iv: [u8; IV_LEN],
-    /// What was authenticated but not encrypted.
+    /// The data that was authenticated but not encrypted.
     pub aad: &'a [u8],
     /// Ciphertext in; plaintext out if authentic. Otherwise nothing at all is written.
     pub text: Text<'a>,
@@ -84,7 +84,7 @@ pub struct OpenJob<'a> {
     pub authentic: bool,
 }
 
-/// What a key is derived from.
+/// The source of a key.
 ///
 /// Both ways may be used under one key only if what is derived from can never meet: a CMAC of one
 /// whole block is the encryption of another block. It is for the caller to begin the two with
@@ -103,6 +103,6 @@ pub enum DeriveFrom<'a> {
 pub struct DeriveJob<'a> {
     /// The key to derive under.
     pub schedule: &'a KeySchedule,
-    /// What to derive from.
+    /// The source of the key.
     pub from: DeriveFrom<'a>,
 }

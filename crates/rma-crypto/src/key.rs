@@ -92,7 +92,8 @@ pub struct PreparedKey {
     pub(crate) form: PreparedForm,
 }
 
-/// What a provider has precomputed. A provider that meets another's form begins from the key again.
+/// The form in which a provider has precomputed a key. A provider that meets another's form begins
+/// from the key again.
 #[derive(Clone)]
 pub(crate) enum PreparedForm {
     Portable(PortableKey),

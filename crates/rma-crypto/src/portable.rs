@@ -27,7 +27,7 @@ pub struct Portable;
 
 type Gcm = AesGcm<Aes128Enc, U12>;
 
-/// What RustCrypto has computed from a key.
+/// The form that RustCrypto precomputes from a key.
 pub(crate) type PortableKey = Erased<Gcm>;
 
 /// As [`PortableKey`], to derive with.
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_erased_leaves_zeros() {
+    fn erasing_leaves_zeros() {
         let mut place = ManuallyDrop::new(Erased::new([0xa5u8; 40]));
         // SAFETY: dropped here once; what is read after is plain octets.
         unsafe { ManuallyDrop::drop(&mut place) };

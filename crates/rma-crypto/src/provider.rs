@@ -1,4 +1,4 @@
-//! What a provider is, and which of them this processor can run.
+//! The interface of providers, and the choice of those that this processor can run.
 
 use core::fmt;
 
@@ -18,10 +18,11 @@ use crate::{
 /// Values made by one provider may be used with another; it then begins from the key again, which
 /// only costs time.
 pub trait AeadProvider: fmt::Debug + Send + Sync {
-    /// Which provider this is; of one that is not of this crate, which its keys are prepared by.
+    /// Returns the kind of provider; for a provider that is not of this crate, which its keys are
+    /// prepared by.
     fn kind(&self) -> ProviderKind;
 
-    /// What reports call it.
+    /// Returns its name in reports.
     fn name(&self) -> &'static str {
         self.kind().name()
     }
@@ -92,7 +93,7 @@ impl ProviderKind {
     /// The provider, if this processor can run it.
     ///
     /// # Errors
-    /// Which instructions the processor lacks.
+    /// The instructions that the processor lacks.
     pub fn provider(self) -> Result<&'static dyn AeadProvider, Unsupported> {
         let found = match self {
             Self::Portable => return Ok(&Portable),
@@ -122,7 +123,7 @@ impl fmt::Display for ProviderKind {
 pub struct Unsupported {
     /// The provider.
     pub kind: ProviderKind,
-    /// What the processor lacks first.
+    /// The first feature that the processor lacks.
     pub lacks: &'static str,
 }
 

@@ -9,8 +9,8 @@ use core::{fmt, marker::PhantomData};
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::Block;
 
-/// Where a frame's payload is read from, and where it is written to: the same place, or another of
-/// the same length.
+/// The place that a frame's payload is read from, and the place that it is written to: the same
+/// place, or another of the same length.
 pub struct Text<'a> {
     /// The same as `to`, or disjoint from it.
     from: *const u8,
@@ -37,7 +37,7 @@ pub struct UnequalLengths {
     pub to: usize,
 }
 
-/// Which side of a text holds the ciphertext.
+/// The side of a text that holds the ciphertext.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {

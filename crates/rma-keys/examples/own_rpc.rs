@@ -42,7 +42,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 const SERVER: [u8; 4] = [192, 0, 2, 2];
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 
-/// What the application's RPC can do: its own things, and one method for keys.
+/// The methods of the application's RPC: its own things, and one method for keys.
 const ADD: u8 = 1;
 const ROTATE: u8 = 2;
 const KEYS: u8 = 3;
@@ -68,7 +68,7 @@ fn receive(socket: &mut UnixStream) -> Result<(u32, u8, Vec<u8>), Error> {
     Ok((u32::from_be_bytes(call), method[0], body))
 }
 
-/// What time it is: since the host was booted, its sleep with it, and the date.
+/// Returns the present time: since the host was booted, its sleep with it, and the date.
 fn now() -> Now {
     let (boot, wall) = (clock_gettime(ClockId::Boottime), clock_gettime(ClockId::Realtime));
     Now {
@@ -83,7 +83,7 @@ fn random<const LEN: usize>() -> Result<[u8; LEN], Error> {
     Ok(octets)
 }
 
-/// Who calls, as the kernel says: nobody else can be it.
+/// Returns the caller, by the kernel's word: nobody else can be it.
 fn caller(socket: &UnixStream) -> Result<Peer, Error> {
     let uid = socket_peercred(socket)?.uid.as_raw();
     Ok(Peer {
@@ -151,7 +151,7 @@ fn main() -> Result<(), Error> {
     let source = cache.source();
     let table = cache.region(source, "table".parse()?, OpSet::NONE.with(OpType::Read))?;
 
-    // What the application does with its RPC anyway.
+    // The application's own use of its RPC.
     send(&mut client, 1, ADD, &[2, 3])?;
     assert_eq!(receive(&mut client)?, (1, ADD, vec![5]));
 

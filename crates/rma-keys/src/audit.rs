@@ -1,4 +1,5 @@
-//! What a service has given, refused and changed: one event for each, as a value and as a line.
+//! The audit of a service's grants, refusals and changes: an event for each, as a value and as a
+//! line.
 //!
 //! Whoever keeps the log, [`log`] for example, writes the lines before the reply is sent: no
 //! record, no grant. Events of one life have numbers that ascend by one, so that a gap shows. No
@@ -33,19 +34,19 @@ pub struct Event {
     pub sequence: u64,
     /// When it happened.
     pub at: Now,
-    /// Who asked; `None` for what the service's owner did.
+    /// The peer that asked; `None` for an act of the service's owner.
     pub peer: Option<Peer>,
-    /// What it was.
+    /// The kind of event, with its details.
     pub what: What,
 }
 
-/// What can happen.
+/// An event that can happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
     /// Keys were given.
     Granted {
-        /// What was asked.
+        /// The question.
         asked: Asked,
         /// The host that the keys are bound to.
         initiator: HostAddr,
@@ -60,7 +61,7 @@ pub enum What {
     },
     /// The client has the latest keys, and may keep them.
     Current {
-        /// What was asked.
+        /// The question.
         asked: Asked,
         /// The host that the keys are bound to.
         initiator: HostAddr,
@@ -73,7 +74,7 @@ pub enum What {
     },
     /// A region was refused. The client is told neither of the reasons.
     Denied {
-        /// What was asked.
+        /// The question.
         asked: Asked,
         /// The addresses that the keys would have been bound to.
         initiators: LocalAddresses,
@@ -82,7 +83,7 @@ pub enum What {
     },
     /// The client's host has no address of the region's family.
     NoAddressOfFamily {
-        /// What was asked.
+        /// The question.
         asked: Asked,
         /// The addresses that it has.
         initiators: LocalAddresses,
@@ -95,7 +96,7 @@ pub enum What {
     },
     /// The message was none.
     Malformed {
-        /// Why it was none.
+        /// The fault.
         why: Malformed,
     },
     /// The client's certificate has ended.
@@ -143,7 +144,7 @@ pub enum What {
     },
 }
 
-/// Why a region is denied.
+/// The reason why a region is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Denial {
@@ -166,7 +167,7 @@ impl Denial {
     }
 }
 
-/// What a client asked about one region.
+/// A client's question about one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The name that it gave of the region.
@@ -178,7 +179,7 @@ pub struct Asked {
 }
 
 impl What {
-    /// What it is called in the log.
+    /// Returns its name in the log.
     const fn name(&self) -> &'static str {
         match self {
             Self::Granted { .. } => "granted",
@@ -197,7 +198,7 @@ impl What {
         }
     }
 
-    /// What was asked, if it is about a region.
+    /// Returns the question, if it is about a region.
     const fn asked(&self) -> Option<&Asked> {
         match self {
             Self::Granted { asked, .. }

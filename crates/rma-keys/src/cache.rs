@@ -38,19 +38,19 @@ pub use ring_id::RingId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(u32);
 
-/// A request that is to be taken to a service.
+/// A request to take to a service.
 #[derive(Debug)]
 pub struct Fetch {
     /// To which.
     pub source: Source,
-    /// What the request is sent with, and the answer told with. It goes on from request to request
-    /// of a service, and begins again after 2^32.
+    /// The number that links the request with its answer. It counts on from request to request of a
+    /// service, and wraps after 2^32.
     pub number: u32,
-    /// What is asked.
+    /// The request to send.
     pub request: Request,
 }
 
-/// Why there is no ring for a region.
+/// The reason why there is no ring for a region.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
@@ -70,7 +70,7 @@ pub enum CacheError {
     },
 }
 
-/// What a cache has done.
+/// The counters of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
     /// Requests that were to be taken to a service.
@@ -146,7 +146,7 @@ impl GrantCache {
         }
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub const fn counters(&self) -> CacheCounters {
         self.counters
@@ -205,7 +205,7 @@ impl GrantCache {
         Some((*source, name))
     }
 
-    /// Gives a ring back. Its keys are kept for who asks for the same region, and not renewed,
+    /// Gives a ring back. Its keys are kept for whoever asks for the same region, and not renewed,
     /// until there is no room for another.
     pub fn release(&mut self, id: RingId) {
         if let Some(entry) = self.entry_mut(id) {
@@ -354,9 +354,8 @@ impl GrantCache {
         Wanted { name: name.clone(), ops: *ops, have: entry.ring.have() }
     }
 
-    /// What a service has answered to request `number`, as the reply says. An answer to another
-    /// request than the one that is waited for came late, or twice: it is counted, and changes
-    /// nothing.
+    /// Handles the reply of a service to request `number`. A late or repeated answer, to a request
+    /// that is no longer waited for, is counted and changes nothing.
     pub fn handle_reply(&mut self, now: Instant, source: Source, number: u32, reply: Reply) {
         let Some(ids) = self.asked(source, number) else {
             self.counters.unasked += 1;

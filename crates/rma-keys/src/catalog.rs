@@ -30,7 +30,7 @@ use crate::{
     secret::{GrantedKey, RegionSecret},
 };
 
-/// Where a region is.
+/// A region's registration: its host, its name there, its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The addresses of the host that it is registered at: its owner's.
@@ -97,7 +97,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Where the region is.
+    /// Returns the region.
     #[must_use]
     pub const fn region(&self) -> &Region {
         &self.region
@@ -122,7 +122,7 @@ impl Entry {
     }
 }
 
-/// Why the catalog was not changed.
+/// The reason why the catalog was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
@@ -143,9 +143,9 @@ pub enum CatalogError {
         "{name} is the region that is published as {other}: take that out first, or use that name"
     )]
     SameRegion {
-        /// What it was to be called.
+        /// The name that was asked for.
         name: RegionName,
-        /// What it is called.
+        /// The name that it has.
         other: RegionName,
     },
     /// The region's host has no address.
@@ -165,15 +165,15 @@ pub enum CatalogError {
     Announced {
         /// The region.
         name: RegionName,
-        /// What is announced.
+        /// The epoch that is announced.
         epoch: Epoch,
     },
-    /// What is to be installed is not what is announced.
+    /// The key to install is not the announced one.
     #[error("epoch {epoch} of {name} is not the one that is announced")]
     NotAnnounced {
         /// The region.
         name: RegionName,
-        /// What was to be installed.
+        /// The epoch to install.
         epoch: Epoch,
     },
     /// A key that the region has, or that was announced.
@@ -191,7 +191,7 @@ pub struct Catalog {
     /// The highest number of an epoch so far.
     last: u64,
     regions: BTreeMap<RegionName, Entry>,
-    /// What the regions of each host are called.
+    /// The names of each host's regions.
     names: BTreeMap<(HostAddr, RegionId), RegionName>,
 }
 
@@ -258,8 +258,8 @@ impl Catalog {
         Ok(epoch)
     }
 
-    /// Takes a region out: nobody is given it any more. Those who hold a key are kept out only by
-    /// its responder.
+    /// Takes a region out: no client is given its keys any longer. Only its responder keeps out
+    /// clients that hold a key.
     ///
     /// # Errors
     /// If there is none of this name.
@@ -290,8 +290,8 @@ impl Catalog {
         self.put_next(name, secret, swap_at, term)
     }
 
-    /// Announces `secret` in place of what is announced, if anything is: for withdrawals, as who is
-    /// shut out may hold that. The present epoch ends `now`.
+    /// Announces `secret` in place of what is announced, if anything is: for withdrawals, as
+    /// whoever is shut out may hold that. The present epoch ends `now`.
     ///
     /// # Errors
     /// As [`Catalog::announce`], but that something may be announced.
@@ -384,13 +384,13 @@ impl Catalog {
     }
 }
 
-/// What two keys are told apart by, without looking at them.
+/// Returns the binding by which two keys are compared, without looking at them.
 fn probe() -> KeyBinding {
     let nobody = HostAddr::from([0; 4]);
     KeyBinding { initiator: nobody, responder: nobody, pid: Pid(0), op_type: OpType::Read }
 }
 
-/// Where a region is: at each address of its host.
+/// Lists the places of a region: at each address of its host.
 fn places(region: &Region) -> impl Iterator<Item = (HostAddr, RegionId)> {
     let id = region.id;
     region.responders.iter().map(move |responder| (responder, id))

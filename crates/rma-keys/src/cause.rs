@@ -1,4 +1,4 @@
-//! Why the system did not do something, in a form that can be kept and compared: [`Cause`].
+//! The cause of a system call's failure, in a form that can be kept and compared: [`Cause`].
 
 use core::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a certificate says (RFC 5280): its names, its serial number, from when to when it is good.
+//! The content of a certificate (RFC 5280): its names, its serial number, the time of its validity.
 //!
 //! It is read and not verified: [`crate::tls`] does that, with the same octets. Only what the key
 //! service goes by is looked at. Nothing in it can make a reader panic or allocate more than it has
@@ -37,12 +37,12 @@ const URI: u8 = 0x86;
 const ALTERNATIVE_NAMES: [u8; 3] = [0x55, 0x1d, 0x11];
 const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
 
-/// What a certificate says of itself.
+/// The statements of a certificate about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Its serial number.
     pub serial: Serial,
-    /// The name of who has signed it, as it is encoded.
+    /// The name of whoever has signed it, as it is encoded.
     pub issuer: Box<[u8]>,
     /// The name of whom it is about, as it is encoded.
     pub subject: Box<[u8]>,
@@ -60,7 +60,7 @@ pub struct Certificate {
     pub is_authority: bool,
 }
 
-/// Why a certificate names no identity.
+/// The reason why a certificate names no identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoIdentity {
@@ -81,7 +81,7 @@ pub enum NoIdentity {
     Uri {
         /// The URI.
         uri: Box<str>,
-        /// What is wrong with it.
+        /// The fault.
         why: IdentityError,
     },
 }

@@ -1,4 +1,4 @@
-//! Which of a region's keys one speaks of. Not in the paper, which has no numbers for keys.
+//! Epochs: the numbers of a region's keys. Not in the paper, which has no numbers for keys.
 //!
 //! Numbers are ordered within one life of a service only, and ascend, though not by ones. A service
 //! that starts begins another life with 8 random octets: with numbers alone, one that was started

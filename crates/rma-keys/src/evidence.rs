@@ -1,5 +1,5 @@
-//! What the end of an op says about the key that it was under: the one table from which both ends
-//! of a rotation conclude.
+//! The evidence that the end of an op gives about its key: the one table from which both ends of a
+//! rotation conclude.
 //!
 //! It is not what becomes of the op: software retries what failed in passing. Invariant: only what
 //! came sealed under a key proves that its responder has that key. A
@@ -8,7 +8,7 @@
 
 use rma_core::op::OpStatus;
 
-/// What is known of a key after an op under it.
+/// The evidence that an op gives about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
     /// Its responder had it: the answer was sealed under it.
@@ -22,7 +22,7 @@ pub(crate) enum Evidence {
 }
 
 impl Evidence {
-    /// What an op that ended so says of its key.
+    /// Returns the evidence that an op with this status gives about its key.
     pub(crate) const fn of(status: OpStatus) -> Self {
         match status {
             // A NACK, too, is sealed under the op's key.

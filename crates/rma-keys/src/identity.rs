@@ -1,4 +1,4 @@
-//! Who a peer is: an identity of SPIFFE, `spiffe://domain/path`.
+//! The identity of a peer: a SPIFFE ID, `spiffe://domain/path`.
 //!
 //! Read strictly, by the rules of the SPIFFE-ID standard: lower-case scheme and domain, no port, no
 //! user, no query, no fragment, nothing escaped. Two spellings of one identity do not exist.
@@ -11,18 +11,18 @@ use crate::{
     name::bad_segment,
 };
 
-/// What all identities begin with.
+/// The scheme that all identities begin with.
 pub(crate) const SCHEME: &str = "spiffe://";
 
 /// An identity: a trust domain, and a path in it that names a workload.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpiffeId {
     text: Box<str>,
-    /// Where the path begins in `text`.
+    /// The offset of the path in `text`.
     path: usize,
 }
 
-/// Why a text is no identity.
+/// The reason why a text is no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -46,18 +46,21 @@ pub enum IdentityError {
     DomainCharacter {
         /// The first such character.
         found: char,
-        /// Where it is, in octets from 0.
+        /// Its offset, in octets.
         at: usize,
     },
     /// It names a trust domain and nobody in it.
-    #[error("it has no path: it names a trust domain, and no workload in it")]
+    #[error(
+        "it has no path, so it names a trust domain and no workload in it; add one, as in \
+         spiffe://example.org/server"
+    )]
     NoPath,
     /// A character that paths do not have: queries and what is escaped are refused by theirs.
     #[error("character {found:?} at octet {at}; paths have letters, digits, '.', '_', '-', '/'")]
     PathCharacter {
         /// The first such character.
         found: char,
-        /// Where it is, in octets from 0.
+        /// Its offset, in octets.
         at: usize,
     },
     /// A segment of the path that is empty, `.` or `..`.
@@ -65,7 +68,7 @@ pub enum IdentityError {
     Segment {
         /// The segment.
         segment: &'static str,
-        /// Where it begins, in octets from 0.
+        /// The offset of the segment, in octets.
         at: usize,
     },
 }

@@ -42,11 +42,11 @@ use crate::{
 pub struct KeyedPiece {
     /// The remote region.
     pub ring: RingId,
-    /// Where in it, in bytes.
+    /// The offset in the region, in bytes.
     pub remote_offset: u64,
-    /// Where a read's data lands, or a write's comes from.
+    /// The region that a read's data lands in, or a write's comes from.
     pub local: RegisteredRegion,
-    /// Where in `local`, in bytes.
+    /// The offset in `local`, in bytes.
     pub local_offset: u64,
     /// How many bytes; at least one.
     pub len: u64,
@@ -55,9 +55,9 @@ pub struct KeyedPiece {
 /// One read or write, as [`Call`].
 #[derive(Clone, Debug)]
 pub struct KeyedCall {
-    /// What its ops do: READ or WRITE.
+    /// The type of its ops: READ or WRITE.
     pub op_type: OpType,
-    /// What to transfer. All regions are of one host.
+    /// The pieces to transfer. All regions are of one host.
     pub pieces: Vec<KeyedPiece>,
     /// As [`Call::class`].
     pub class: Option<ClassOfService>,
@@ -72,7 +72,7 @@ pub struct KeyedCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyedCallId(u64);
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyedStatus {
@@ -84,7 +84,7 @@ pub enum KeyedStatus {
     /// what hinders that, says [`Grants::late`](crate::io::grants::Grants::late), or, where
     /// something else fetches, [`GrantCache::place`].
     Late {
-        /// Whose key it is.
+        /// The ring of the key.
         ring: RingId,
         /// How long it was waited for.
         waited: Duration,
@@ -93,19 +93,20 @@ pub enum KeyedStatus {
     Refused(CallError),
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct KeyedOutcome {
     /// Of which call.
     pub call: KeyedCallId,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: KeyedStatus,
     /// How many bytes were transferred, since it last began anew.
     pub bytes_done: u64,
     /// How often it went on under another grant.
     pub rekeyed: u32,
-    /// What was not transferred, in the call's own pieces. Empty if the call is OK, and only then.
+    /// The pieces that were not transferred, in the call's own pieces. Empty if the call is OK, and
+    /// only then.
     pub missing: Vec<Missing>,
 }
 
@@ -122,9 +123,9 @@ struct Part {
 #[derive(Debug)]
 struct Running {
     call: KeyedCall,
-    /// What is under way first, in the order of the executor's call; then what waits.
+    /// The parts: first those under way, in the order of the executor's call; then what waits.
     parts: Vec<Part>,
-    /// What the parts that are under way were asked under.
+    /// The keys that the parts under way were asked under.
     under: Vec<Asked>,
     bytes_done: u64,
     persistence: Persistence,
@@ -138,9 +139,9 @@ impl Running {
         self.call.deadline.unwrap_or(self.waits_since + KEYS_WAIT_MAX)
     }
 
-    /// What it did was with another region: all of it is missing again.
+    /// Begins anew with another region: all bytes are missing again.
     fn begin_anew(&mut self) {
-        // Where a read's data lands has changed, whatever op is next.
+        // The region in which a read's data lands has changed, whatever op is next.
         let tried = self.parts.iter().find_map(|part| part.tried);
         self.parts = parts_of(&self.call, tried);
         self.bytes_done = 0;
@@ -213,7 +214,7 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
             let Some(id) = self.waiting.pop_front() else { break };
             self.issue(now, cache, id);
         }
-        // What goes on, at once.
+        // Ops that go on, at once.
         let more = self.executor.poll(now);
         self.take_outcomes(now, cache);
         work + more
@@ -335,12 +336,12 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
     }
 }
 
-/// What one piece of a call was asked under.
+/// The key that one piece of a call was asked under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Whose key.
+    /// The ring of the key.
     pub ring: RingId,
-    /// Which one.
+    /// The epoch of the key.
     pub epoch: Epoch,
     /// How many bytes of the piece were asked for.
     pub len: u64,
@@ -380,7 +381,7 @@ pub struct Persistence {
     pub rekeyed: u32,
     /// How many fetches it has waited for since it last got on.
     fetches: u32,
-    /// Where bytes of it were transferred, by ring, since it last began anew.
+    /// The homes of its transferred bytes, by ring, since it last began anew.
     homes: BTreeMap<RingId, Home>,
 }
 
@@ -410,7 +411,7 @@ impl Persistence {
     /// `verdict`.
     ///
     /// # Errors
-    /// How it has ended.
+    /// The error that it has ended with.
     pub fn goes_on(
         &mut self,
         asked: &[Asked],
@@ -485,7 +486,7 @@ const fn worse(one: Verdict, other: Verdict) -> Verdict {
     }
 }
 
-/// All of a call, as parts that are to be transferred.
+/// All of a call, as parts to transfer.
 fn parts_of(call: &KeyedCall, tried: Option<OpStatus>) -> Vec<Part> {
     let pieces = call.pieces.iter().cloned().enumerate();
     pieces.map(|(i, piece)| Part { of: (i, 0), piece, tried }).collect()

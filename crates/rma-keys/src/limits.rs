@@ -1,4 +1,4 @@
-//! What is fixed: how long, how many, how often.
+//! Fixed limits: how long, how many, how often.
 
 use core::time::Duration;
 
@@ -60,7 +60,7 @@ pub const EPOCH_MIN: Duration = Duration::from_millis(100);
 /// and clients that come by together are many at once.
 pub const LEAD_MIN: Duration = Duration::from_secs(1);
 
-/// How late a swap may be before it is counted and told: a driver has other things to do as well.
+/// The delay after which a swap is counted and told: a driver has other things to do as well.
 pub const LATE: Duration = Duration::from_millis(100);
 
 /// How often a region whose permissions end at a date looks at the wall clock. Longer, and a clock
@@ -74,8 +74,8 @@ pub const STEP_RETRY_MIN: Duration = Duration::from_millis(100);
 pub const STEP_RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// After how many TIMEOUTs without an answer a client checks its keys: an owner that has started
-/// again, or does not know the way to the client any more, may answer old keys with silence. Fewer,
-/// and every lost frame is a fetch.
+/// again, or does not know the way to the client any longer, may answer old keys with silence.
+/// Fewer, and every lost frame is a fetch.
 pub const SILENCE: u32 = 3;
 
 /// Over how long clients that check at the same event spread.
@@ -92,7 +92,7 @@ pub const CHECK_MAX: Duration = Duration::from_secs(30);
 pub const DENIED_FOR: Duration = Duration::from_secs(1);
 
 /// How long after its connection was lost a service that denies what it has given before is taken
-/// for one that has not published it yet: it is asked again, and calls wait. Longer, and who is
+/// for one that has not published it yet: it is asked again, and calls wait. Longer, and whoever is
 /// shut out while the service starts learns of it later; shorter, and an owner that takes longer to
 /// start fails its clients' calls.
 pub const STARTS_FOR: Duration = Duration::from_secs(2);
@@ -109,9 +109,9 @@ pub const SPURIOUS_MAX: Duration = Duration::from_secs(1);
 pub const SPURIOUS_HALVED: Duration = Duration::from_secs(10);
 
 /// How long after such a fetch no region that has had one is asked about at the same service, for
-/// each region to which it brought nothing. Longer, and who forges for many regions makes a key of
-/// them that has changed be noticed later; shorter, and that many fetches come near what a service
-/// lets one client ask, 1,000 regions a second.
+/// each region to which it brought nothing. Longer, and whoever forges for many regions makes a key
+/// of them that has changed be noticed later; shorter, and that many fetches come near what a
+/// service lets one client ask, 1,000 regions a second.
 pub const SPURIOUS_EACH: Duration = Duration::from_millis(3);
 
 /// How long a client waits before it tries a service again that it could not reach, at first: a

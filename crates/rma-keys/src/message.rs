@@ -17,7 +17,7 @@
 //! | [`malformed`] | why octets are no message: the field, and its value |
 //! | `reader`, `writer` | CBOR with limits, over `minicbor` |
 //!
-//! Who sends a message is not said in it, but for the address and the PID that the keys are to be
+//! Who sends a message is not said in it, but for the address and the PID that the keys must be
 //! bound to: those are claims.
 
 pub mod frame;

@@ -12,7 +12,7 @@ use crate::limits::NAME_LEN_MAX;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionName(Box<str>);
 
-/// Why a text names no region.
+/// The reason why a text names no region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -27,7 +27,7 @@ pub enum NameError {
     Character {
         /// The first such character.
         found: char,
-        /// Where it is, in octets from 0.
+        /// Its offset, in octets.
         at: usize,
     },
     /// A segment that is empty, `.` or `..`.
@@ -35,7 +35,7 @@ pub enum NameError {
     Segment {
         /// The segment.
         segment: &'static str,
-        /// Where it begins, in octets from 0.
+        /// The offset of the segment, in octets.
         at: usize,
     },
 }

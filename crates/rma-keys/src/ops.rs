@@ -36,7 +36,7 @@ impl OpSet {
         self.0.count_ones() as usize
     }
 
-    /// What is in both.
+    /// Returns the ops that are in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the transport has verified it.
+//! The peer at the other end of a connection, as the transport has verified it.
 //!
 //! What a peer says of itself beyond this is a claim: an initiator's address is believed if it is
 //! the connection's own or a rule lists it, and a PID is believed, as K_d is bound to it and is
@@ -13,7 +13,7 @@ use crate::{identity::SpiffeId, limits::SERIAL_LEN_MAX, time::WallTime};
 /// A peer that a transport has authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What its certificate says that it is.
+    /// The identity in its certificate.
     pub identity: SpiffeId,
     /// The serial number of that certificate.
     pub serial: Serial,
@@ -27,7 +27,7 @@ pub struct Peer {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Serial(Box<[u8]>);
 
-/// Why octets or digits are no serial number.
+/// The reason why octets or digits are no serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SerialError {

@@ -1,4 +1,5 @@
-//! Which identity may have keys of which regions, for which ops, from which addresses, until when.
+//! The policy: the identities that may have keys of regions, for which ops, from which addresses,
+//! until when.
 //!
 //! Rules only allow, and what no rule allows is denied. So rules may overlap: a region, an op and a
 //! client are given what the most generous rule gives, and one rule more never takes anything away.

@@ -40,7 +40,7 @@ impl<A: Authorizer> Recorded<A> {
         &self.service
     }
 
-    /// Where they are written to.
+    /// Returns the log that they are written to.
     #[must_use]
     pub const fn log(&self) -> Option<&Log> {
         self.log.as_ref()
@@ -84,7 +84,7 @@ impl<A: Authorizer> Recorded<A> {
         value
     }
 
-    /// Does what is to be done by now, and says when it wants to be asked again.
+    /// Does what must be done by now, and says when it wants to be asked again.
     pub fn poll(&mut self, now: Now) -> Option<Instant> {
         let log = self.log.as_mut()?;
         log.poll(now.boot);

@@ -1,4 +1,4 @@
-//! Which of several replicas to ask first: those that have lately failed to answer come last.
+//! The order in which replicas are asked: those that have lately failed to answer come last.
 //!
 //! It knows neither what is asked nor where they are; time is an argument. Invariant: every replica
 //! is in every order, so whoever goes through an order has asked all of them.
@@ -52,8 +52,8 @@ impl Replicas {
     }
 
     /// Replica `i` has ended a call so. One that did not answer is suspect: for 50 ms, and doubling
-    /// to a second while it goes on. A NACK is an answer: others are to be asked instead, and it
-    /// stays what it was. What `i` there is not is ignored.
+    /// to a second while it goes on. A NACK is an answer: others should be asked instead, and the
+    /// replica's standing stays as it was. An `i` without a replica is ignored.
     pub fn report(&mut self, now: Instant, i: usize, status: &CallStatus) {
         let Some(replica) = self.all.get_mut(i) else { return };
         match status {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_comes_last_for_longer_and_longer() {
+    fn a_replica_that_does_not_answer_comes_last_for_longer_and_longer() {
         let mut replicas = Replicas::new(3);
         assert_eq!(order(&replicas, 0), [0, 1, 2]);
         replicas.report(at(0), 0, &CallStatus::Failed(OpStatus::Nack));

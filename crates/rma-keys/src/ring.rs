@@ -1,4 +1,4 @@
-//! What one client holds of one region: two keys at most, which of them it goes by, and what it
+//! The keys of one client for one region: two keys at most, which of them it goes by, and what it
 //! concludes from how its ops end (§5.2, §7.3).
 //!
 //! A REMOTE_AUTHENTICATION_FAILURE is how a client learns that a key has changed, and anybody who
@@ -10,7 +10,7 @@
 //! takes what came. Time is an argument, and it draws no random numbers but from its caller.
 //!
 //! Invariants: keys never go back: once something came that was sealed under one, no earlier key of
-//! that life is taken or used any more. A forged notice costs an op two retries at most.
+//! that life is taken or used any longer. A forged notice costs an op two retries at most.
 
 use core::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct KeyedGrant {
     pub expires: Instant,
 }
 
-/// Whose keys a ring holds: a process, and its host's addresses.
+/// The holder of a ring's keys: a process, and its host's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The addresses, at most one of each family.
@@ -55,7 +55,7 @@ pub struct Holder {
     pub pid: Pid,
 }
 
-/// Why there is no key to go on with.
+/// The reason why there is no key to go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GiveUp {
@@ -66,9 +66,9 @@ pub enum GiveUp {
     #[error("the region's host has no address of this host's family; give this host one of its")]
     NoAddressOfFamily,
     /// The client's certificate has ended, as the service sees the time.
-    #[error("the service takes the time to be {seen}, when our certificate has ended; renew it")]
+    #[error("this client's certificate has ended: the service's clock shows {seen}; renew it")]
     CertificateEnded {
-        /// What the service takes the time to be.
+        /// The service's present time.
         seen: WallTime,
     },
     /// The service takes what this client asks for no request, or it is of another version.
@@ -84,7 +84,7 @@ pub enum GiveUp {
     },
 }
 
-/// What is to become of an op, after how it ended.
+/// The next step for an op that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -109,7 +109,7 @@ pub enum Standing {
     GaveUp(GiveUp),
 }
 
-/// What a ring wants of the service, the most urgent last.
+/// A ring's wish of the service, the most urgent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
     /// To hear of the next key, or whether an owner that is silent has other keys.
@@ -123,7 +123,7 @@ pub enum Want {
     Suspect,
 }
 
-/// What an answer has brought.
+/// The news in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// Another key.
@@ -156,7 +156,7 @@ struct Held {
     is_refused: bool,
 }
 
-/// Where the region is, and whom the keys are bound to.
+/// The place of the region, and the holder that the keys are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     responder: HostAddr,
@@ -172,7 +172,7 @@ pub struct KeyRing {
     place: Option<Place>,
     /// The present key and the next, as the service sees it; at most two.
     keys: Vec<Held>,
-    /// Which of `keys` to go by.
+    /// The index in `keys` of the one to go by.
     preferred: usize,
     /// The latest epoch that its responder is known to have gone by.
     proven: Option<Epoch>,
@@ -272,7 +272,7 @@ impl KeyRing {
         self.keys.last().map(|it| it.epoch)
     }
 
-    /// What it wants of the service, and from when on.
+    /// Returns its wish of the service, and the time from which it has it.
     #[must_use]
     pub fn due(&self) -> Option<(Want, Instant)> {
         match self.suspicion {
@@ -371,7 +371,7 @@ impl KeyRing {
         (self.refresh_at, self.check_at, self.is_wanted) = (None, None, false);
     }
 
-    /// The service was asked, and has not answered: it is to be asked again.
+    /// The service was asked, and has not answered: it must be asked again.
     pub fn unask(&mut self, now: Instant) {
         if self.suspicion == Suspicion::Asked {
             self.suspicion = Suspicion::New;
@@ -411,7 +411,7 @@ impl KeyRing {
         }
         self.refresh_at = (!self.keys.is_empty()).then_some(now + again);
         if self.suspicion == Suspicion::Asked {
-            // What was refused by both is of no use.
+            // A key that both have refused is of no use.
             self.suspicion = Suspicion::None;
             self.keys.clear();
             self.preferred = 0;

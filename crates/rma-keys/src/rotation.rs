@@ -1,4 +1,4 @@
-//! The life of a region's keys at its rotator: when the next is announced, when the responder is to
+//! The life of a region's keys at its rotator: when the next is announced, when the responder must
 //! go by it, and what is done until it is known that it does (§5.2, §7.3, figure 14).
 //!
 //! One [`Rotation`] rotates one region of a [`Service`]; a region has one rotator. It changes the
@@ -22,8 +22,8 @@
 //! - Both keys are in the catalog before the responder is told of the later one, and until it is
 //!   known to have it: whoever is refused and fetches in between needs both.
 //! - The responder never goes by a key that the catalog does not have.
-//! - A withdrawal never ends with a key that was announced before it, as who is shut out may hold
-//!   that one.
+//! - A withdrawal never ends with a key that was announced before it, as whoever is shut out may
+//!   hold that one.
 //! - Until its outcome is known, a Rekey is tried again with the same key alone: another one would
 //!   make three that the responder may go by.
 
@@ -51,7 +51,7 @@ use crate::{
 };
 use swap::{After, Swap};
 
-/// What a rotation works on in one turn of its driver.
+/// The means of a rotation in one turn of its driver.
 pub struct Turn<'a, A> {
     /// The time.
     pub now: Now,
@@ -59,7 +59,7 @@ pub struct Turn<'a, A> {
     pub service: &'a mut Service<A>,
     /// Draws a fresh key from a secure random source.
     pub fresh: &'a mut dyn FnMut() -> RegionSecret,
-    /// What is to be written into the audit log.
+    /// The events to write into the audit log.
     pub events: Vec<Event>,
 }
 
@@ -70,18 +70,18 @@ impl<A> fmt::Debug for Turn<'_, A> {
     }
 }
 
-/// How a region is to be rotated.
+/// The plan by which a region's key is rotated.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How its responder is reached.
+    /// The way to its responder.
     pub way: Way,
     /// How often.
     pub schedule: Schedule,
-    /// What random parts of times begin with. Regions with the same one change their keys together.
+    /// The seed of the random parts of times. Regions with the same one change their keys together.
     pub seed: u64,
 }
 
-/// What a rotation has done.
+/// The counters of a rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RotationCounters {
     /// Epochs that have ended, for whatever reason.
@@ -104,17 +104,17 @@ pub struct Rotation {
     schedule: Schedule,
     jitter: Jitter,
     phase: Phase,
-    /// When somebody may not have the region any more, by the wall clock.
+    /// When somebody may not have the region any longer, by the wall clock.
     lapses_at: Option<WallTime>,
-    /// When the wall clock is to be looked at, where the rules have dates.
+    /// When the wall clock must be looked at, where the rules have dates.
     look_at: Instant,
-    /// Whether the key is to be changed again, for a fresh one, when this change is known.
+    /// Whether the key must be changed again, for a fresh one, when this change is known.
     again: bool,
     alarm: Option<Alarm>,
     counters: RotationCounters,
 }
 
-/// Where a region is in the life of its keys. When the present epoch ends, the catalog says.
+/// The phase of a region in the life of its keys. When the present epoch ends, the catalog says.
 #[derive(Debug)]
 enum Phase {
     /// Its responder goes by the present key, and no other is announced: nor will one be, if it is
@@ -122,7 +122,7 @@ enum Phase {
     Steady { is_last: bool },
     /// The next key is in the catalog, and its time has not come.
     Announced { next: Next },
-    /// The responder is to go by the next key.
+    /// The responder must go by the next key.
     Swapping { next: Next, swap: Swap },
 }
 
@@ -135,7 +135,7 @@ struct Next {
 
 impl Rotation {
     /// Puts a region into the catalog, whose responder goes by `secret`, and rotates it from now
-    /// on. One of the same name goes out: its rotation is to be dropped.
+    /// on. One of the same name goes out: its rotation must be dropped.
     ///
     /// # Errors
     /// As [`Service::publish`].
@@ -173,19 +173,19 @@ impl Rotation {
         &self.name
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub const fn counters(&self) -> RotationCounters {
         self.counters
     }
 
-    /// What people should be told, if there is something new.
+    /// Returns the alarm to raise, if there is a new one.
     #[must_use]
     pub const fn poll_alarm(&mut self) -> Option<Alarm> {
         self.alarm.take()
     }
 
-    /// What the driver has to do. Each Rekey and each probe is told once: its outcome is what
+    /// Returns the driver's next task. Each Rekey and each probe is told once: its outcome is what
     /// [`Rotation::handle_rekey`] or [`Rotation::handle_probe`] waits for. The answer may be
     /// another after each call of a method of this rotation.
     pub fn poll_todo<A: Authorizer>(&mut self, now: Instant, service: &Service<A>) -> Todo<'_> {
@@ -209,10 +209,10 @@ impl Rotation {
     }
 
     /// Does what time has come for: announces the next key, begins to swap, or finds that somebody
-    /// may not have the region any more.
+    /// may not have the region any longer.
     ///
     /// # Errors
-    /// If the region is not in the catalog any more, or `fresh` has drawn the same key twice.
+    /// If the region is no longer in the catalog, or `fresh` has drawn the same key twice.
     pub fn handle_timeout<A: Authorizer>(
         &mut self,
         turn: &mut Turn<'_, A>,
@@ -275,7 +275,7 @@ impl Rotation {
     }
 
     /// Changes the key now, for one that nobody can hold: somebody may not have the region any
-    /// more. Where one that may have been announced is being installed, or may have been, that is
+    /// longer. Where one that may have been announced is being installed, or may have been, that is
     /// found out first.
     ///
     /// A key that has *leaked* is not to be withdrawn by Rekey: who holds it and a recording of the
@@ -289,7 +289,7 @@ impl Rotation {
         self.settle(turn)
     }
 
-    /// Withdraws if that is to be done, unless the responder may go by what is announced: then it
+    /// Withdraws if that must be done, unless the responder may go by what is announced: then it
     /// would have a key that the catalog does not.
     fn settle<A: Authorizer>(&mut self, turn: &mut Turn<'_, A>) -> Result<(), CatalogError> {
         let may_hold = matches!(&self.phase, Phase::Swapping { swap, .. } if swap.may_hold());
@@ -367,7 +367,7 @@ impl Rotation {
         entry.map(|it| it.present().term()).ok_or_else(unknown)
     }
 
-    /// Looks up when somebody may not have the region any more, and ends epochs sooner that are
+    /// Looks up when somebody may not have the region any longer, and ends epochs sooner that are
     /// longer than the rules now say: there may be others, and the wall clock may have been wrong
     /// when the epochs began.
     fn look<A: Authorizer>(&mut self, turn: &mut Turn<'_, A>) -> Result<(), CatalogError> {

@@ -1,9 +1,9 @@
-//! What a peer that asks is given: the server's side of the paper's out-of-band RPC (§3.1, §4.2),
+//! The answers to a peer that asks: the server's side of the paper's out-of-band RPC (§3.1, §4.2),
 //! without I/O and without a clock.
 //!
 //! [`Service::handle`] takes the octets of one message from a peer that a transport has
 //! authenticated, and gives the octets of the reply, with the events for the audit log. The events
-//! are to be written first: if they cannot be, [`Service::unrecorded`] is what is sent instead.
+//! must be written first: if they cannot be, [`Service::unrecorded`] is what is sent instead.
 //! [`Service::answer`] does the same for requests that came in another form.
 //!
 //! Invariants: no key is given for longer than its epoch or its rule allows; what is forbidden and
@@ -40,19 +40,20 @@ use crate::{
 use given::Given;
 use limiter::Limiter;
 
-/// What a service may be told.
+/// The settings of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    /// What one client may ask, by identity and address. Default: 1,000 regions a second, and a
-    /// burst of 10,000.
+    /// The rate that one client may ask at, by identity and address. Default: 1,000 regions a
+    /// second, and a burst of 10,000.
     pub of_client: Rate,
-    /// What all may ask together. Default: 20,000 regions a second, in bursts of as many.
+    /// The rate that all clients together may ask at. Default: 20,000 regions a second, in bursts
+    /// of as many.
     pub of_all: Rate,
     /// How many clients are told apart. A further one takes the place of the one that has asked
     /// nothing for longest, once that may ask as much as at first. Default: 16,384.
     pub clients_max: usize,
-    /// What random waiting times begin with. Services with the same one make their clients come at
-    /// the same times.
+    /// The seed of random waiting times. Services with the same one make their clients come at the
+    /// same times.
     pub seed: u64,
 }
 
@@ -71,7 +72,7 @@ impl Default for ServiceConfig {
     }
 }
 
-/// What a service has done.
+/// The counters of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceCounters {
     /// Messages that were handled, whatever became of them.
@@ -102,19 +103,19 @@ pub struct ServiceCounters {
 /// The reply to a message, and what it says to the audit log.
 #[derive(Debug)]
 pub struct Handled<R> {
-    /// What is sent.
+    /// The reply to send.
     pub reply: R,
-    /// What is to be written before.
+    /// The events to write before it is sent.
     pub events: Vec<Event>,
 }
 
-/// What became of a new policy.
+/// The result of loading a new policy.
 #[derive(Debug)]
 pub struct Reloaded {
-    /// The regions that it takes something away of. Each is to be rotated now, with
+    /// The regions that it takes something away of. Each must be rotated now, with
     /// [`Service::replace`].
     pub withdrawn: Vec<RegionName>,
-    /// What is to be written.
+    /// The event to write.
     pub event: Event,
 }
 
@@ -152,13 +153,13 @@ impl<A: Authorizer> Service<A> {
         &self.catalog
     }
 
-    /// Who decides.
+    /// Returns the authorizer that decides.
     #[must_use]
     pub const fn authorizer(&self) -> &A {
         &self.authorizer
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub const fn counters(&self) -> ServiceCounters {
         ServiceCounters { untold: self.limiter.untold(), ..self.counters }

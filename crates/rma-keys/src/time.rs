@@ -8,7 +8,7 @@ use core::{fmt, time::Duration};
 
 use rma_core::time::Instant;
 
-/// What a decision needs to know of time.
+/// The times that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Time since the host was booted: never stepped, counts suspension.

@@ -56,7 +56,7 @@ use crate::{
     sync::Arc,
 };
 
-/// Where the flag lies.
+/// The place of the flag.
 #[cfg(not(loom))]
 type Flag = Part<Lone>;
 #[cfg(loom)]
@@ -120,7 +120,7 @@ impl Doorbell {
         self.flag.store(ASLEEP, Ordering::Release);
     }
 
-    /// Engine: it sleeps no more, or found work when it looked again and never did.
+    /// Engine: it no longer sleeps, or found work when it looked again and never did.
     pub fn awake(&self) {
         self.flag.store(AWAKE, Ordering::Release);
     }
@@ -135,8 +135,8 @@ impl Doorbell {
         self.needs_ring_after_fence()
     }
 
-    /// [`Doorbell::needs_ring`], for who has made a sequentially consistent fence after the push,
-    /// as [`Flags::raise`](crate::Flags::raise) does.
+    /// [`Doorbell::needs_ring`], for whoever has made a sequentially consistent fence after the
+    /// push, as [`Flags::raise`](crate::Flags::raise) does.
     #[must_use = "an engine that sleeps does not see the command until it is woken"]
     #[inline]
     pub fn needs_ring_after_fence(&self) -> bool {

@@ -1,10 +1,10 @@
-//! Why memory could not be had.
+//! Errors of memory.
 
 use crate::region::HugePageSize;
 use rustix::io::Errno;
 use std::{collections::TryReserveError, io};
 
-/// Why memory could not be had: for a region, or to be shared.
+/// The reason why memory could not be had: for a region, or to be shared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -27,7 +27,7 @@ pub enum MemoryError {
     OutOfMemory {
         /// The bytes asked for.
         len: usize,
-        /// What the allocator said.
+        /// The error of the allocator.
         source: TryReserveError,
     },
     /// Too few huge pages have been reserved on this machine, or this process may not have them.
@@ -48,7 +48,7 @@ pub enum MemoryError {
         pages: usize,
         /// The pages that are neither in use nor promised to others, if the kernel tells.
         free: Option<u64>,
-        /// What the kernel said.
+        /// The error of the kernel.
         errno: i32,
     },
     /// A circular region consists of whole cache lines.
@@ -62,11 +62,11 @@ pub enum MemoryError {
     /// The kernel refused something.
     #[error("{what} of {len} bytes: {}", io::Error::from_raw_os_error(*.errno))]
     System {
-        /// What was asked for.
+        /// The request.
         what: &'static str,
         /// The bytes of the memory.
         len: usize,
-        /// What the kernel said.
+        /// The error of the kernel.
         errno: i32,
     },
     /// A process that has the file descriptor could shrink the memory, and so kill this process.
@@ -109,7 +109,7 @@ pub enum MemoryError {
         /// The effective user of this process.
         user: u32,
     },
-    /// The file is shorter than the region is to be, or became so.
+    /// The file is shorter than the region must be, or became so.
     #[error(
         "the file has {file_len} bytes and the region needs {len}; extend it first, or ask for less"
     )]

@@ -1,4 +1,4 @@
-//! Flags: which of up to 64 applications' rings an engine is to look into.
+//! Flags: which of up to 64 applications' rings an engine must look into.
 //!
 //! An engine with a thousand rings cannot look into each of them in every turn. So it looks into
 //! those whose flag is up, and at the flags of 64 rings at once: they are one word. An application
@@ -43,7 +43,7 @@ use crate::{
     sync::Arc,
 };
 
-/// Where the word lies.
+/// The place of the word.
 #[cfg(not(loom))]
 type Bits = Part<Lone>;
 #[cfg(loom)]
@@ -118,9 +118,9 @@ impl Flags {
     /// Apart, as it is rare: the first push in a while.
     #[cold]
     fn set(&self, index: u32) {
-        // Release, so that what was pushed before is there for who sees the flag.
+        // Release, so that what was pushed before is there for whoever sees the flag.
         self.bits.fetch_or(Self::bit(index), Ordering::Release);
-        // What follows, such as a look at a doorbell, comes after the flag.
+        // A later step, such as a look at a doorbell, comes after the flag.
         fence(Ordering::SeqCst);
     }
 

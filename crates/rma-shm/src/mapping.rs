@@ -49,8 +49,8 @@ pub(crate) use part::{Lone, Part, Words};
 /// share one.
 pub const PAGE_SIZE: usize = 4096;
 
-/// What everything that lies in a mapping is aligned to, in bytes: two cache lines, because the
-/// adjacent-line prefetcher fetches pairs.
+/// The alignment of everything in a mapping, in bytes: two cache lines, because the adjacent-line
+/// prefetcher fetches pairs.
 pub const ALIGN: usize = 128;
 
 pub(crate) const WORD: usize = size_of::<MappingWord>();
@@ -94,7 +94,7 @@ pub struct Mapping {
     owner: Owner,
 }
 
-/// How it goes back.
+/// The way in which it is freed.
 enum Owner {
     /// A box of blocks.
     Blocks,
@@ -290,7 +290,7 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 
-    /// The words of `len` bytes at offset `at`, where something is to lie, or lies.
+    /// The words of `len` bytes at offset `at`, where something must lie, or lies.
     pub(crate) fn part(&self, at: usize, len: usize) -> Result<&[MappingWord], LayoutError> {
         if !at.is_multiple_of(ALIGN) {
             return Err(LayoutError::Misaligned { at });
@@ -312,7 +312,7 @@ pub(crate) fn checked_len(len: usize) -> Result<usize, MemoryError> {
     }
 }
 
-/// How long the shared memory is, which nobody can make shorter any more.
+/// How long the shared memory is, which nobody can make shorter any longer.
 fn sealed_len(fd: &OwnedFd) -> Result<usize, MemoryError> {
     let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
     if !seals.contains(SealFlags::SHRINK) || is_of_huge_pages(fd) {
@@ -322,9 +322,9 @@ fn sealed_len(fd: &OwnedFd) -> Result<usize, MemoryError> {
     Ok(usize::try_from(stat.st_size).unwrap_or(usize::MAX))
 }
 
-/// What `statfs` says of files that are made of huge pages. They may be SIGBUS though they are
-/// sealed and of full length, once somebody has punched a hole into them: there need not be a page
-/// for it again.
+/// The type by which `statfs` reports files that are made of huge pages. An access to them may be
+/// SIGBUS though they are sealed and of full length, once somebody has punched a hole into them:
+/// there need not be a page for it again.
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 
 pub(crate) fn is_of_huge_pages(file: &OwnedFd) -> bool {

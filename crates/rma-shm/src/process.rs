@@ -1,4 +1,5 @@
-//! Which process something was made in: [`Process`], and threads that belong to one, [`Worker`].
+//! Processes: [`Process`] remembers where a thing was made, [`Worker`] is a thread that belongs to
+//! one.
 //!
 //! After `fork` a child has a copy of its parent's memory and descriptors, and none of its threads.
 //! So an engine, a lock that another thread held, a wake-up that a descriptor has: all of that is
@@ -36,7 +37,7 @@ pub struct Forked;
 /// The process that made something.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// What the process has on the page.
+    /// The process's mark on the page.
     mark: u64,
     word: &'static AtomicU64,
 }

@@ -32,11 +32,11 @@
 //!   Acquire, and the word in which it ends after all others, with Acquire and after an Acquire
 //!   fence. (Copies of less than 256 bytes load each word with Acquire.) So copies that one thread
 //!   makes one after the other, in ascending order, are in order as a whole: all frames of one READ
-//!   are read as if by one copy. Who stores data and then, with Release, a word in front of it (a
-//!   *bell*), knows that a READ that begins at the bell and finds it finds the data, too.
+//!   are read as if by one copy. Whoever stores data and then, with Release, a word in front of it
+//!   (a *bell*), knows that a READ that begins at the bell and finds it finds the data, too.
 //! - **Copies in whose last word counts.** [`Region::copy_in_ordered`] stores its last word last,
-//!   with Release. Who loads that word with Acquire, and finds what the copy stored, sees the whole
-//!   copy. So a message may end with the word that says that it is there.
+//!   with Release. Whoever loads that word with Acquire, and finds what the copy stored, sees the
+//!   whole copy. So a message may end with the word that says that it is there.
 //! - **Words.** [`Region::load_acquire`] and [`Region::store_release`] are for those who poll such
 //!   words and ring such bells; [`Region::compare_exchange`] and [`Region::fetch_add`] change a
 //!   word in one step with the look at it. The engine and the application may use all of them on
@@ -89,7 +89,7 @@
 //! ring twice, side by side. (To the language those would be two memories, and one engine would use
 //! both addresses of a word. As nobody has a reference into a region, nothing would be gained.)
 //!
-//! - Two lengths are to be told apart. [`Region::len`] is how many bytes there are: what is
+//! - Two lengths must be told apart. [`Region::len`] is how many bytes there are: what is
 //!   allocated, and what quotas and metrics count. [`Region::reach`] is where offsets end: `len` of
 //!   a plain region, twice that of a circular one. Checks of bounds ask [`Region::holds`].
 //! - An access lies in the region if it ends at `reach` at the latest and has at most `len` bytes:
@@ -119,7 +119,7 @@
 //! | [`Region::load_file`] | a copy of a file | nobody | nobody can |
 //! | [`Region::map_file`] | a file | who may open the file, or has opened it | **SIGBUS: the process is killed** |
 //!
-//! The kernel answers an access to a page that is not there any more with SIGBUS, and no check
+//! The kernel answers an access to a page that is no longer there with SIGBUS, and no check
 //! beforehand helps, as the page may go right after it. So memory that others can shrink is refused
 //! where the kernel can promise that nobody does (seals), and where it cannot, for files, what is
 //! left of the hazard is told at [`Region::map_file`].
@@ -160,7 +160,7 @@ pub struct OutOfBounds {
     pub region_len: u64,
 }
 
-/// What kind of memory a region is made of.
+/// The kind of memory that a region is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backing {
@@ -174,7 +174,7 @@ pub enum Backing {
     File,
 }
 
-/// How large a huge page is.
+/// The size of a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePageSize {
     /// 2 MiB.
@@ -221,7 +221,7 @@ impl Region {
         }
     }
 
-    /// What kind of memory it is.
+    /// Returns the kind of memory.
     #[must_use]
     pub fn backing(&self) -> Backing {
         self.mapping.backing()
@@ -394,7 +394,8 @@ fn get_wide(words: &[RegionWord], bytes: &mut [[u8; WORD]]) {
     get_in_turn(&words[last..], &mut bytes[last..]);
 }
 
-/// Where wide moves may begin, after the first word, and the last word, before which they end.
+/// Returns the range for wide moves: from after the first word to the last word, before which they
+/// end.
 fn middle(words: &[RegionWord]) -> (usize, usize) {
     let last = words.len() - 1;
     (1 + wide::before(&words[1..last]), last)

@@ -67,7 +67,7 @@ const TOGETHER_MAX: u32 = 16;
 /// How far before a line is taken its entry is asked for, in lines.
 const AHEAD: u32 = 8;
 
-/// Why a ring could not be made.
+/// The reason why a ring could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -140,7 +140,7 @@ pub fn ring(capacity: usize) -> Result<(Producer, Consumer), RingError> {
     Ok((memory.clone().into_producer(), memory.into_consumer()))
 }
 
-/// What a side keeps for itself. The other side cannot write it.
+/// The private state of a side. The other side cannot write it.
 struct Side {
     place: Place,
     /// This side's own index, the truth of which the shared one is a copy.

@@ -152,7 +152,7 @@ fn a_line_that_is_wiped_is_not_the_next_one_that_comes_into_its_entry() {
 }
 
 #[test]
-fn what_was_written_before_a_push_is_visible_after_its_pop() {
+fn writes_before_a_push_are_visible_after_its_pop() {
     loom::model(|| {
         let (mut producer, mut consumer) = ring(2);
         // Stands for the bytes of a region, which are copied with relaxed stores.
@@ -447,7 +447,7 @@ fn an_application_that_sleeps_takes_the_last_completion_and_learns_of_the_end() 
 /// An application reuses a command slot only once it has taken the completion. So the engine finds
 /// room for the next completion as soon as it sees the next command.
 #[test]
-fn who_sees_a_command_sees_the_room_for_its_completion() {
+fn a_reader_of_a_command_sees_the_room_for_its_completion() {
     const COMMANDS: u64 = 3;
     loom::model(|| {
         let (mut commands, mut taken) = ring(1);

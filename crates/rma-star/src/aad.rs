@@ -1,4 +1,4 @@
-//! What a frame's tag covers besides its payload.
+//! The octets that a frame's tag covers besides its payload.
 //!
 //! AAD = header ‖ *tail*. The header is as it lies in the frame. The tail is the high half of the
 //! header's time, so that all 64 bits of it are authenticated while 32 travel; in RDA and GDA, the

@@ -12,13 +12,13 @@
 pub struct ZTime(pub u64);
 
 impl ZTime {
-    /// What travels of it: the low half.
+    /// Returns the half that frames carry: the low half.
     #[must_use]
     pub const fn low(self) -> Time32 {
         Time32(self.0 as u32)
     }
 
-    /// What does not: the high half. Frames are authenticated with it.
+    /// Returns the half that frames do not carry: the high half. Frames are authenticated with it.
     #[must_use]
     pub const fn high(self) -> u32 {
         (self.0 >> 32) as u32
@@ -78,7 +78,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_found_has_that_low_half_and_none_is_nearer(low: u32, near in times()) {
+        fn the_found_time_has_that_low_half_and_none_is_nearer(low: u32, near in times()) {
             let found = Time32(low).widen(ZTime(near));
             prop_assert_eq!(found.low(), Time32(low));
             let off = found.0.abs_diff(near);

@@ -25,7 +25,7 @@ pub const STATEFUL_PORT: Port = Port(10_475);
 /// none.
 pub const ROWS_MAX: u32 = 65_535;
 
-/// How frames carry work requests and completions.
+/// The way in which frames carry work requests and completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// The paper's packet sequence: a WQEP for each work request, a CQEP for each completion, an
@@ -38,7 +38,7 @@ pub enum Framing {
     Fused,
 }
 
-/// What may be set. Nothing is believed until [`StarConfigBuilder::build`].
+/// The settings of StaR. [`StarConfigBuilder::build`] checks them.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
@@ -89,7 +89,7 @@ pub struct StarConfigBuilder {
     /// How long nothing may be heard of a peer, while there are work requests, before it is asked
     /// whether it is there. Default: 10 s.
     pub probe_interval: Duration,
-    /// How frames carry work requests. Default: [`Framing::Fused`].
+    /// The way in which frames carry work requests. Default: [`Framing::Fused`].
     pub framing: Framing,
 }
 
@@ -114,9 +114,9 @@ impl Default for StarConfigBuilder {
     }
 }
 
-/// What is for both ways of the data here: an RD and its RDA take no more round trips than a GD and
-/// its GDA. Stateful sides do not ask before they send (1RMA's solicitation), so delays must make
-/// windows small where many meet.
+/// Congestion control for both ways of the data here: an RD and its RDA take no more round trips
+/// than a GD and its GDA. Stateful sides do not ask before they send (1RMA's solicitation), so
+/// delays must make windows small where many meet.
 fn congestion_control() -> CcConfigBuilder {
     CcConfigBuilder::software(RTT).with(|cc| {
         cc.algorithm = Algorithm::Swift;
@@ -129,22 +129,22 @@ fn congestion_control() -> CcConfigBuilder {
 /// The round trip of a frame and its answer that is assumed unless something else is set.
 const RTT: Duration = Duration::from_micros(10);
 
-/// What whoever opens the host knows of it, and nobody sets.
+/// The facts that the opener of a host knows. They are no settings.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct StarPlace {
     /// The host's addresses.
     pub addresses: LocalAddresses,
-    /// Where frames to stateless processing go, on every host.
+    /// The port of stateless processing, on every host.
     pub stateless_port: Port,
-    /// Where frames to stateful processing go, on every host.
+    /// The port of stateful processing, on every host.
     pub stateful_port: Port,
     /// The number of this engine among those of its host.
     pub engine: EngineId,
     /// The largest frame that the device can receive.
     pub receive_len_max: ReceiveLenMax,
-    /// What hosts are spread over lists with, and frames over lines of the filter. Default: zeroes,
-    /// right for a simulation only.
+    /// The secret by which hosts are spread over lists, and frames over lines of the filter.
+    /// Default: zeroes, right for a simulation only.
     pub secret: BucketSecret,
 }
 
@@ -169,7 +169,7 @@ rma_core::settings!(StarConfigBuilder, StarPlace);
 #[non_exhaustive]
 pub enum StarConfigError {
     /// A host without an address.
-    #[error("the host has no address: give it one")]
+    #[error("the host has no address for StaR; set at least one in its configuration")]
     NoAddress,
     /// Ports that are 0, or the same.
     #[error(
@@ -186,7 +186,7 @@ pub enum StarConfigError {
     TableSize {
         /// The name of the setting.
         setting: &'static str,
-        /// What it is.
+        /// The value.
         value: u32,
         /// The least that it may be.
         min: u32,
@@ -198,7 +198,7 @@ pub enum StarConfigError {
     Time {
         /// The name of the setting.
         setting: &'static str,
-        /// What it is.
+        /// The value.
         value: Duration,
         /// The least that it may be.
         min: Duration,
@@ -211,9 +211,9 @@ pub enum StarConfigError {
     /// A device whose frames are too small.
     #[error("the device receives frames of {len} octets: StaR needs {min}")]
     ReceiveLen {
-        /// What it receives.
+        /// The length that it receives.
         len: usize,
-        /// What is needed.
+        /// The least length.
         min: usize,
     },
 }
@@ -314,12 +314,12 @@ impl StarConfig {
         self.settings.valid.as_micros() as u64
     }
 
-    /// What was set.
+    /// Returns the settings.
     pub const fn settings(&self) -> &StarConfigBuilder {
         &self.settings
     }
 
-    /// Where the host is.
+    /// Returns the host's place.
     #[must_use]
     pub const fn place(&self) -> &StarPlace {
         &self.place

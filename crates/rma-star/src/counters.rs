@@ -1,8 +1,8 @@
-//! What StaR counts. One thread writes, any thread may read.
+//! The counters of StaR. One thread writes, any thread may read.
 
 use rma_core::tally::Tally;
 
-/// Why a frame died. Nobody is told, but where it says so.
+/// The reason why a frame died. Nobody is told, unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Drop {
@@ -26,7 +26,7 @@ pub enum Drop {
     Again,
     /// A work request of the stateless side that is not the next of its queue.
     OutOfSequence,
-    /// What it tells is not understood, or makes no sense.
+    /// The content is not understood, or makes no sense.
     Nonsense,
 }
 
@@ -47,7 +47,7 @@ impl Drop {
     ];
 }
 
-/// What else is counted.
+/// A further event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {

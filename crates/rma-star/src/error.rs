@@ -1,8 +1,8 @@
-//! Why octets are no frame, or no entry of one.
+//! Errors of octets that are no frame, or no entry of one.
 
 use rma_core::error::DropReason;
 
-/// Why octets that were received mean nothing. Counted, and answered by nobody.
+/// The reason why octets that were received mean nothing. Counted, and answered by nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
     /// Shorter or longer than a frame of its type can be, or than it says.

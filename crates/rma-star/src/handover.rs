@@ -1,5 +1,5 @@
-//! What the side that gives the state of a connection away tells the side that takes it, when they
-//! change roles (ours; the paper leaves changes of roles to the future, §III-E2).
+//! The state of a connection that one side hands to the other when they change roles (ours; the
+//! paper leaves changes of roles to the future, §III-E2).
 //!
 //! The giver has finished all that it had begun, so what is complete of a queue is all before a
 //! place in it. The work requests themselves do not travel: each library has kept its own.
@@ -26,7 +26,7 @@ pub struct Handover {
     pub clock: u64,
     /// The giver's protection domain, which the connection will be of.
     pub pd: PdId,
-    /// Which use of its QPN the giver's queue pair is.
+    /// The nonce of the giver's queue pair: this use of its QPN.
     pub nonce: Nonce,
     /// By queue, sends and receives: where the giver's first work request is that is not complete.
     pub giver: [Sequence; 2],

@@ -1,4 +1,4 @@
-//! What both sides' processing works with: the tables of this host that are of no connection.
+//! The tables of this host that are of no connection, which both sides' processing works with.
 
 use rma_core::addr::HostAddr;
 
@@ -28,7 +28,7 @@ pub(crate) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// How the beginning of a connection has ended, for its application.
+    /// Reports to the application how the beginning of a connection has ended.
     pub(crate) fn opened(&self, now: Instant, qp: u32, status: WcStatus, key: [u8; 16]) -> Report {
         let valid_micros = self.config.valid_micros() as u32;
         Report::Opened { qp, status, key, clock: z_time(now).0, valid_micros }

@@ -124,7 +124,7 @@ impl fmt::Debug for FrameKey {
     }
 }
 
-/// What all keys of a connection are bound to.
+/// The facts that all keys of a connection are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {
     /// The connection's names.
@@ -135,18 +135,18 @@ pub struct Binding {
     pub z: HostAddr,
 }
 
-/// What a K_w is bound to besides: one use of a slot, and the span that it opens.
+/// The further facts that a K_w is bound to: one use of a slot, and the span that it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenSpan {
-    /// What Z posted.
+    /// The op that Z posted.
     pub op: WqeOp,
     /// The WQE's slot: never [`Slot::NONE`].
     pub slot: Slot,
-    /// Which use of the slot it is.
+    /// The use of the slot.
     pub generation: Generation,
     /// The memory region of Z that data lands in, or comes from.
     pub mr: MrId,
-    /// Where in it the span begins, in octets.
+    /// The offset in it at which the span begins, in octets.
     pub mr_offset: u64,
     /// How long the span is, in octets.
     pub len: u32,
@@ -165,9 +165,9 @@ const MESSAGE_MAX: usize = 77;
 
 const _: () = assert!(MESSAGE_MAX <= CMAC_MESSAGE_MAX, "providers take all messages");
 
-/// What a key is derived from: the domain octet, the binding, and what the key is bound to besides,
-/// one behind the other. Domain and family tell how long each part is, so no two names share a
-/// message.
+/// The message that a key is derived from: the domain octet, the binding, and what the key is bound
+/// to besides, one behind the other. Domain and family tell how long each part is, so no two names
+/// share a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyMessage {
     octets: [u8; MESSAGE_MAX],

@@ -108,7 +108,7 @@ const GIVEN_AT_A_TIME: usize = 8;
 /// No queue pair.
 const NONE: u32 = u32::MAX;
 
-/// Why a queue pair was not made.
+/// The reason why a queue pair was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -134,7 +134,7 @@ pub enum CreateError {
     Forked(#[from] Forked),
 }
 
-/// What a [`Verbs`] takes, in bytes (S4).
+/// The memory that a [`Verbs`] takes, in bytes (S4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerbsMemory {
     /// For each queue pair of the portal, with its words and its record there: at most 128.
@@ -200,7 +200,7 @@ impl Verbs {
         }
     }
 
-    /// What the portal's two ends share: for the bell.
+    /// Returns the memory that the portal's two ends share: for the bell.
     #[must_use]
     pub const fn portal_memory(&self) -> &StarPortalMemory {
         self.portal.memory()
@@ -272,7 +272,7 @@ impl Verbs {
         }
     }
 
-    /// What the portal's record of a queue pair says.
+    /// Returns the portal's record of a queue pair.
     fn record(&self, index: u32) -> QpRecord {
         self.portal.memory().record(index).unwrap_or_else(|| self.empty_record())
     }
@@ -288,7 +288,8 @@ impl Verbs {
         &mut self.rows[index as usize]
     }
 
-    /// What a queue pair can do: `ibv_query_qp`. `None` once it is closed.
+    /// Returns the state of a queue pair, which says what it can do: `ibv_query_qp`. `None` once it
+    /// is closed.
     #[must_use]
     pub fn state(&self, qp: Qp) -> Option<QpState> {
         Some(match self.row(qp)?.phase {
@@ -376,8 +377,7 @@ impl Verbs {
     }
 
     /// Ends a queue pair: `ibv_destroy_qp`. What is posted is flushed: its completions come all the
-    /// same. The handle is of no use any more, and of a queue pair that is closed already does
-    /// nothing.
+    /// same. The handle is of no further use. Closing a queue pair twice does nothing.
     pub fn close(&mut self, now: Instant, qp: Qp) {
         if self.row(qp).is_none() {
             return;
@@ -416,7 +416,7 @@ impl Verbs {
         self.strange_reports
     }
 
-    /// What it takes.
+    /// Returns the memory that it takes.
     #[must_use]
     pub fn memory(&self) -> VerbsMemory {
         const QP_IN_PORTAL: usize = 16 + 64;

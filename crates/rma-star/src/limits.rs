@@ -1,4 +1,4 @@
-//! What is fixed by the wire, and how the limits relate.
+//! Limits that are fixed by the wire, and the relations between them.
 
 use rma_shm::spsc::CAPACITY_MAX;
 

@@ -25,7 +25,7 @@ use crate::names::{MrId, MrName, PdId};
 /// The most rows: 16 bits of a name are the row.
 pub const MRS_MAX: u32 = 1 << 16;
 
-/// What may be done with a memory region: `ibv_access_flags`.
+/// The accesses that a memory region permits: `ibv_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access(u8);
 
@@ -45,7 +45,7 @@ impl Access {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// What of it concerns peers.
+    /// Returns the part of it that concerns peers.
     #[must_use]
     pub const fn remote(self) -> Self {
         Self(self.0 & (Self::REMOTE_READ.0 | Self::REMOTE_WRITE.0))
@@ -72,7 +72,7 @@ impl BitOr for Access {
     }
 }
 
-/// Why memory cannot be registered, or bound, or taken back.
+/// The reason why memory cannot be registered, or bound, or taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MrError {
@@ -101,7 +101,7 @@ pub enum MrError {
     /// The span is not within the memory.
     #[error("{len} bytes at {offset} are not within a memory region of {mr_len} bytes")]
     OutOfBounds {
-        /// Where the span was to begin.
+        /// The offset of the span.
         offset: u64,
         /// How long it was to be.
         len: u64,
@@ -109,14 +109,17 @@ pub enum MrError {
         mr_len: u64,
     },
     /// A window on a window, or one that allows more than its region.
-    #[error("a window allows no more than the memory region that it is on, and is on no window")]
+    #[error(
+        "a window must lie on a memory region, not on another window, and allow no more than the \
+         region does"
+    )]
     NotBindable,
 }
 
-/// Why an access is refused.
+/// The reason why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such row, or it is of another protection domain. Who asks is not told which.
+    /// There is no such row, or it is of another protection domain. Whoever asks is not told which.
     NoSuchMr,
     /// The row does not allow it.
     Rights,
@@ -124,12 +127,12 @@ pub enum Refused {
     Bounds,
 }
 
-/// Where an access goes.
+/// The span that an access goes to.
 #[derive(Clone, Debug)]
 pub struct Span<'a> {
     /// The memory that is accessed.
     pub memory: &'a Arc<Region>,
-    /// Where in it the access begins, in bytes.
+    /// The offset in it at which the access begins, in bytes.
     pub offset: u64,
 }
 
@@ -137,7 +140,7 @@ pub struct Span<'a> {
 #[derive(Debug)]
 struct Entry {
     memory: Arc<Region>,
-    /// Where in the memory the row's span begins, and how long it is.
+    /// The offset and length of the row's span in the memory.
     offset: u64,
     len: u64,
     pd: PdId,
@@ -254,7 +257,7 @@ impl MrTable {
         Ok(row.name(index).id())
     }
 
-    /// Takes a region or a window back. No access to it succeeds any more.
+    /// Takes a region or a window back. No access to it succeeds any longer.
     ///
     /// # Errors
     /// [`MrError::NoSuchMr`], [`MrError::HasWindows`].
@@ -306,10 +309,11 @@ impl MrTable {
         self.get(mr).map(|entry| entry.pd)
     }
 
-    /// Where `len` bytes at `offset` of `mr` lie, for who is of `pd` and does `access`.
+    /// Finds the span of `len` bytes at `offset` of `mr`, for an access of kind `access` by an
+    /// owner of `pd`.
     ///
     /// # Errors
-    /// Why there is no such access.
+    /// The reason why there is no such access.
     #[inline]
     pub fn span(
         &self,

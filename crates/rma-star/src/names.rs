@@ -1,4 +1,4 @@
-//! What things are called on the wire: sides, and the numbers of what Z and F have.
+//! The names on the wire: sides, and the numbers of Z's and F's objects.
 //!
 //! A name says nothing about who uses it: it is a claim, until a tag under a key that is derived
 //! from it has been found right.
@@ -7,7 +7,7 @@ use core::fmt;
 
 use rma_core::crypto::Direction;
 
-/// Which side of a connection.
+/// The side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Side {
@@ -43,9 +43,9 @@ names! {
     /// The number of a memory region of Z, or of a memory window: both are named from one space.
     /// The low half of an [`MrName`].
     MrId,
-    /// Which use of a slot this is. Compared for equality only.
+    /// The use of a slot. Compared for equality only.
     Generation,
-    /// Which use of its QPN Z's queue pair is. Counted by Z alone.
+    /// The use of its QPN by Z's queue pair. Counted by Z alone.
     Nonce,
     /// The place of a work request in its queue, counted modulo 2^32 by whoever posts: the queue of
     /// RECVs, or that of all other ops.
@@ -72,8 +72,8 @@ impl Sequence {
     }
 }
 
-/// What the stateful side has taken of a connection, as EAs and CQEPs say it and a word of the QP
-/// keeps it: below which place it has all of each queue.
+/// The places below which the stateful side has taken all of each queue, as EAs and CQEPs say them
+/// and a word of the QP keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Of the queue of SENDs, WRITEs and READs.
@@ -120,7 +120,7 @@ impl Taken {
 pub struct MrName(pub u64);
 
 impl MrName {
-    /// What travels of it.
+    /// Returns the part of it that frames carry.
     #[must_use]
     pub const fn id(self) -> MrId {
         MrId(self.0 as u32)
@@ -139,8 +139,8 @@ impl Slot {
     /// No slot: the op is F's own, or a completion is a probe. No WQE of Z has it.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// No slot either: both sides are stateful (RC), and who gets the frame knows its RECVs and its
-    /// memory. No WQE of Z has it.
+    /// No slot either: both sides are stateful (RC), and whoever gets the frame knows its RECVs and
+    /// its memory. No WQE of Z has it.
     pub const RC: Self = Self(u32::MAX - 1);
 }
 
@@ -191,20 +191,20 @@ impl Qpn {
         self.0
     }
 
-    /// Which portal's it is.
+    /// Returns the number of its portal.
     #[must_use]
     pub const fn portal(self) -> u32 {
         self.0 >> Self::INDEX_BITS
     }
 
-    /// Which of the portal's it is.
+    /// Returns its number within its portal.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0 & (Self::INDEXES - 1)
     }
 }
 
-/// What a connection is called in every header, and in every key but for the hosts' addresses.
+/// The name of a connection in every header, and in every key but for the hosts' addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConnectionName {
     /// The protection domain of Z that the connection belongs to.
@@ -213,7 +213,7 @@ pub struct ConnectionName {
     pub qpn_z: Qpn,
     /// F's queue pair.
     pub qpn_f: Qpn,
-    /// Which use of its QPN Z's queue pair is.
+    /// The nonce of Z's queue pair: this use of its QPN.
     pub nonce: Nonce,
     /// Since which switch the two have these roles.
     pub era: Era,

@@ -19,7 +19,7 @@ use crate::{
 /// The most protection domains that a host may have: 16 bits of a name are the row.
 pub const PDS_MAX: u32 = 1 << 16;
 
-/// Why there is no protection domain.
+/// The reason why there is no protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PdError {
@@ -94,7 +94,7 @@ impl PdTable {
     }
 
     /// Ends a protection domain. From now on no frame of any of its connections is authentic, so
-    /// nothing of any of its memory regions changes any more.
+    /// nothing of any of its memory regions changes any longer.
     ///
     /// # Errors
     /// [`PdError::NoSuchPd`].
@@ -120,7 +120,7 @@ impl PdTable {
         Some(PdId(u32::from(generation) << 16 | row as u32))
     }
 
-    /// Which portal has the domain of that name.
+    /// Returns the portal that has the domain of that name.
     #[must_use]
     pub fn owner(&self, id: PdId) -> Option<u16> {
         self.get(id).map(|pd| pd.owner)

@@ -1,5 +1,5 @@
 //! The engine's ends of all portals: which of them are worth a look, which wait for a frame, and
-//! whose application is to be woken.
+//! whose application must be woken.
 //!
 //! Invariants: what a turn costs grows with the portals that are in use, not with those that there
 //! are; a portal that waits for a frame is looked at in every turn.
@@ -17,11 +17,11 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Portals {
     ports: Vec<Option<StarPort>>,
-    /// Which of them are looked at.
+    /// The portals that are looked at.
     watch: Watch,
     /// Those that have posts, as of the turn's beginning. Empty between turns.
     busy: Vec<u16>,
-    /// Which portal is served first in the next turn in which one has posts.
+    /// The portal that is served first in the next turn in which one has posts.
     first: u16,
     /// Those whose next post may be one that a frame is to tell of, each once: in turn.
     waiting: VecDeque<u16>,
@@ -90,9 +90,9 @@ impl Portals {
         self.ports.iter().flatten()
     }
 
-    /// A turn begins: the portals that have posts, in the order in which they are to be served.
-    /// [`Portals::end_turn`] is to get the list back. Who is served first in this turn is the last
-    /// in the next one in which any has posts.
+    /// A turn begins: the portals that have posts, in the order in which they must be served.
+    /// [`Portals::end_turn`] is to get the list back. Whoever is served first in this turn is the
+    /// last in the next one in which any has posts.
     pub(crate) fn begin_turn(&mut self, now: Instant) -> Vec<u16> {
         let mut busy = core::mem::take(&mut self.busy);
         let Self { ports, watch, .. } = self;

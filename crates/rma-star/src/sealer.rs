@@ -1,5 +1,5 @@
-//! What this host's frames are sealed with, whichever side it is: one counter for all of them, so
-//! that no IV comes twice under any key (P4, section 3.3 of `docs/STAR-WIRE.md`).
+//! The sealer of this host's frames, whichever side it is: one counter for all of them, so that no
+//! IV comes twice under any key (P4, section 3.3 of `docs/STAR-WIRE.md`).
 
 use core::fmt;
 
@@ -95,7 +95,7 @@ impl Sealer {
     }
 }
 
-/// What frames of a batch are opened with.
+/// The AEAD state that frames of a batch are opened with.
 pub(crate) type Batch = Opening<AAD_LEN_MAX>;
 
 /// Notes what frame `index` of a batch is opened with, but for its key: one that answers none.

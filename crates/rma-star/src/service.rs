@@ -105,7 +105,7 @@ impl Star {
         Ok(())
     }
 
-    /// What is counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &Arc<StarCounters> {
         &self.counters
@@ -164,7 +164,7 @@ impl Star {
     /// Serves a portal no more, and ends all its protection domains: its number may be another's
     /// next, who is to have nothing of it. Connections of which this host is the stateful side are
     /// closed first, which takes until all that they have sent is dead: until then, and for a
-    /// portal that there is not, this returns `None`, and is to be called again. Whoever calls it
+    /// portal that there is not, this returns `None`, and must be called again. Whoever calls it
     /// sees to it that nothing is posted meanwhile.
     pub fn detach(&mut self, now: Instant, portal: u16) -> Option<StarPort> {
         let (mut host, _, _, stateful) = self.split();
@@ -248,7 +248,7 @@ impl Star {
 
     //= star#ours-switch
     /// This host, the stateless side of a connection, becomes the stateful one: in one step no
-    /// frame of the era before has effect any more, and there is a row for the next, and rows for
+    /// frame of the era before has effect any longer, and there is a row for the next, and rows for
     /// the work requests that its application will post anew.
     fn take_over(
         &mut self,

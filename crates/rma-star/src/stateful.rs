@@ -98,14 +98,14 @@ pub(crate) struct Stateful {
     works: Slab<Work>,
     /// Work requests are in the lists of their connection, or in that of a CQEP under way.
     work_links: Links,
-    /// Whose they may be.
+    /// The shares of the tables.
     shares: Shares,
     frames: UnderWay,
     paths: Paths,
     /// Frames under way are in one of two lists of their connection.
     frame_links: Links,
     registry: Registry,
-    /// What peers are answered that are stateful as well.
+    /// The answers to peers that are stateful as well.
     replies: Replies,
     /// Whether the registry is asked for what is sent: see [`Stateful::forgo_whitelist`].
     has_whitelist: bool,

@@ -79,7 +79,7 @@ pub(crate) struct Stateless {
 /// many frames come as go; with more, who posts waits for longer beside them.
 const ANSWERS_IN_A_ROW: u8 = 4;
 
-/// What a frame of a batch claims, and what it is opened with.
+/// The claims of a frame of a batch, and the key that it is opened with.
 struct Seen {
     view: FrameView,
     binding: Binding,
@@ -263,7 +263,7 @@ impl Stateless {
         if !self.is_in_time(host, came, says(Answer::Clock)) {
             return;
         }
-        // What is told if it has effect; nothing has effect that cannot be answered.
+        // The answer if it has effect; nothing has effect that cannot be answered.
         if !self.answers.has_room(came.frame.source, &says(Answer::Done)) {
             host.counters.drop_frame(Drop::NoRoom);
             return;
@@ -392,7 +392,7 @@ impl Stateless {
     }
 }
 
-/// What a received frame claims, if there is a protection domain that it can be of.
+/// Returns the claims of a received frame, if there is a protection domain that it can be of.
 fn look(host: &Host<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, Drop> {
     let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
     if view.sender() != Side::Stateful {
@@ -404,19 +404,19 @@ fn look(host: &Host<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, Drop> 
     let header = view.header();
     host.pd_of(&header.connection).ok_or(Drop::UnknownPd)?;
     let binding = Binding { connection: header.connection, f: frame.source, z: frame.destination };
-    // What two stateful sides send each other does not go here.
+    // Frames between two stateful sides do not come here.
     let message =
         view.key_message(&binding, |mr| host.mrs.name(mr)).ok_or(Drop::LateOrUnsolicited)?;
     Ok(Seen { view, binding, message, expiry: header.time.widen(now) })
 }
 
-/// What is said to who may not do that.
+/// Returns the answer to a peer that may not do that.
 fn denied(host: &Host<'_>, _: Refused) -> Answer {
     host.counters.count(Event::Denied);
     Answer::Denied
 }
 
-/// How an RD is answered: by an RDA, or together with others.
+/// Returns the answer to an RD: by an RDA, or together with others.
 fn rd_answer(came: &Came<'_, '_>, rd: &Rd, answer: Answer) -> What {
     if rd.wants_answer {
         What::Chunk { guide: rd.guide, answered: came.seen.view.iv(), answer, is_gd: false }

@@ -1,8 +1,8 @@
-//! What is posted and what completes, in the words of verbs.
+//! The words of verbs: what is posted and what completes.
 
 use core::fmt;
 
-/// What a work request does: the paper's OPT (figure 8).
+/// The op of a work request: the paper's OPT (figure 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WqeOp {
     /// Sends a message, which a RECV of the peer takes.
@@ -44,7 +44,8 @@ impl WqeOp {
     }
 }
 
-/// How a work request ended: `ibv_wc_status`, as far as there is such a thing here.
+/// The status that a work request ended with: `ibv_wc_status`, as far as there is such a thing
+/// here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WcStatus {

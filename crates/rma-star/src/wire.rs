@@ -62,7 +62,7 @@ const _: () = assert!(
 );
 const _: () = assert!(WORK_HEADER_LEN + WQE_LEN + TAG_LEN <= FRAME_LEN_MIN, "a path carries a WQE");
 
-/// What a frame claims. Nothing of it has been authenticated.
+/// The claims of a frame. None of them has been authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed<T>(T);
 
@@ -103,7 +103,8 @@ impl FrameView {
     /// Looks at a received frame.
     ///
     /// # Errors
-    /// Why the frame is not one that this version defines. Never panics, whatever the octets.
+    /// The reason why the frame is not one that this version defines. Never panics, whatever the
+    /// octets.
     pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
         let common = Common::parse(frame)?;
         let sender = common.marks.sender;
@@ -191,10 +192,10 @@ impl FrameView {
         self.header_len() + self.payload_len() + TAG_LEN
     }
 
-    /// What the key of the frame is derived from, as far as its header tells: all that Z needs to
-    /// open what comes to it. `None` of an RDA and a GDA, which are under the key of what they
-    /// answer, and of what two stateful sides send each other. `name_of` tells the name of a memory
-    /// region of Z.
+    /// Returns the message that the frame's key is derived from, as far as its header tells: all
+    /// that Z needs to open what comes to it. `None` of an RDA and a GDA, which are under the key
+    /// of what they answer, and of what two stateful sides send each other. `name_of` tells the
+    /// name of a memory region of Z.
     #[must_use]
     pub fn key_message(
         &self,
@@ -220,8 +221,8 @@ fn header_of<const LEN: usize>(frame: &[u8]) -> Result<&[u8; LEN], Malformed> {
 /// How long the frame is that `octets` begin with, whatever is behind it.
 ///
 /// # Errors
-/// Why there is no such frame: it is of another version, or of no type that this version has, or
-/// there are fewer octets than it says. Never panics, whatever the octets.
+/// The reason why there is no such frame: it is of another version, or of no type that this version
+/// has, or there are fewer octets than it says. Never panics, whatever the octets.
 #[inline]
 pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     Ok(told_len(octets)?)

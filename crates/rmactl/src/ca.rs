@@ -34,41 +34,42 @@ const EARLIER: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Makes the root of a trust domain: ca.pem, and ca.key, which whoever has it can be anybody
+    /// Makes the root of a trust domain: ca.pem and ca.key. Guard ca.key: its holder can issue any
+    /// identity
     Init {
-        /// The trust domain, for example example.org
+        /// Trust domain, for example example.org
         #[arg(long)]
         domain: String,
-        /// The directory that the root is written to
+        /// Directory to write the root to
         #[arg(long)]
         dir: PathBuf,
     },
-    /// Issues a certificate of an identity: cert.pem, key.pem, bundle.pem
+    /// Issues a certificate for an identity: cert.pem, key.pem and bundle.pem
     Issue {
-        /// The identity, for example spiffe://example.org/kv/server
+        /// SPIFFE ID, for example spiffe://example.org/kv/server
         #[arg(long)]
         id: String,
-        /// The directory of the root
+        /// Directory of the root
         #[arg(long, default_value = "ca")]
         ca: PathBuf,
-        /// The directory that they are written to
+        /// Directory to write the files to
         #[arg(long)]
         dir: PathBuf,
-        /// How many days it is good for
+        /// Days for which the certificate is valid
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=366))]
         days: u32,
-        /// Replaces those that are there
+        /// Replace existing files
         #[arg(long)]
         renew: bool,
     },
-    /// Shows what the certificates in a file say
+    /// Shows the certificates in a file
     Show {
-        /// The file, in PEM
+        /// PEM file
         file: PathBuf,
     },
 }
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CaError {
@@ -80,7 +81,7 @@ pub(crate) enum CaError {
     Domain {
         /// The domain.
         domain: String,
-        /// What is wrong with it.
+        /// The fault.
         why: IdentityError,
     },
     /// The identity is none.
@@ -88,7 +89,7 @@ pub(crate) enum CaError {
     Identity {
         /// The identity.
         id: String,
-        /// What is wrong with it.
+        /// The fault.
         why: IdentityError,
     },
     /// The identity is of another domain.
@@ -104,7 +105,7 @@ pub(crate) enum CaError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: PemError,
     },
     /// A certificate cannot be read.
@@ -112,9 +113,9 @@ pub(crate) enum CaError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Which of the file, from 1.
+        /// Its number in the file, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The fault.
         why: DerError,
     },
     /// It is no root that `ca init` has made.
@@ -132,7 +133,7 @@ pub(crate) enum CaError {
     /// The certificate cannot be made.
     #[error("the certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
-    /// What was issued is not good.
+    /// The issued certificate is not good.
     #[error(transparent)]
     Issued(#[from] DirectoryError),
 }
@@ -193,7 +194,7 @@ fn issue(id: &str, ca: &Path, dir: &Path, days: u32, renew: bool) -> Result<Stri
     let own = KeyPair::generate()?;
     let issued = params.signed_by(&own, &issuer)?;
     files::directory(dir)?;
-    // Who reads them anew finds a key and a certificate that belong together.
+    // A program that reads them anew finds a key and a certificate that belong together.
     files::write(&[
         (&key, &own.serialize_pem(), 0o600),
         (&certificate, &issued.pem(), 0o644),
@@ -213,7 +214,7 @@ fn show(path: &Path) -> Result<String, CaError> {
     Ok(shown.iter().map(|(_, certificate)| certificate.to_string()).collect())
 }
 
-/// What the root of a domain says of itself. Made anew, it is the same but for its dates.
+/// Makes the parameters of a domain's root. Made anew, it is the same but for its dates.
 fn root_params(domain: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = good_for(CertificateParams::default(), ROOT_DAYS);
     params.distinguished_name.push(DnType::CommonName, format!("1RMA lab {domain}"));

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why a file cannot be had.
+/// The reason why a file cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum FileError {
@@ -19,7 +19,7 @@ pub(crate) enum FileError {
     Exists {
         /// The file.
         path: PathBuf,
-        /// What to do.
+        /// The next step.
         advice: &'static str,
     },
     /// It cannot be read.
@@ -111,12 +111,12 @@ fn put_back(path: &Path) {
     _ = if old.symlink_metadata().is_ok() { fs::rename(&old, path) } else { fs::remove_file(path) };
 }
 
-/// Where a file is until it is whole.
+/// Returns the path of a file until it is whole.
 fn new(path: &Path) -> PathBuf {
     beside(path, ".new")
 }
 
-/// Where one is that was there before, until all are replaced.
+/// Returns the path of a file that was there before, until all are replaced.
 fn old(path: &Path) -> PathBuf {
     beside(path, ".old")
 }

@@ -1,4 +1,4 @@
-//! What a policy decides, and one fetch from a service by hand.
+//! A policy's decision, and one fetch from a service by hand.
 //!
 //! Of keys it says that they came, for which epoch and for how long; never what they are.
 
@@ -30,59 +30,59 @@ use rma_keys::{
 
 use crate::files::{self, FileError};
 
-/// Which region, and what is to be done with it.
+/// The region, and the action on it.
 #[derive(Args, Debug)]
 pub(crate) struct What {
-    /// The region's name, for example kv/index
+    /// Name of the region, for example kv/index
     #[arg(long)]
     region: String,
-    /// A type of op: read, write, rekey, send, write_with_imm, notify, compare_swap, fetch_add.
-    /// Several are asked for together
+    /// Type of op: read, write, rekey, send, write_with_imm, notify, compare_swap or fetch_add.
+    /// Repeat the option to ask for several together
     #[arg(long = "op", default_value = "read")]
     ops: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Says what a policy decides, by which rule, and what the others say
+    /// Explains a policy's decision: the rule that decides, and why each of the others does not
     Explain {
-        /// The policy, in TOML
+        /// Policy file in TOML
         #[arg(long)]
         policy: PathBuf,
-        /// Who asks, for example spiffe://example.org/kv/client/7
+        /// SPIFFE ID of the client, for example spiffe://example.org/kv/client/7
         #[arg(long)]
         id: String,
-        /// The address that it connects from, as the service sees it: where it has several
-        /// networks, the audit log says which it is
+        /// Address that the client connects from, as the service sees it; if the client has
+        /// several, see the service's audit log
         #[arg(long)]
         address: HostAddr,
-        /// The address that the keys would be bound to; the connection's own if it is not given
+        /// Address that the keys would be bound to. Default: the one given by --address
         #[arg(long)]
         initiator: Option<HostAddr>,
-        /// The serial number of its certificate
+        /// Serial number of the client's certificate
         #[arg(long, default_value = "00")]
         serial: Serial,
         #[command(flatten)]
         what: What,
     },
-    /// Fetches keys of a region, and says what came
+    /// Fetches keys of a region, and describes the reply without its keys
     Fetch {
-        /// The service's address or name, and its port
+        /// Address or name of the service, and its port
         #[arg(long, value_name = "ADDRESS:PORT")]
         service: Addresses,
-        /// The identity that is expected there
+        /// SPIFFE ID that the service must have
         #[arg(long)]
         expect: String,
-        /// The directory of one's own credentials, of `rmactl ca issue` for example
+        /// Directory with the client's credentials, as `rmactl ca issue` makes it
         #[arg(long)]
         dir: PathBuf,
-        /// The address of the host that the keys are for
+        /// Address of the host that the keys are for
         #[arg(long)]
         initiator: HostAddr,
-        /// The process that the keys are for
+        /// Number of the process that the keys are for
         #[arg(long)]
         pid: u32,
-        /// How long to wait, in seconds
+        /// Seconds to wait for the reply
         #[arg(long, default_value_t = 5)]
         wait: u32,
         #[command(flatten)]
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum KeysError {
@@ -102,7 +102,7 @@ pub(crate) enum KeysError {
     Policy {
         /// The policy.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: PolicyError,
     },
     /// The identity is none.
@@ -110,7 +110,7 @@ pub(crate) enum KeysError {
     Identity {
         /// The identity.
         id: String,
-        /// What is wrong with it.
+        /// The fault.
         why: IdentityError,
     },
     /// The region's name is none.
@@ -118,13 +118,13 @@ pub(crate) enum KeysError {
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         why: NameError,
     },
     /// There is no such type of op.
     #[error("{op:?} is no type of op; `rmactl keys explain --help` lists them")]
     Op {
-        /// What was given.
+        /// The given text.
         op: String,
     },
     /// One's own credentials are not in order.
@@ -141,7 +141,7 @@ pub(crate) enum KeysError {
     Refused {
         /// The service.
         expected: SpiffeId,
-        /// What it says.
+        /// The service's reason.
         why: String,
     },
 }
@@ -193,7 +193,7 @@ fn identity(id: &str) -> Result<SpiffeId, KeysError> {
     id.parse().map_err(|why| KeysError::Identity { id: id.to_owned(), why })
 }
 
-/// What a reply says, without its keys.
+/// Describes a reply, without its keys.
 fn said(reply: &Reply, initiator: HostAddr, from: HostAddr) -> Result<String, String> {
     let answers = match reply {
         Reply::Answers(answers) => answers,
@@ -201,7 +201,9 @@ fn said(reply: &Reply, initiator: HostAddr, from: HostAddr) -> Result<String, St
             return Err(format!("not now; ask again in {} ms", retry.as_millis()));
         }
         Reply::Refused(Refusal::CertificateEnded { seen }) => {
-            return Err(format!("this certificate has ended; it is {seen} there"));
+            return Err(format!(
+                "the client's certificate has ended: it is {seen} there; renew it"
+            ));
         }
         Reply::Refused(refusal) => return Err(format!("{refusal:?}")),
     };
@@ -216,7 +218,9 @@ fn said(reply: &Reply, initiator: HostAddr, from: HostAddr) -> Result<String, St
                 ));
             }
             Answer::NoAddressOfFamily => {
-                return Err("the region is at an address of the other family".into());
+                return Err(format!(
+                    "the region's host has no address of the family of {initiator}; give --initiator an address of the other family"
+                ));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use rma_keys::io::core_dumps;
 
-/// Certificates for a lab, and questions to the key service of 1RMA.
+/// Issues certificates for a lab, and queries the key service of 1RMA.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -22,10 +22,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Certificates of a trust domain, for labs: elsewhere use SPIRE, step-ca or what there is
+    /// Issues certificates of a trust domain, for labs; in production use SPIRE, step-ca or your
+    /// own CA
     #[command(subcommand)]
     Ca(ca::Command),
-    /// Questions to a policy, or to a service
+    /// Queries a policy, or a key service
     #[command(subcommand)]
     Keys(keys::Command),
 }

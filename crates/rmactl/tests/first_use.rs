@@ -159,7 +159,7 @@ fn a_renewal_that_cannot_be_written_whole_changes_nothing() {
         let left = fs::read_dir(scratch.0.join("client")).unwrap().count();
         assert_eq!(left, 3, "no .new is left");
     }
-    // What is in the way of a name itself is found when others have been put in their places.
+    // An obstacle to a name itself is found when others have been put in their places.
     let bundle = scratch.0.join("client/bundle.pem");
     fs::rename(&bundle, scratch.0.join("bundle.pem")).unwrap();
     fs::create_dir(&bundle).unwrap();
@@ -168,7 +168,7 @@ fn a_renewal_that_cannot_be_written_whole_changes_nothing() {
     fs::rename(scratch.0.join("bundle.pem"), &bundle).unwrap();
     assert_eq!(read(), before, "key and certificate go together as before");
     assert_eq!(scratch.mode("client/key.pem"), 0o600);
-    // What a run that was killed has left is in nobody's way.
+    // Files that a killed run has left are in nobody's way.
     for left in ["key.pem.new", "key.pem.old", "cert.pem.old"] {
         fs::write(scratch.0.join("client").join(left), "half").unwrap();
     }
@@ -178,7 +178,7 @@ fn a_renewal_that_cannot_be_written_whole_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason() {
+fn impossible_arguments_are_refused_with_the_reason() {
     let scratch = Scratch::new("refused");
     scratch.refuses("ca init --domain Example.org --dir ca", "'E' at octet 9");
     scratch.refuses("ca init --domain a/b --dir ca", "no trust domain");

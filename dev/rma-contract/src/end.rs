@@ -29,7 +29,7 @@ pub enum Taken {
     Claimed(Claim),
     /// It was read to this place of the application's memory.
     Read {
-        /// Where it begins.
+        /// Offset in that memory, in bytes.
         offset: u64,
         /// Its bytes.
         len: usize,
@@ -46,7 +46,7 @@ impl Taken {
         }
     }
 
-    /// Who has sent it, if that is known.
+    /// Returns the sender, if it is known.
     pub const fn sender(&self) -> Option<Peer> {
         match self {
             Self::Claimed(claim) => claim.sender(),
@@ -80,7 +80,7 @@ pub trait End: Debug {
     /// Takes back what senders have reserved for too long, if it is time; says whether it did.
     fn recover(&mut self, it: &mut NodeRegistrar<'_>, now: Instant) -> Result<bool, ReceiveError>;
 
-    /// Takes back what one sender has, who is none any more.
+    /// Takes back what one sender has, who is no longer one.
     fn take_back(&mut self, it: &mut NodeRegistrar<'_>, from: Peer);
 
     /// When it has something to do, if nothing comes until then: by itself, or to recover.
@@ -170,7 +170,7 @@ impl<R: Recovers> End for R {
 /// How many messages the application has places for into which they are read.
 const PLACES: u64 = 4;
 
-/// What is in a place where no message is.
+/// The byte in places where no message is.
 const BLANK: u8 = 0xb1;
 
 /// A receiver that reads messages into memory of the application's, and that application: it has
@@ -183,7 +183,7 @@ pub struct Reads<I> {
     stride: u64,
     /// Places that are blank, and nothing is read to.
     free: Vec<u64>,
-    /// What is being read, in order.
+    /// The messages that are being read, in order.
     under_way: VecDeque<(ReceiveHandle, Taken)>,
     ended: Option<ReceiveError>,
 }
@@ -300,12 +300,12 @@ impl<I: ReceiveInto> End for Reads<I> {
     }
 }
 
-/// A receiver whose application says where in its memory each message is to be written: it shares
+/// A receiver whose application says where in its memory each message must be written: it shares
 /// its places out evenly.
 #[derive(Debug)]
 pub struct Offers {
     receiver: indirect_read::Receiver,
-    /// Where places begin that are nobody's.
+    /// The offsets of free places.
     free: Vec<u64>,
     /// How many places there are.
     places: u64,
@@ -351,7 +351,7 @@ impl Claims for Offers {
         self.receiver.claim()
     }
 
-    /// Where the application knows that it lies.
+    /// Reads the message at the place that the application knows.
     fn read(&self, claim: &Claim, offset: usize, bytes: &mut [u8]) -> usize {
         let (memory, place) = self.receiver.place(claim);
         assert_eq!((place.end - place.start) as usize, claim.len());
@@ -390,7 +390,7 @@ impl Recovers for indirect_read::Receiver {
     }
 }
 
-/// What a recovery says. These hosts refuse nothing.
+/// Unwraps a recovery's result. These hosts refuse nothing.
 fn said<T, E: core::error::Error>(
     done: Result<Option<T>, RecoverError<E>>,
 ) -> Result<bool, ReceiveError> {

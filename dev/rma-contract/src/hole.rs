@@ -28,14 +28,14 @@ use super::{
     stream::Lens,
 };
 
-/// Who share a channel.
+/// The number of senders that share a channel.
 pub const SENDERS: usize = 8;
 
 /// The channels whose senders reserve before they write.
 pub const KINDS: [Kind; 3] =
     [Kind::WriteSlotReserve, Kind::SharedRingImmediate, Kind::SharedRingWithZeroing];
 
-/// What becomes of the sender that stops.
+/// The fate of the sender that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Its host crashes.
@@ -49,9 +49,9 @@ pub enum Fate {
 pub struct Scene {
     /// The channel.
     pub kind: Kind,
-    /// What becomes of the sender that stops.
+    /// The fate of the sender that stops.
     pub fate: Fate,
-    /// Which of the senders stops.
+    /// The sender that stops.
     pub who: usize,
     len: u32,
     /// How many messages the ring has room for; or slots.
@@ -61,7 +61,7 @@ pub struct Scene {
     network: NetworkOptions,
 }
 
-/// What happened. Times are since the beginning.
+/// The times of the events. Times are since the beginning.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     /// How long an interval is.
@@ -183,7 +183,7 @@ struct Stage<'a> {
     looks: [Look; SENDERS],
 }
 
-/// How a sender learns of the next epoch.
+/// A sender's look for the next epoch.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     /// How many looks were issued, and how many have found what they were to find.

@@ -1,5 +1,5 @@
-//! How a channel of each kind is opened, and what is to be known of it before. Each kind is one
-//! row of [`ROWS`] and one function; all tests run over all rows.
+//! The kinds of channels: how each is opened, and its properties before that. Each kind is one row
+//! of [`ROWS`] and one function; all tests run over all rows.
 //!
 //! | module | whose functions |
 //! |---|---|
@@ -23,14 +23,14 @@ mod readers;
 #[path = "kinds/shared.rs"]
 mod shared;
 
-/// What a channel is opened with.
+/// The settings that a channel is opened with.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The application's name for it.
     pub name: u64,
-    /// Where its senders are: one, unless the kind is for several.
+    /// The nodes of its senders: one, unless the kind is for several.
     pub senders: Vec<NodeId>,
-    /// Where its receivers are: one, unless the kind is for several.
+    /// The nodes of its receivers: one, unless the kind is for several.
     pub receivers: Vec<NodeId>,
     /// The longest message.
     pub len_max: u32,
@@ -61,7 +61,7 @@ pub struct Row {
     pub receivers: usize,
     /// The shortest message that it takes, in bytes.
     pub shortest: u32,
-    /// What `len_max` it can be opened with at most; where there is no such limit, several ops'
+    /// The largest `len_max` that it can be opened with; where there is no such limit, several ops'
     /// worth.
     pub longest: u32,
     /// Whether a sender is told what is processed. Otherwise a message ends by being accepted.
@@ -209,8 +209,8 @@ impl Row {
         self.into.map(|open| Self { open, prefetches: false, ..*self })
     }
 
-    /// What a channel is opened with whose ends are on nodes of their own, senders first: two ends,
-    /// or as many as it may have if `many`. And how many nodes that takes.
+    /// Returns the settings of a channel whose ends are on nodes of their own, senders first: two
+    /// ends, or as many as it may have if `many`. And how many nodes that takes.
     pub fn settings(&self, len_max: u32, room: u64, many: bool) -> (Settings, u16) {
         if self.is_duplex {
             let nodes = [NodeId(0), NodeId(1)];
@@ -227,7 +227,7 @@ impl Row {
 
 impl Settings {
     fn ring(&self, peer: Peer) -> RingConfig {
-        // What a record has besides its message, and what it is padded to.
+        // The length of a record besides its message, and its padding.
         let len = self.room * u64::from(self.len_max + 16).next_multiple_of(64);
         let len = RingLen::new(len.next_power_of_two().max(RingLen::MIN)).unwrap();
         RingConfig::with_peer(peer).with(|it| {

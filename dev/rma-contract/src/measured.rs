@@ -19,7 +19,7 @@ use super::{
     stream::{Habit, Lens},
 };
 
-/// What one message takes.
+/// The hops of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hops {
     /// Until its receiver has it.
@@ -28,7 +28,7 @@ pub struct Hops {
     pub done: Option<u64>,
 }
 
-/// What many messages take, one after the other.
+/// The ops of many messages, one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ops {
     messages: u64,
@@ -76,13 +76,13 @@ pub fn hops(row: &Row, len: u32) -> Hops {
     Hops { delivered: delivered.unwrap(), done }
 }
 
-/// A message is to be sent to a receiver that reads: once it knows where to begin, while it begins
+/// A message must be sent to a receiver that reads: once it knows where to begin, while it begins
 /// to look, if it does.
 fn begin_to_look(run: &mut Run<World>) {
     let reads = |run: &Run<World>| run.world.network.counts(NodeId(1)).of(OpType::Read).issued;
     run.pass(SETTLED);
     let mut before = reads(run);
-    // Where it is notified it does not.
+    // A kind that is notified does not.
     for _ in 0..8 {
         run.step();
         if core::mem::replace(&mut before, reads(run)) != before {
@@ -95,7 +95,8 @@ fn begin_to_look(run: &mut Run<World>) {
 /// When a receiver that reads knows where to begin, and that it counts.
 const SETTLED: core::time::Duration = core::time::Duration::from_millis(1);
 
-/// What each end issues for messages of which the next is sent when the one before is processed.
+/// Counts the ops that each end issues for messages of which the next is sent when the one before
+/// is processed.
 fn ops(row: &Row, len: u32) -> Ops {
     const MESSAGES: u64 = 1000;
     let (mut run, settings) = exact(row, len, 4);
@@ -161,8 +162,8 @@ fn sender_memory(row: &Row, receivers: u16) -> u64 {
     run.world.registered(sender) - before
 }
 
-/// How the memory of one end grows with the number of its peers: `of` so many. What it has for each
-/// besides messages, such as a word that a tail is told from, is small.
+/// Measures the growth of one end's memory with the number of its peers: `of` so many. What it has
+/// for each besides messages, such as a word that a tail is told from, is small.
 fn growth(row: &Row, of: impl Fn(&Row, u16) -> u64) -> Growth {
     let [one, two, three, four] = [1, 2, 3, 4].map(|peers| of(row, peers));
     assert!(one > 0 || four == 0, "{}: {one} bytes for one peer", row.kind);
@@ -188,13 +189,13 @@ fn variable(row: &Row) -> Mark {
     if room(row.shortest.max(8)) > room(longest) { Mark::Yes } else { Mark::No }
 }
 
-/// What the columns of [`measure`] are.
+/// The heading of [`measure`]'s table.
 pub const COLUMNS: &str = "## channel | HRT | ours: delivered, done | Req | ours | flow control | B | Z | V, ours | 1:N, ours | N:1, ours | why";
 
-/// What is measured of a kind, as it is printed.
+/// Measures a kind and returns its row, as it is printed.
 ///
 /// # Errors
-/// What is not as the crate says.
+/// The deviations from the crate's statements.
 pub fn measure(row: &Row) -> Result<String, String> {
     let ours = row.kind.ours();
     let Ours { offer, done, reason } = ours;

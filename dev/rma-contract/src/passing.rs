@@ -1,4 +1,4 @@
-//! What can be done to a run in a simulation only: virtual time passes, and hosts crash.
+//! Actions on a run that only a simulation permits: virtual time passes, and hosts crash.
 
 use core::time::Duration;
 

@@ -26,7 +26,7 @@ use super::{
 /// A channel, and what goes through it.
 #[derive(Debug)]
 pub struct Run<W> {
-    /// What a failure is about.
+    /// The run's description in failures.
     pub about: String,
     /// The hosts.
     pub world: W,
@@ -330,7 +330,7 @@ impl<W: Driven> Run<W> {
         }
     }
 
-    /// What a message says, read in two parts.
+    /// Returns the bytes of a message, read in two parts.
     fn bytes_of(&self, index: usize, taken: &Taken) -> Vec<u8> {
         let end = self.readers[index].end.as_ref().unwrap();
         let mut bytes = vec![0; taken.len()];
@@ -349,7 +349,7 @@ impl<W: Driven> Run<W> {
         let bytes = self.bytes_of(index, &taken);
         let Self { streams, readers, world, has_places, .. } = &mut *self;
         let reader = &mut readers[index];
-        // What waited for one that was sent again comes after it, from a place before it.
+        // A message that waited for one sent again comes after it, from a place before it.
         let position = taken.position();
         let goes_back = position.is_some() && reader.newest >= position;
         reader.newest = position;
@@ -421,7 +421,7 @@ impl<W: Driven> Run<W> {
                 SendState::Processed => {
                     let readers = self.readers_of(index);
                     let counted = readers.filter(|it| it.ended.is_none()).count();
-                    // Who reads may have been given up, and finds that out by itself. And what a
+                    // A reader may have been given up, and finds that out by itself. And what a
                     // recovery has copied is processed for its sender.
                     let is_copied = self.readers.iter().any(|it| it.recoveries > 0);
                     let is_early = freed < counted && !is_copied;
@@ -482,7 +482,7 @@ impl<W: Driven> Run<W> {
         self.readers.iter().enumerate().filter(is_of).map(|(_, reader)| reader)
     }
 
-    /// Checks what must be so when nothing more is to come.
+    /// Checks what must be so when nothing more will come.
     pub fn check_end(&self) {
         let streams = self.streams.iter().enumerate();
         for (index, stream) in streams.filter(|(_, stream)| stream.end.is_some()) {

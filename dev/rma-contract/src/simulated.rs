@@ -163,7 +163,7 @@ impl Driven for World {
             self.replay_at = now + network.options().link.delay * 4;
             network.replay(self.replays);
         }
-        // What is replayed may come next.
+        // A replayed frame may come next.
         let event = network.next_at();
         let pause = self.pauses.front().map(|&(at, ..)| at.max(now));
         let first = [event, wake, pause].into_iter().flatten().min();
@@ -202,7 +202,7 @@ fn link(network: &mut Network, node: NodeId) -> Link {
     Link::new(CommandExecutor::new(portal, network.executor()).unwrap())
 }
 
-/// What the process of a node sets channels up with.
+/// The registrar of a node's process, for setting channels up.
 #[derive(Debug)]
 struct Process<'a> {
     world: &'a mut World,

@@ -33,7 +33,7 @@ pub struct Sent {
     pub handle: SendHandle,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What its sender knows of it.
+    /// The state that its sender has been told.
     pub state: SendState,
     /// How many receivers have claimed it.
     pub claimed: usize,
@@ -59,7 +59,7 @@ pub struct Stream {
     pub end: Option<Box<dyn Sender>>,
     prng: Prng,
     lens: Lens,
-    /// Whether messages begin with who sent them, as nobody else says.
+    /// Whether messages begin with whoever sent them, as nobody else says.
     pub is_marked: bool,
     /// Messages that are still to be sent.
     pub left: u64,
@@ -69,7 +69,7 @@ pub struct Stream {
     pub open: usize,
     /// Whether its application does not look, though its host runs.
     pub is_asleep: bool,
-    /// Why it sends no more.
+    /// The reason why it sends no more.
     pub broken: Option<SendError>,
     /// How often there was no room.
     pub full: u64,
@@ -121,7 +121,7 @@ impl Stream {
     }
 }
 
-/// How a receiver's application behaves.
+/// The habit of a receiver's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
     /// It takes all that has come, and gives it back at once.
@@ -142,7 +142,7 @@ pub enum Habit {
 pub struct Held {
     /// The message.
     pub taken: Taken,
-    /// The stream that it is of.
+    /// The stream that it belongs to.
     pub stream: usize,
     /// Its number in that stream.
     pub number: usize,
@@ -155,7 +155,7 @@ pub struct Reader {
     pub node: NodeId,
     /// `None` once it was dropped.
     pub end: Option<Box<dyn End>>,
-    /// How it behaves.
+    /// Its habit.
     pub habit: Habit,
     /// By stream: the next message.
     pub next: Vec<usize>,
@@ -165,7 +165,7 @@ pub struct Reader {
     pub looks: u32,
     /// In how many looks on end nothing has come.
     pub idle: u32,
-    /// Why nothing more comes.
+    /// The reason why nothing more comes.
     pub ended: Option<ReceiveError>,
     /// The place of the newest message.
     pub newest: Option<Position>,
@@ -200,7 +200,7 @@ impl Reader {
         }
     }
 
-    /// Which of the held messages it gives back now.
+    /// Returns the held message that it gives back now.
     pub fn due(&self) -> Option<usize> {
         match self.habit {
             Habit::Prompt | Habit::Slow(_) => self.held.len().checked_sub(1),

@@ -1,4 +1,4 @@
-//! What a receiver of a ring does for messages, for a profiler: see `docs/BENCHMARKING.md`.
+//! The work of a ring's receiver for messages, for a profiler: see `docs/BENCHMARKING.md`.
 //!
 //! `receive with|without SIZE BATCHES`: a ring with or without zeroing, messages of SIZE bytes.
 

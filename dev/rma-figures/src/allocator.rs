@@ -1,5 +1,5 @@
-//! What a thread asks of the allocator: the one of the binary counts, for figures of memory that is
-//! asked for, and not of sizes that somebody has added up.
+//! Counts of a thread's requests to the allocator: the binary's own allocator counts, so that
+//! figures of memory show real requests, not sums of sizes.
 
 use core::{
     alloc::{GlobalAlloc, Layout},
@@ -8,7 +8,7 @@ use core::{
 };
 use std::alloc::System;
 
-/// What a thread has asked of the allocator since it began.
+/// The requests of a thread to the allocator since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Bytes that it was given.
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 impl Asked {
-    /// What was asked by `work`, and what that returned.
+    /// Runs `work` and returns its requests to the allocator, with its result.
     pub fn by<T>(work: impl FnOnce() -> T) -> (Self, T) {
         let before = ASKED.get();
         let result = work();

@@ -3,9 +3,9 @@
 //! Two inline hosts over AF_XDP. The *target* has two tenants. The one keeps 64 B READs of the
 //! other host under way, and has a region to whose words that host adds. The other one has all that
 //! it can get: it reads into nowhere, writes commands that make no sense into many portals, and
-//! changes the keys of its regions; and who has grants for its regions fills its records, as each
-//! op goes to another region and none says that an earlier one is done. Both run on the thread of
-//! the target's engine, and so what the bad one does itself counts, too.
+//! changes the keys of its regions; and whoever has grants for its regions fills its records, as
+//! each op goes to another region and none says that an earlier one is done. Both run on the thread
+//! of the target's engine, and so what the bad one does itself counts, too.
 //!
 //! [`records_shared`] has no tenants: one region, and two hosts that have grants for it. Nothing in
 //! it depends on a processor, so it is measured by NICs alone, in virtual time.
@@ -152,7 +152,7 @@ pub fn measure(lab: &Lab, interrupt: &Interrupt) -> Result<BesideTenant, PairErr
     Ok(BesideTenant { idle, bad })
 }
 
-/// Which ops a load is of.
+/// The ops of a load.
 enum Ops {
     Read(Grant, RegisteredRegion),
     /// To each region in turn.
@@ -220,7 +220,7 @@ struct Bad {
     grant: Grant,
     local: RegisteredRegion,
     garbage: Vec<Portal>,
-    /// A region that is registered no more.
+    /// A region that is no longer registered.
     gone: RegisteredRegion,
     /// Those that others add to.
     regions: Vec<RegisteredRegion>,
@@ -371,7 +371,7 @@ fn carry(from: &mut Nic, to: &mut Nic, now: Instant) {
             is_first: true,
             bytes: &mut room[..transmit.len],
         };
-        // What is refused is told by the op.
+        // The op tells of a refusal.
         let _ = to.handle_frame(now, &now, frame);
     }
 }

@@ -25,7 +25,7 @@ use rma_xdp::{
 /// The process that all of it belongs to, at both ends.
 pub(crate) const PID: Pid = Pid(7);
 
-/// What the NIC of an engine is like.
+/// The settings of an engine's NIC.
 #[derive(Clone, Copy)]
 pub(crate) struct BareNic {
     pub(crate) mtu: u32,

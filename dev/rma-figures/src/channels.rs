@@ -235,7 +235,7 @@ impl Channel {
                 at.store(clock.now().as_nanos(), Relaxed);
                 got.store(taken, Release);
             }
-            // What the receiver has asked for goes out with the next turn.
+            // The receiver's requests go out with the next turn.
             to.link.poll(now);
             Ok(())
         };
@@ -357,7 +357,7 @@ fn send(
     Ok(())
 }
 
-/// Why the server's side has stopped.
+/// The error that stopped the server's side.
 type Wrong = std::sync::OnceLock<PairError>;
 
 /// An error if there is no sense in going on.

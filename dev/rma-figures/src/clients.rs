@@ -10,10 +10,10 @@ use rma_xdp::{Clock, Completion, OpStatus, Portal};
 /// Bytes of a WRITE, and how far apart the clients write.
 const LINE: u64 = 64;
 
-/// Where the word is that all clients add to.
+/// The offset of the word that all clients add to.
 const WORD: u64 = 0;
 
-/// What such clients do.
+/// The work of such clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// All add 1 to one word. None of them is told what another is.

@@ -21,16 +21,16 @@ use rma_crypto::{
 use rma_xdp::{Clock, TscClock};
 use serde::Serialize;
 
-/// What to measure.
+/// The arguments of `crypto`.
 #[derive(Args, Clone, Debug)]
 pub struct CryptoArgs {
     /// Print one line of JSON for each row and each figure.
     #[arg(long)]
     pub json: bool,
-    /// How often everything is measured.
+    /// Rounds; each value is the median of them.
     #[arg(long, default_value_t = ROUNDS)]
     pub rounds: usize,
-    /// The core to measure on. The last one, if there is none given.
+    /// Core to measure on. Default: the last one.
     #[arg(long)]
     pub core: Option<usize>,
 }
@@ -335,7 +335,7 @@ pub struct AeadFigure {
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// What it counts.
+    /// The unit of the figure.
     pub unit: &'static str,
     /// Under which conditions, and what it is made of.
     pub detail: String,
@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_afterwards_has_all_cores() {
+    fn later_measurements_have_all_cores() {
         let cores = || core_affinity::get_core_ids().map(|cores| cores.len());
         let before = cores();
         let _ = measure(1, None);

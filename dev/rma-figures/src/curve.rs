@@ -20,20 +20,20 @@ use rma_bench::{
 use rma_lab::{Lab, LabConfig};
 use serde::Serialize;
 
-/// What the curve is drawn with.
+/// The arguments of `curve`.
 #[derive(Args, Clone, Debug)]
 pub struct CurveArgs {
-    /// How many are under way: 1 to 256, separated by commas.
+    /// READs under way at once: numbers from 1 to 256, separated by commas.
     #[arg(short = 't', long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64, 128, 256],
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub depth: Vec<u16>,
     /// Rounds; each value is the median of them.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// READs, and exchanges, in a round.
+    /// READs, and raw exchanges, in each round.
     #[arg(short = 'n', long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
-    /// Let the hosts talk over kernel UDP sockets.
+    /// Use kernel UDP sockets for the hosts.
     #[arg(long)]
     pub udp: bool,
     /// Print one line of JSON for each point.
@@ -55,7 +55,7 @@ struct Point {
 /// Measures and prints.
 ///
 /// # Errors
-/// What could not be set up, and why; a READ that fails; Ctrl-C.
+/// If something could not be set up; if a READ fails; on Ctrl-C.
 pub fn run(args: &CurveArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let config = LabConfig { mtu: 3400, ..LabConfig::default() };
     let (lab, sockets) = (Lab::new(&config)?, Sockets::open(&config)?);

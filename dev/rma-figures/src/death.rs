@@ -42,14 +42,14 @@ const ISSUED_PER_TURN: usize = 32;
 /// A run that takes so many times its bound is given up: an op does not complete.
 const GIVEN_UP: u64 = 100;
 
-/// What was seen.
+/// The observations of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Death {
     /// Ops that were outstanding when the peer died, or were issued later. All of them completed.
     pub ops: u64,
     /// How many of them were writes.
     pub writes: u64,
-    /// How they ended, in the order of [`OpStatus::ALL`].
+    /// The number of ops that ended with each status, in the order of [`OpStatus::ALL`].
     pub statuses: [u64; OpStatus::ALL.len()],
     /// How many were in flight at once.
     pub slots: u16,
@@ -119,7 +119,7 @@ impl Death {
         self.statuses[status as usize]
     }
 
-    /// How they ended, in words.
+    /// Returns the counts of statuses, in words.
     #[must_use]
     pub fn endings(&self) -> String {
         let all = OpStatus::ALL.into_iter().map(|status| (self.ended(status), status));
@@ -134,7 +134,7 @@ impl Death {
 /// Opens a pair at `place`, kills its server while all slots are busy, and times `ops` ops.
 ///
 /// # Errors
-/// What could not be set up; an op that does not complete; Ctrl-C.
+/// If something could not be set up; if an op does not complete; on Ctrl-C.
 ///
 /// # Panics
 /// If the server's thread does.
@@ -255,7 +255,7 @@ struct Run<'a> {
     portal: Portal,
     interrupt: &'a Interrupt,
     random: StdRng,
-    /// What is in each slot: its type, and when it was issued.
+    /// The op in each slot: its type, and when it was issued.
     issued: Vec<(OpType, u64)>,
     turns: Turns,
     /// Since the peer is dead.

@@ -41,9 +41,9 @@ pub enum FigureError {
     /// A channel does not do what it should.
     #[error("the channel {kind}: {why}")]
     Channel {
-        /// Which kind.
+        /// The kind of channel.
         kind: channel::Kind,
-        /// What it says.
+        /// The error's text.
         why: String,
     },
     /// The servers of the cache could not be started.
@@ -60,7 +60,7 @@ impl From<FigureError> for PairError {
     }
 }
 
-/// Why transfers could not be measured.
+/// An error that kept transfers from being measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -73,7 +73,7 @@ pub enum TransferError {
     /// A call did not end well.
     #[error("a transfer ended with {status}; look whether the machine is too busy")]
     Failed {
-        /// How it ended.
+        /// The status that it ended with.
         status: CallStatus,
     },
 }
@@ -84,7 +84,7 @@ impl From<TransferError> for PairError {
     }
 }
 
-/// Why queue pairs do not do what they should.
+/// An error of queue pairs that do not do what they should.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueuePairError {
@@ -100,9 +100,9 @@ pub enum QueuePairError {
     /// A work request failed.
     #[error("a {opcode:?} ended with {status:?}")]
     Failed {
-        /// What it was.
+        /// The op.
         opcode: WqeOp,
-        /// How it ended.
+        /// The status that it ended with.
         status: WcStatus,
     },
     /// A connection is not there in time.

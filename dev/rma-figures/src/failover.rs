@@ -28,7 +28,7 @@ pub use self::{
 /// Arguments of `failover`.
 #[derive(Args, Clone, Debug)]
 pub struct FailoverArgs {
-    /// Over kernel UDP sockets instead of AF_XDP.
+    /// Use kernel UDP sockets instead of AF_XDP.
     #[arg(long)]
     pub udp: bool,
 }
@@ -48,7 +48,7 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Runs it and shows the timeline.
 ///
 /// # Errors
-/// What could not be set up; Ctrl-C.
+/// If something could not be set up; on Ctrl-C.
 pub fn failover(args: &FailoverArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let device = if args.udp { "UDP" } else { "AF_XDP" };
     line!("  two servers and {TASKS} tasks over {device}, {}", aead::words());
@@ -59,7 +59,7 @@ pub fn failover(args: &FailoverArgs, interrupt: &Interrupt) -> Result<(), PairEr
 /// Kills one of two servers under a thousand tasks, and starts it again.
 ///
 /// # Errors
-/// What could not be set up; a server that does not start; Ctrl-C.
+/// If something could not be set up; if a server does not start; on Ctrl-C.
 pub fn run(udp: bool, interrupt: &Interrupt) -> Result<Failover, PairError> {
     let network = Network::new(udp)?;
     let mut first = Server::start(&network, 0)?;

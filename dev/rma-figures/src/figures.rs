@@ -52,17 +52,17 @@ pub use self::{
     limit::Limit,
 };
 
-/// What to measure.
+/// The arguments of `figures`.
 #[derive(Args, Clone, Debug)]
 pub struct FiguresArgs {
     /// Print one line of JSON for each figure.
     #[arg(long)]
     pub json: bool,
-    /// Measure this figure only, or these, separated by commas.
+    /// Figures to measure, by name, separated by commas. Default: all.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Fail if a figure is beyond its limit. A busy machine can take a figure there, so it is then
-    /// measured three times in all, and the median decides. Every value is shown.
+    /// Fail if a figure misses its limit. Such a figure is measured three times, since the machine
+    /// may be busy, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     pub check: bool,
     /// List the figures' names.
@@ -81,12 +81,12 @@ pub struct Figure {
     pub unit: &'static str,
     /// Under which conditions, and what it is made of.
     pub detail: String,
-    /// What it must not go beyond.
+    /// The limit that it must keep.
     pub limit: Option<Limit>,
     /// Whether this value is within the limit, if there is one.
     pub ok: Option<bool>,
-    /// Which measurement of this run it comes from: 1, unless the figure, or one that is measured
-    /// with it, missed its limit before.
+    /// The measurement of this run that it comes from: 1, unless the figure, or one that is
+    /// measured with it, missed its limit before.
     pub attempt: usize,
 }
 

@@ -13,17 +13,16 @@ use rma_sim::flows::{
     scenes::{DEMAND, Scene, settling},
 };
 
-/// What to draw.
+/// The arguments of `flows`.
 #[derive(Args, Clone, Debug)]
 pub struct FlowsArgs {
-    /// Draw this one only: ramp, join, join-total-delay-only, two-clients.
+    /// Scene to draw: ramp, join, join-total-delay-only or two-clients. Default: all.
     #[arg(long, value_name = "NAME", value_parser = scene)]
     pub scene: Option<Scene>,
-    /// When flows begin within a round trip, and how much longer each frame takes than the
-    /// shortest.
+    /// Seed of the flows' first times and of the frames' delays.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write all of the run, a line for each round trip, as comma-separated values.
+    /// Write the whole run to this file as comma-separated values, one line for each round trip.
     #[arg(long, value_name = "FILE", requires = "scene")]
     pub csv: Option<PathBuf>,
 }
@@ -33,16 +32,16 @@ fn scene(name: &str) -> Result<Scene, String> {
     named.ok_or_else(|| format!("the scenes are {}", Scene::ALL.map(Scene::name).join(", ")))
 }
 
-/// Why a run could not be shown.
+/// An error that kept a run from being shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowsError {
     /// The file could not be written.
     #[error("cannot write {}: {error}; choose another file", path.display())]
     Csv {
-        /// The file that was to hold the rows.
+        /// The file for the rows.
         path: PathBuf,
-        /// Why the system did not write it.
+        /// The error of the system.
         error: io::Error,
     },
 }

@@ -1,9 +1,9 @@
 //! How many instructions the turns of a READ are, and what a receiver does for a message: counts
 //! that no machine's speed and no other program changes.
 //!
-//! valgrind counts them in the examples `turn`, `turn_beside`, `receive` and `star`, which are to
-//! lie where cargo puts them: beside this program. What it counts depends on the compiler, hardly
-//! on the processor, as it emulates one of its own.
+//! valgrind counts them in the examples `turn`, `turn_beside`, `receive` and `star`, which must lie
+//! where cargo puts them: beside this program. What it counts depends on the compiler, hardly on
+//! the processor, as it emulates one of its own.
 
 use std::{
     fs, io,
@@ -91,7 +91,7 @@ pub fn of_a_star_call(connections: u32) -> io::Result<Option<f64>> {
     Ok(Some(count as f64 / CALLS as f64))
 }
 
-/// Where an example is, if it was built, and valgrind can run it.
+/// Returns the path of an example, if it was built, and valgrind can run it.
 fn example(name: &str) -> io::Result<Option<PathBuf>> {
     let program = std::env::current_exe()?;
     let example = program.parent().map(|folder| folder.join("examples").join(name));

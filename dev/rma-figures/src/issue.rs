@@ -1,4 +1,4 @@
-//! What it costs an application's thread to issue ops: the bare portal, and the CommandExecutor
+//! The cost of issuing ops to an application's thread: the bare portal, and the CommandExecutor
 //! with congestion control.
 //!
 //! Against a *null engine*: a thread on another core that takes commands and completes them at
@@ -48,7 +48,7 @@ impl Wake for Never {
     }
 }
 
-/// What is issued again and again: a read of 64 bytes.
+/// The op that is issued again and again: a read of 64 bytes.
 struct Issued {
     grant: Grant,
     local: RegisteredRegion,

@@ -1,4 +1,4 @@
-//! What a key service does in a second on one core: grants over connections that stay, and
+//! The work of a key service in a second on one core: grants over connections that stay, and
 //! connections that are made for one grant each.
 //!
 //! Shipped loops over sockets of loopback: the service's thread is on one core, all its clients are
@@ -56,7 +56,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const REGION: &str = "kv/index";
 
-/// What a service did in a second: medians of rounds.
+/// The rates of a key service: medians of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRates {
     /// Regions granted, one a request, over connections that stay.

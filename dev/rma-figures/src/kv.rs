@@ -1,5 +1,5 @@
-//! What the replicated cache of `rma-kv` does: a get beside a READ, and gets while a server is
-//! killed and keys rotate.
+//! The replicated cache of `rma-kv`: a get beside a READ, and gets while a server is killed and
+//! keys rotate.
 //!
 //! The example itself, as a stranger would start it: three servers that are processes on loopback,
 //! over kernel UDP sockets, and a client with a thread of its own. A server is this program, asked
@@ -44,7 +44,7 @@ const ROTATE: f64 = 1.0;
 const BEFORE: Duration = Duration::from_secs(4);
 const GONE: Duration = Duration::from_secs(3);
 
-/// What gets do under load.
+/// The results of gets under load.
 #[derive(Clone, Copy, Debug)]
 pub struct UnderLoad {
     /// While all servers are there, and keys rotate.
@@ -67,7 +67,7 @@ fn demo(scratch: &Scratch, rotate: f64) -> Result<Demo, PairError> {
 /// Medians of the latency of a get and of a READ of 64 B.
 ///
 /// # Errors
-/// What could not be set up; a get that does not give its value.
+/// If something could not be set up; if a get does not give its value.
 pub fn latency(interrupt: &Interrupt) -> Result<(Duration, Duration), PairError> {
     let scratch = Scratch::new();
     let demo = demo(&scratch, 3600.0)?;
@@ -132,7 +132,7 @@ fn read(cache: &Cache) -> Result<Duration, PairError> {
 /// A load on three servers whose keys rotate, one of which is killed.
 ///
 /// # Errors
-/// What could not be set up.
+/// If something could not be set up.
 pub fn under_load(interrupt: &Interrupt) -> Result<UnderLoad, PairError> {
     let scratch = Scratch::new();
     let mut demo = demo(&scratch, ROTATE)?;

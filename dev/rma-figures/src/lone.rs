@@ -6,7 +6,7 @@ use rma_xdp::TscClock;
 
 use crate::turn::{Engines, Keys};
 
-/// What the turns of both engines take for a read of 64 B that is alone, summed up: `warm_up` times
+/// Measures the turns of both engines for a read of 64 B that is alone, summed up: `warm_up` times
 /// for nothing, then `count` times. All reads come under one key.
 ///
 /// # Panics

@@ -38,34 +38,36 @@ struct Cli {
 enum Command {
     /// Measures the figures that the documentation quotes, all or some. Most need root.
     Measure(FiguresArgs),
-    /// Measures what AES-128-GCM costs with each provider that this processor can run.
+    /// Measures AES-128-GCM with each provider that this processor can run.
     Crypto(CryptoArgs),
-    /// READs a second by how many are under way, beside raw frames and kernel UDP. Needs root.
+    /// Draws READs a second over the number under way, beside raw frames and kernel UDP. Needs
+    /// root.
     Curve(CurveArgs),
-    /// Splits the time of an op into phases, on both hosts. Needs root.
+    /// Breaks the time of an op down by phase, on both hosts. Needs root.
     Phases(PhasesArgs),
-    /// Kills one of two servers under a thousand tasks, starts it again, and shows how many ops
-    /// complete meanwhile. Needs root.
+    /// Kills one of two servers under a thousand tasks, restarts it, and shows the tasks' rate
+    /// throughout. Needs root.
     Failover(FailoverArgs),
     /// A server of `failover`.
     #[command(hide = true)]
     Replica(ReplicaArgs),
-    /// Rotates a region's key under clients that get theirs from its key service, and draws one
-    /// rotation of each kind.
+    /// Rotates a region's key while clients fetch keys from its key service, and draws one rotation
+    /// of each kind.
     KeyRotation(KeyRotationArgs),
     /// A server of the cache, for its figures.
     #[command(hide = true)]
     KvServer(ServerArgs),
-    /// Draws how congestion control converges, in simulation.
+    /// Draws the convergence of congestion control, in simulation.
     Flows(FlowsArgs),
-    /// Measures and draws figures of the channels' paper. Needs root.
+    /// Measures and draws a figure of the channels' paper. Needs root.
     Channels(PlotsArgs),
-    /// Figures of the StaR paper, from a cost model: the paper's numbers beside ours, and sweeps.
+    /// Draws figures of the StaR paper from a cost model: the paper's numbers beside ours, and
+    /// sweeps.
     Star(StarArgs),
-    /// Table 2 of the channels' paper, its rows beside ours, measured in simulation.
+    /// Prints Table 2 of the channels' paper, with our rows beside it, measured in simulation.
     Table2,
-    /// Stops a sender that has reserved a place in a shared ring, and shows what other senders see,
-    /// in simulation.
+    /// Shows, in simulation, how long other senders wait when one dies or sleeps with a reserved
+    /// place.
     DeadWriter,
 }
 

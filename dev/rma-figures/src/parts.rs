@@ -1,4 +1,4 @@
-//! What a sender's core does for a full frame, whoever has written it: the AES-GCM call and one
+//! The work of a sender's core for a full frame, whoever has written it: the AES-GCM call and one
 //! copy. With the kernel's part, which a flood shows, that is a bound made of parts.
 
 use rma_core::backend::BATCH;
@@ -15,7 +15,7 @@ const FRAMES: usize = 64;
 /// Batches that are measured. Odd: one is in the middle.
 const BATCHES: usize = 501;
 
-/// What a frame costs, in nanoseconds.
+/// The cost of a frame, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
     /// Its copy out of 8 MiB of memory, which two large transfers go through.

@@ -25,16 +25,17 @@ use self::{
     probe::Phase,
 };
 
-/// What to look into.
+/// The arguments of `phases`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct PhasesArgs {
-    /// READ or WRITE.
+    /// Type of op to measure.
     #[arg(long, value_enum, default_value = "read")]
     pub op: Op,
-    /// Bytes of each op: 1 to 4096. 3264 is what one full frame carries with an MTU of 3400.
+    /// Bytes of each op: 1 to 4096. One full frame carries 3264 at an MTU of 3400.
     #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub size: u32,
-    /// Ops under way at once: one is of the latency class, more of the throughput class.
+    /// Ops under way at once. A single op is of the latency class, several are of the throughput
+    /// class.
     #[arg(short = 't', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub depth: u16,
     /// Ops in each round.
@@ -63,7 +64,7 @@ pub enum Op {
 /// A row: what one phase takes for an op on each side.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which phase, in words.
+    /// The phase, in words.
     pub phase: &'static str,
     /// Nanoseconds an op of the initiator's thread.
     pub initiator_ns: f64,
@@ -84,7 +85,7 @@ pub struct Report {
     aead: String,
     /// Nanoseconds an op, with all the looks at the clock.
     pub op_ns: f64,
-    /// What they are made of.
+    /// The phases that they consist of.
     pub phases: Vec<Row>,
     initiator_turns_per_op: f64,
     responder_turns_per_op: f64,
@@ -109,7 +110,7 @@ pub fn run(args: &PhasesArgs, interrupt: &Interrupt) -> Result<(), PairError> {
 /// Measures.
 ///
 /// # Errors
-/// What could not be set up, and why; an op that fails; Ctrl-C.
+/// If something could not be set up; if an op fails; on Ctrl-C.
 pub fn measure(args: &PhasesArgs, interrupt: &Interrupt) -> Result<Report, PairError> {
     let &PhasesArgs { op, size, depth, count, rounds, mtu, .. } = args;
     let op_type = if op == Op::Read { OpType::Read } else { OpType::Write };

@@ -39,24 +39,24 @@ use crate::{
     svg::{self, Axes, Series},
 };
 
-/// What to draw.
+/// The arguments of `plots`.
 #[derive(Args, Clone, Debug)]
 pub struct PlotsArgs {
-    /// The paper's figure. Figure 8 has no counterpart: it moves a word to the NIC's own memory,
-    /// and an engine in software has it in its cache anyway.
+    /// Figure of the paper to draw. Figure 8 has no counterpart: it moves a word into the NIC's own
+    /// memory, and an engine in software has it in its cache.
     #[arg(long, value_enum)]
     pub figure: Figure,
     /// Write the plot to this file, as SVG.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Sizes of messages in bytes, separated by commas; figure 6 has the first and the last.
+    /// Sizes of messages in bytes, separated by commas; figure 6 uses the first and the last.
     #[arg(long, value_delimiter = ',', default_values_t = [16, 64, 256, 1024, 4096],
           value_parser = clap::value_parser!(u32).range(8..=32_768))]
     pub size: Vec<u32>,
     /// Rounds; each value is the median of them.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// Messages in a round: of a figure of latency a tenth of that.
+    /// Messages in a round; figures of latency send a tenth of them.
     #[arg(short = 'n', long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..))]
     pub count: u64,
 }
@@ -87,7 +87,7 @@ pub enum Figure {
     Prefetching,
 }
 
-/// Why a figure was not drawn.
+/// An error that kept a figure from being drawn.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlotsError {
@@ -100,9 +100,9 @@ pub enum PlotsError {
     /// The file could not be written.
     #[error("cannot write {}: {error}; choose another file", path.display())]
     Svg {
-        /// The file that was to hold the plot.
+        /// The file for the plot.
         path: PathBuf,
-        /// Why the system did not write it.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -115,7 +115,7 @@ const MTU: u32 = 3400;
 /// Measures, prints and draws.
 ///
 /// # Errors
-/// What could not be set up, and why; a channel that fails; the file; Ctrl-C.
+/// If something could not be set up; if a channel fails; if the file cannot be written; on Ctrl-C.
 pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
     let lab = Lab::new(&LabConfig { mtu: MTU, ..LabConfig::default() }).map_err(PairError::from)?;
     let mut axes = Axes::sizes(&args.size);
@@ -160,7 +160,7 @@ pub fn run(args: &PlotsArgs, interrupt: &Interrupt) -> Result<(), PlotsError> {
 }
 
 impl Figure {
-    /// What is drawn, and its unit.
+    /// Returns the quantity that is drawn, and its unit.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Copies => ("Requests through send/recv (figure 4)", "requests/s"),
@@ -173,7 +173,7 @@ impl Figure {
         }
     }
 
-    /// What the paper says of it, of these values.
+    /// Returns the paper's claims about it, with these values.
     fn claims(self, sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
         match self {
             Self::Copies => claims::copies(sizes, measured),
@@ -345,7 +345,7 @@ fn fan_in(lab: &Lab, args: &PlotsArgs, interrupt: &Interrupt) -> Result<Vec<Seri
     Ok(all)
 }
 
-/// What so many receivers of a read ring get all together, by size.
+/// Measures so many receivers of a read ring all together, by size.
 fn read_ring(
     lab: &Lab,
     args: &PlotsArgs,

@@ -2,7 +2,7 @@
 //! large WRITEs.
 //!
 //! The client's ends are on its thread, the server's on its own, which looks between any two turns
-//! of its engine. Which of them is the stateful side is for who opens them to say. Invariant:
+//! of its engine. Which of them is the stateful side is for whoever opens them to say. Invariant:
 //! receivers compare every message with what it has to be, and no work request may fail.
 
 use core::{
@@ -57,12 +57,12 @@ pub const PIPELINED: u64 = 2;
 /// How long connections may take until they are set up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How queue pairs are opened.
+/// The settings that queue pairs are opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Which side the client is.
+    /// The role of the client.
     pub client: Role,
-    /// Which side the server is.
+    /// The role of the server.
     pub server: Role,
     /// How many connections.
     pub connections: u32,
@@ -102,7 +102,7 @@ pub struct QueuePairs {
     server: End,
 }
 
-/// What the server has seen last of SENDs that come one at a time.
+/// The server's knowledge of SENDs that come one at a time.
 #[derive(Debug, Default)]
 struct Seen {
     /// The number of the message; 0: none.
@@ -120,7 +120,7 @@ fn message(number: u64) -> [u8; MESSAGE as usize] {
     bytes
 }
 
-/// Where the messages of queue pair `of` are in an end's memory.
+/// Returns the offset of queue pair `of`'s messages in an end's memory.
 const fn places(of: usize) -> u64 {
     of as u64 * (SEND_PLACES + RECVS) * PLACE
 }
@@ -136,7 +136,7 @@ const fn recv_place(of: usize, recv: u64) -> u64 {
     places(of) + (SEND_PLACES + recv) * PLACE
 }
 
-/// What a RECV is called: its queue pair, and which of its RECVs.
+/// Names a RECV: its queue pair, and which of its RECVs.
 const fn recv_id(of: usize, recv: u64) -> u64 {
     of as u64 * RECVS + recv
 }
@@ -216,7 +216,7 @@ impl QueuePairs {
     /// Opens them, of hosts that serve StaR, and posts the RECVs of all.
     ///
     /// # Errors
-    /// What could not be had.
+    /// If something could not be had.
     pub fn open(pair: &mut Pair, shape: Shape) -> Result<Self, PairError> {
         let mut both = Self {
             client: End::open(&pair.client.host, shape.client, shape.connections)?,

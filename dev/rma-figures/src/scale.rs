@@ -1,4 +1,4 @@
-//! What engines' turns cost where there is much of something: portals, regions, initiators.
+//! The cost of engines' turns with large numbers: portals, regions, initiators.
 //!
 //! Engines in one thread with memory between them, as in [`turn`](crate::turn). What is timed is
 //! one engine's turns and nothing else. Where a request has another initiator each time, it is
@@ -42,7 +42,7 @@ use crate::{
 /// Batches of one thing, and then of many, in each round.
 const BATCHES: usize = 16;
 
-/// What one costs and what many cost, of the same work, in nanoseconds.
+/// The cost of one and the cost of many, of the same work, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct OneAndMany {
     /// With one: the median.
@@ -77,7 +77,7 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// What is measured with portals.
+/// The measurements of portals.
 #[derive(Clone, Copy, Debug)]
 pub struct Portals {
     /// A turn of an initiator's engine that finds nothing to do, all portals being quiet.
@@ -144,7 +144,7 @@ impl Random {
     }
 }
 
-/// What each region holds.
+/// Returns the content of each region.
 fn source() -> [u8; REGION_LEN] {
     core::array::from_fn(|i| (i * 7 / 3) as u8)
 }

@@ -37,7 +37,7 @@ use crate::bare::{BareNic, PID, engine, register};
 /// The request, or the solicitation, leaves; what its side sends second is lost.
 const SECOND: u64 = 2;
 
-/// What was seen.
+/// The observations of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settled {
     /// Ops that were applied, and whose acknowledgement was lost.
@@ -54,7 +54,7 @@ pub struct Settled {
 #[derive(Debug)]
 struct Losing {
     device: XdpBackend,
-    /// Which frame from now on: 0 for none, 1 for the next.
+    /// The frame to lose from now on: 0 for none, 1 for the next.
     lost: Arc<AtomicU64>,
 }
 
@@ -227,7 +227,7 @@ fn ops(
         failures.ok(initiator.clock.now());
         let (answer, took) = initiator.settle(name)?;
         settled.slowest = settled.slowest.max(took);
-        // What is in the word is the truth, whatever was lost.
+        // The word's content is the truth, whatever was lost.
         let right = if loaded(word) == before {
             settled.not_applied += 1;
             (Some(Verdict::NotApplied), None)

@@ -18,12 +18,12 @@ use rma_contract::{
     measured::{COLUMNS, measure},
 };
 
-/// What was measured of the kinds of Table 2.
+/// The measurements of the kinds of Table 2.
 #[derive(Debug, Default)]
 pub struct Table2 {
     /// A line for each kind that is as the crate says.
     pub rows: Vec<String>,
-    /// What is not as the crate says.
+    /// The deviations from the crate's statements.
     pub wrong: Vec<String>,
     /// How many kinds were measured, and all of them as the crate says.
     pub right: usize,
@@ -56,7 +56,7 @@ impl Table2 {
     }
 }
 
-/// How soon others go on when a sender has stopped with what it had reserved.
+/// The time until others go on when a sender has stopped with what it had reserved.
 #[derive(Clone, Copy, Debug)]
 pub struct Recoveries {
     /// The channel.

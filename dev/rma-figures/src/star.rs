@@ -27,16 +27,16 @@ use rma_sim::star::model::{
 
 use crate::svg::{self, Axes, Series};
 
-/// What to show.
+/// The arguments of `star`.
 #[derive(Args, Clone, Debug)]
 pub struct StarArgs {
-    /// The paper's figure; without one, all of them at 400 connections.
+    /// Figure of the paper to draw. Default: all of them, at 400 connections.
     #[arg(long, value_enum)]
     pub figure: Option<Figure>,
     /// Write the plot to this file, as SVG.
     #[arg(long, value_name = "FILE", requires = "figure")]
     pub svg: Option<PathBuf>,
-    /// Frames of our sizes, not of the paper's. What is measured has no others.
+    /// Use our frame sizes, not the paper's. Measured figures always do.
     #[arg(long)]
     pub our_frames: bool,
 }
@@ -59,12 +59,12 @@ pub enum Figure {
     /// The latency of a call of machine learning.
     #[value(name = "11b")]
     MlLatency,
-    /// Calls a second of RPC, with and without what secures it. Measured, not modelled.
+    /// Calls a second of RPC, with and without security. Measured, not modelled.
     #[value(name = "12")]
     Security,
 }
 
-/// Why a figure was not shown.
+/// An error that kept a figure from being shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StarError {
@@ -74,9 +74,9 @@ pub enum StarError {
     /// The file could not be written.
     #[error("cannot write {}: {error}; choose another file", path.display())]
     Svg {
-        /// The file that was to hold the plot.
+        /// The file for the plot.
         path: PathBuf,
-        /// Why the system did not write it.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -112,7 +112,7 @@ pub fn run(args: &StarArgs, interrupt: &Interrupt) -> Result<(), StarError> {
 }
 
 impl Figure {
-    /// What is drawn, its unit, and what one is of an outcome.
+    /// Returns the quantity that is drawn, its unit, and the value of an outcome.
     const fn words(self) -> (&'static str, &'static str, fn(&Outcome) -> f64) {
         const CALLS: fn(&Outcome) -> f64 = |it| it.calls_per_s * 1e-6;
         match self {

@@ -57,7 +57,7 @@ const AT_ONCE: usize = 8;
 /// After so many rounds in which nothing completes something is wrong.
 const ROUNDS_MAX: usize = 10_000_000;
 
-/// How the hosts are.
+/// The settings of the hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Connections that are set up.
@@ -73,11 +73,11 @@ pub struct Settings {
     /// Whether each connection has a protection domain and a memory region of its own, at both
     /// sides.
     pub own_memory: bool,
-    /// What seals and opens frames.
+    /// The provider that seals and opens frames.
     pub aead: &'static dyn AeadProvider,
     /// Whether stateful sides ask their whitelists.
     pub whitelist: bool,
-    /// How frames carry work requests.
+    /// The way in which frames carry work requests.
     pub framing: Framing,
 }
 
@@ -99,7 +99,7 @@ impl Settings {
     }
 }
 
-/// What a side has spent in its engine's turns, in nanoseconds.
+/// The time that a side has spent in its engine's turns, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// The engine of Z.
@@ -114,7 +114,7 @@ struct Host<C> {
     applications: Vec<Application>,
 }
 
-/// Which end of a connection.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Z,
@@ -125,7 +125,7 @@ enum End {
 #[derive(Clone, Copy, Debug)]
 struct Came {
     end: End,
-    /// Which one it is in what is done now.
+    /// Its number in the present work.
     which: usize,
     op: WqeOp,
 }
@@ -148,11 +148,11 @@ pub struct Stations<C> {
     settings: Settings,
     /// Completions of a round: at Z, and at the others.
     came: [Vec<Wc>; 2],
-    /// What engines have spent since the connections were there.
+    /// The time that engines have spent since the connections were set up.
     spent: Spent,
-    /// What Z's engine has asked of the allocator since it was made.
+    /// The requests of Z's engine to the allocator since it was made.
     engine_asked: Asked,
-    /// What Z's library has, but for its completion queue, since before it was made.
+    /// The requests of Z's library, but for its completion queue, since before it was made.
     library_asked: Asked,
     is_set_up: bool,
     /// The frames of Z's turns, if they are noted.
@@ -215,7 +215,7 @@ fn star_of(plan: &Plan, settings: &Settings) -> Star {
     star
 }
 
-/// What a turn of Z is that counts. A function of its own, for a profiler. It uses what the turn
+/// Runs a turn of Z that counts. A function of its own, for a profiler. It uses what the turn
 /// returns, or it would jump there and not call it.
 #[inline(never)]
 fn stateless_turn<C: Clock>(engine: &mut Engine<Memory, C, Star>) -> usize {
@@ -288,25 +288,26 @@ impl<C: Passing> Stations<C> {
         stations
     }
 
-    /// How they are.
+    /// Returns the settings.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What engines have spent since the connections were there.
+    /// Returns the time that engines have spent since the connections were set up.
     #[must_use]
     pub const fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// What Z's engine has asked of the allocator since it was made.
+    /// Returns the requests of Z's engine to the allocator since it was made.
     #[must_use]
     pub const fn engine_asked(&self) -> Asked {
         self.engine_asked
     }
 
-    /// What Z's portal and library have asked of the allocator, but for the completion queue.
+    /// Returns the requests of Z's portal and library to the allocator, but for the completion
+    /// queue.
     #[must_use]
     pub const fn library_asked(&self) -> Asked {
         self.library_asked
@@ -324,8 +325,8 @@ impl<C: Passing> Stations<C> {
         &self.z.applications[self.place_of(connection)[0].0].verbs
     }
 
-    /// Which application of Z has a connection, and which of its connections it is there; which
-    /// host has the other end, and the same of it.
+    /// Returns Z's application and its connection's number there, then the other end's host and
+    /// number.
     const fn place_of(&self, connection: u32) -> [(usize, u32); 2] {
         let Settings { portals, hosts, .. } = self.settings;
         [

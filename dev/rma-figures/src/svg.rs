@@ -28,14 +28,14 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(120, 120, 120),
 ];
 
-/// What curves are drawn over.
+/// The axes of a drawing.
 #[derive(Clone, Debug)]
 pub(crate) struct Axes {
-    /// What it is.
+    /// The name of the axis.
     name: &'static str,
     /// Its unit.
     pub(crate) unit: &'static str,
-    /// Where curves have values.
+    /// The places where curves have values.
     pub(crate) at: Vec<f64>,
     /// Whether both axes are logarithmic; otherwise both are linear, and begin at 0.
     is_log: bool,

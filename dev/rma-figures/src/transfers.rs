@@ -39,7 +39,7 @@ pub struct Transfers {
     small: RegisteredRegion,
 }
 
-/// What was moved.
+/// The bytes that were moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     /// Bytes of payload.

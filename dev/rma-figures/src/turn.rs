@@ -1,4 +1,4 @@
-//! What an engine's turn costs for a 64 B read, beside the AES-GCM calls that it makes for it.
+//! The cost of an engine's turn for a 64 B read, beside the AES-GCM calls that it makes for it.
 //!
 //! Two engines in one thread, joined by memory instead of a device: no system call, no other core,
 //! no doorbell. A batch of reads goes through a portal; the turns of each side are timed apart, a
@@ -56,7 +56,7 @@ pub enum Keys {
     Many,
 }
 
-/// What one side spends on a read, in nanoseconds.
+/// The time that one side spends on a read, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     /// In all its turns.
@@ -79,14 +79,14 @@ impl Side {
         1e9 / self.turn
     }
 
-    /// Which part of the turn its AES-GCM calls are.
+    /// Returns the share of the turn that its AES-GCM calls take.
     #[must_use]
     pub fn aead_share(&self) -> f64 {
         self.aead / self.turn
     }
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
     /// The side that reads.
@@ -233,7 +233,7 @@ pub(crate) struct Engines<S = OneRma> {
     portal: CommandPortal,
     grants: Vec<Grant>,
     sink: RegisteredRegion,
-    /// What each region holds.
+    /// The content of each region.
     source: [u8; REGION_LEN],
     reads: usize,
 }

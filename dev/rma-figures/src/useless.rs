@@ -1,5 +1,5 @@
-//! What a host's own READs, and the WRITEs of an honest host, are left with beside *useless
-//! requests*: authentic WRITE requests at the same host whose data never comes (promise P13).
+//! The rates that *useless requests* leave to a host's own READs and an honest host's WRITEs:
+//! authentic WRITE requests at the same host whose data never comes (promise P13).
 //!
 //! Two inline hosts over AF_XDP, each on a thread of its own. The *target* reads from the other
 //! host, or that writes to it, four ops under way without pause. The useless requests are sent by
@@ -62,7 +62,7 @@ const ROUNDS: usize = 3;
 /// After how long an op that was refused is issued again.
 const PAUSE: u64 = 1_000_000;
 
-/// Who sends useless requests.
+/// The sender of useless requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Useless {
     /// Somebody without a key, who has recorded WRITEs of one host.
@@ -80,7 +80,7 @@ impl Useless {
     }
 }
 
-/// What was seen beside one rate of useless requests.
+/// The observations beside one rate of useless requests.
 #[derive(Clone, Debug)]
 pub struct Beside {
     /// Useless requests a second; 0: none.
@@ -99,7 +99,7 @@ pub struct Beside {
 /// the target itself, or WRITEs of the other host.
 ///
 /// # Errors
-/// What could not be set up, or Ctrl-C.
+/// If something could not be set up; on Ctrl-C.
 ///
 /// # Panics
 /// If a thread does.
@@ -133,7 +133,7 @@ pub fn measure(
 struct Stage {
     target: InlineHost,
     other: InlineHost,
-    /// Whose ops are counted: the target's own READs, or the other host's WRITEs.
+    /// The load whose ops are counted: the target's own READs, or the other host's WRITEs.
     load: Load,
     sender: Sender,
     clock: TscClock,
@@ -274,7 +274,7 @@ impl Load {
 /// Sends useless requests at a rate.
 struct Sender {
     sockets: Vec<UdpSocket>,
-    /// Which socket each goes by, and the request.
+    /// The index of each request's socket, and the request.
     requests: Vec<(usize, Box<[u8]>)>,
     next: usize,
     rate: u64,
@@ -299,7 +299,7 @@ impl Sender {
             let with_prefix = format!("{addr}/{}", Lab::V4_PREFIX);
             lab.b().ip(&["addr", "add", &with_prefix, "dev", Lab::INTERFACE])?;
             let grant = target.grant(region, addr.into(), Pid(1), OpType::Write)?;
-            // The target knows the way to who has a grant.
+            // The target knows the way to whoever has a grant.
             target.resolve(addr.into())?;
             let socket = UdpSocket::bind((addr, 50_000 + u16::from(number)))?;
             socket.connect((Lab::A_V4, port))?;
@@ -331,7 +331,7 @@ impl Sender {
             let (socket, request) = &self.requests[self.next];
             self.next = (self.next + 1) % self.requests.len();
             self.sent += 1;
-            // What the kernel has no room for is not counted, and so not claimed.
+            // A request that the kernel has no room for is not counted, and so not claimed.
             if self.sockets[*socket].send(request).is_ok() && now >= from {
                 self.counted += 1;
             }

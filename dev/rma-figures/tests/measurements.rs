@@ -1,4 +1,4 @@
-//! What the demo and the figures are made of, as measurements of what must hold.
+//! The measurements of the demo and the figures, as tests of what must hold.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -138,7 +138,7 @@ fn changes_and_messages_are_measured_and_leave_what_the_model_says() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_became_of_ops_is_known_whichever_frame_was_lost() {
+fn outcomes_are_known_whichever_frame_was_lost() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     // So long that a busy machine does not make ops late.
     let timeout = Duration::from_millis(200);
@@ -160,7 +160,7 @@ fn every_op_ends_within_its_bound_when_the_peer_is_dead() {
 }
 
 #[test]
-fn what_is_written_is_compared_byte_by_byte() {
+fn written_bytes_are_compared_one_by_one() {
     assert_writes(Place::Loopback);
 }
 
@@ -229,7 +229,7 @@ fn the_floor_measures_without_losing_packets() {
 /// Not how fast: whether all that is sent comes back.
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_hosts_are_compared_with_is_measured_without_losses() {
+fn floors_are_measured_without_losses() {
     let config = LabConfig { mtu: 3400, ..LabConfig::default() };
     let sockets = Sockets::open(&config).unwrap();
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -241,7 +241,7 @@ fn what_hosts_are_compared_with_is_measured_without_losses() {
         assert_eq!((rate.count, rate.lost), (2000, 0), "{depth}");
     }
     let rate = compare::segmented(&sockets, 3372, (100, 3000)).unwrap();
-    // What is counted begins with the first call after the warm-up.
+    // The count begins with the first call after the warm-up.
     assert!((2900..=3100).contains(&rate.count) && rate.lost == 0, "{rate:?}");
     // Hosts over the same sockets.
     let mut pair = Pair::open(Place::LabUdp(sockets.lab()), &self::config(PATIENT)).unwrap();

@@ -66,7 +66,7 @@ impl Frame {
 /// frames are refused, and nothing is written for them; payloads come back.
 pub fn aead(data: &[u8]) {
     for kind in ProviderKind::ALL {
-        // Which were not run is what the test that replays the corpus says.
+        // The test that replays the corpus says which were not run.
         if let Ok(provider) = kind.provider() {
             run(&mut Script(data), provider);
         }

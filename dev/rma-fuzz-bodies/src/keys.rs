@@ -61,7 +61,7 @@ fn name(text: &str) -> RegionName {
     text.parse().expect("a name")
 }
 
-/// What has happened in a script for `keys`.
+/// The events of a script for `keys`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeysSeen {
     /// Messages that were read.
@@ -221,7 +221,7 @@ impl Ring {
                 let status = OpStatus::ALL[script.number() % OpStatus::ALL.len()];
                 _ = self.cache.on_outcome(self.now, self.ring, keyed.epoch, status);
                 self.seen.ok += u64::from(status == OpStatus::Ok);
-                // What is answered under a key, whatever it says, was answered by who has it.
+                // An answer under a key, whatever it says, was answered by whoever has it.
                 if let OpStatus::Ok
                 | OpStatus::Nack
                 | OpStatus::RemoteOutOfBounds
@@ -249,7 +249,7 @@ impl Ring {
     }
 }
 
-/// What a service says, which need not know what it said before.
+/// Returns a service's answer, which need not know what it said before.
 fn answered(script: &mut Script<'_>) -> Reply {
     let millis = |script: &mut Script<'_>| Duration::from_millis(1 << (script.number() % 26));
     let epoch =
@@ -355,7 +355,7 @@ fn alone(octets: &[u8]) -> bool {
         assert_eq!(identity.as_str(), &*read.uris[0]);
     }
     assert!(!read.to_string().is_empty());
-    // What follows it is not its own.
+    // The octets behind it are not its own.
     let followed = [octets, &[0x30, 0x80, 0xff]].concat();
     assert_eq!(Certificate::read(&followed).as_ref(), Ok(&read));
     true

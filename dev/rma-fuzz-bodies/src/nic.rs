@@ -65,7 +65,7 @@ pub(super) struct World {
     now: Instant,
     /// For how long engines were stopped in the midst of frames: no bound holds for that time.
     stopped: Duration,
-    /// How the next frame's engine is stopped.
+    /// The time for which the next frame's engine is stopped.
     jump: Duration,
     hosts: [Host; 2],
     sealed: Vec<Sealed>,

@@ -77,7 +77,7 @@ struct World {
     hostile: Hostile,
 }
 
-/// What the engine's counters say of all ops.
+/// The engine's counts of all ops.
 struct Counted {
     completions: u64,
     refused: u64,
@@ -92,7 +92,7 @@ impl World {
         let addresses: [HostAddr; 2] =
             ["192.0.2.1", "192.0.2.2"].map(|addr| addr.parse().expect("an address"));
         let [mut nic, mut peer] = addresses.map(|addr| nic(addr, hostile_slots + 2 * HONEST_SLOTS));
-        // Whose slots come first, and who is served first, must not matter.
+        // The order of slots and of service must not matter.
         let mut order = [0, 1, HOSTILE];
         order.rotate_left(shape >> 3 & 3);
         let mut memories = [0, 1, HOSTILE].map(|who| {
@@ -198,7 +198,7 @@ impl World {
         let mut out = [0; FRAME_LEN_MAX];
         while let Some((transmit, mut bytes)) = wire.sent.pop_front() {
             if transmit.destination == self.peer_addr {
-                // What becomes of it, the sender will hear.
+                // The sender will hear the frame's fate.
                 let _ = self.peer.handle_frame(now, &now, received(transmit, &mut bytes));
             }
         }
@@ -275,7 +275,7 @@ const fn key(who: u8) -> RegionKey {
     RegionKey::from_bytes([if who == HOSTILE { HOSTILE_KEY } else { HONEST_KEY + who }; 16])
 }
 
-/// What application `who` may do with a region of its own on the other host.
+/// Makes the grant of application `who` on a region of its own on the other host.
 fn grant(who: u8, op_type: OpType, addresses: [HostAddr; 2], region: &RegisteredRegion) -> Grant {
     let ([initiator, responder], pid) = (addresses, pid(who));
     let binding = KeyBinding { initiator, responder, pid, op_type };

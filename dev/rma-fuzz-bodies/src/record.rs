@@ -34,7 +34,7 @@ use world::World;
 mod terms;
 mod world;
 
-/// What has happened in a script.
+/// The events of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Messages that receivers have claimed.
@@ -62,9 +62,9 @@ struct To {
     end: Box<dyn End>,
     held: Vec<(Taken, Vec<u8>)>,
     ended: Option<ReceiveError>,
-    /// Where the last message that was claimed ends, if its position says so; or begins.
+    /// The position at which the last claimed message ends, if its position says so; or begins.
     last: Option<u64>,
-    /// Where messages were claimed.
+    /// The positions of claimed messages.
     claimed: BTreeSet<u64>,
     /// Whether it has taken back what a sender had reserved: the message is then sent again, and
     /// may lie behind what was sent after it.
@@ -212,7 +212,7 @@ impl Run {
             assert!(span <= self.world.longest(), "{kind}: {span} bytes are held");
         }
         if self.honest {
-            // Where it is not authenticated it is one of them.
+            // Without authentication it is one of them.
             let may_be =
                 |from: &From| claim.sender().is_none_or(|it| it == self.world.peer(from.node));
             let froms = self.froms.iter().zip(&mut to.next).filter(|(from, _)| may_be(from));
@@ -262,7 +262,7 @@ impl Run {
         }
         for To { node, end, .. } in &mut self.tos {
             let (link, now) = self.world.link(*node);
-            // What ends it says so when it is to claim.
+            // An end reports its error when it claims.
             let _ = end.poll(link, now);
         }
     }
@@ -282,7 +282,7 @@ impl Run {
         let count = self.tos.len();
         let To { node, end, recovered, .. } = &mut self.tos[which % count];
         let now = self.world.now();
-        // What ends it says so when it is to claim.
+        // An end reports its error when it claims.
         *recovered |= end.recover(&mut self.world.registrar(*node), now) == Ok(true);
     }
 }
@@ -310,7 +310,7 @@ fn is_ring(kind: Kind) -> bool {
     )
 }
 
-/// Where in its channel a message is.
+/// Returns the position of a message in its channel.
 fn position(taken: &Taken) -> u64 {
     let position = taken.position().expect("each is claimed: none is read to elsewhere");
     position.to_bits()

@@ -29,11 +29,11 @@ struct Ring {
     entries: Vec<Line>,
     pushed: Side,
     popped: Side,
-    /// What is in the ring, as long as everybody keeps to the rules.
+    /// The lines in the ring, as long as everybody keeps to the rules.
     honest: Option<VecDeque<Line>>,
 }
 
-/// What one side knows.
+/// The knowledge of one side.
 struct Side {
     own: u32,
     /// Lines in the ring, by the last sight of the other side that made sense.
@@ -110,7 +110,7 @@ impl Ring {
         Line(core::array::from_fn(|i| self.made << 8 | i as u64))
     }
 
-    /// What the producer knows after it has asked for room for `wanted` lines.
+    /// Returns the producer's view of free lines after it has asked for room for `wanted` lines.
     fn see_head(&mut self, wanted: usize) -> u32 {
         let side = &mut self.pushed;
         if wanted > (self.capacity - side.lines) as usize {
@@ -123,7 +123,7 @@ impl Ring {
         side.lines
     }
 
-    /// What the consumer knows after it has asked for a line.
+    /// Returns the consumer's view of lines after it has asked for a line.
     fn see_tail(&mut self) -> u32 {
         let side = &mut self.popped;
         if side.lines == 0 {

@@ -8,7 +8,7 @@ pub(super) fn hostile_index(now: u32, script: &mut Script<'_>) -> u32 {
     }
 }
 
-/// What is left of the input. At its end it reads as zeros.
+/// The rest of the input. At its end it reads as zeros.
 #[derive(Clone, Copy)]
 pub(super) struct Script<'a>(pub(super) &'a [u8]);
 

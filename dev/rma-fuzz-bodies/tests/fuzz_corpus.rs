@@ -266,7 +266,7 @@ fn add(total: &mut Seen, seen: Seen) {
     total.malformed_tails += seen.malformed_tails;
 }
 
-/// What has happened in scripts for `record`: all that there is to happen.
+/// Shows the events of scripts for `record`: all that there is to happen.
 fn show(scripts: core::fmt::Arguments<'_>, total: Seen) {
     let Seen { claimed, malformed, malformed_tails } = total;
     evidence::show(format_args!(

@@ -17,7 +17,7 @@ use rma_core::{
     time::{Clock, Instant},
 };
 
-/// What a frame of this service begins with.
+/// The first octet of a frame of this service.
 const CALL: u8 = 1;
 const ANSWER: u8 = 2;
 
@@ -38,15 +38,15 @@ struct Call {
 pub struct Echo {
     addresses: LocalAddresses,
     port: Port,
-    /// Where the application leaves its calls.
+    /// The calls of the application.
     calls: VecDeque<Call>,
     /// Calls without an answer, the oldest first, and when their time is over.
     open: VecDeque<(u8, Instant)>,
-    /// What is to be sent.
+    /// The frames to send.
     waiting: VecDeque<(HostAddr, Vec<u8>)>,
     /// Calls that are over, and whether they were answered.
     ended: Vec<(u8, bool)>,
-    /// What the application sees of these.
+    /// The application's view of these.
     pub told: Vec<(u8, bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a test has to show for itself: how much it has looked at.
+//! The evidence of a test: how much it has looked at.
 //!
 //! The harness keeps what passing tests print to itself. This is past it, a line for each test that
 //! has something to show, or could not look at something; `cargo xtask test` collects these lines
@@ -7,7 +7,7 @@
 use core::fmt::Display;
 use std::io::Write as _;
 
-/// How each line begins, among those of the harness. `xtask` knows it as well.
+/// The mark that begins each line, among those of the harness. `xtask` knows it as well.
 const MARK: &str = "evidence: ";
 
 /// The same, of what was left out.

@@ -28,14 +28,14 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// Where iproute2 keeps named network namespaces.
+/// The folder in which iproute2 keeps named network namespaces.
 const NETNS_FOLDER: &str = "/run/netns";
 
 /// How long [`Lab::new`] waits for carrier and addresses. A veth pair takes milliseconds; a machine
 /// that needs longer than this is stuck.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a lab could not be built or used.
+/// The reason why a lab could not be built or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -60,7 +60,7 @@ pub enum LabError {
         "the `ip` command could not be started ({source}): install it with `apt-get install iproute2`"
     )]
     IpNotStarted {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// iproute2 ran and refused.
@@ -68,9 +68,9 @@ pub enum LabError {
     IpFailed {
         /// The command line, to repeat by hand.
         command: Box<str>,
-        /// How it ended.
+        /// Its exit status.
         status: process::ExitStatus,
-        /// What it wrote to its standard error, trimmed.
+        /// Its standard error, trimmed.
         stderr: Box<str>,
     },
     /// The output of iproute2 lacks what was asked for.
@@ -78,9 +78,9 @@ pub enum LabError {
     IpOutput {
         /// The command line, to repeat by hand.
         command: Box<str>,
-        /// What was looked for.
+        /// The thing looked for.
         wanted: &'static str,
-        /// What it printed.
+        /// The output.
         output: Box<str>,
     },
     /// A namespace tag would not make a name that can be swept.
@@ -94,7 +94,7 @@ pub enum LabError {
     Open {
         /// The file.
         path: Box<str>,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A setting of a namespace could not be written.
@@ -106,7 +106,7 @@ pub enum LabError {
         value: &'static str,
         /// The namespace.
         netns: Box<str>,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The kernel did not let the thread change its namespace.
@@ -114,7 +114,7 @@ pub enum LabError {
     Enter {
         /// The namespace.
         netns: Box<str>,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The links did not come up in time.
@@ -314,7 +314,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What a [`Lab`] looks like.
+/// The shape of a [`Lab`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct LabConfig {
@@ -380,7 +380,7 @@ impl Lab {
     /// For those who have deleted one end, and with it the other.
     ///
     /// # Errors
-    /// What the `ip` command refused, as when they are there, or [`LabError::NotReady`].
+    /// The refusal of the `ip` command, as when they are there, or [`LabError::NotReady`].
     pub fn link(&self, config: &LabConfig) -> Result<(), LabError> {
         let (mtu, queues) = (config.mtu.to_string(), config.queues.to_string());
         let sized = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];

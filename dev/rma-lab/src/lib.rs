@@ -1,4 +1,4 @@
-//! What tests, benches and fuzzers of the workspace share, below them all.
+//! Fixtures that the workspace's tests, benches and fuzzers share.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -17,9 +17,9 @@ pub type Carried = (Transmit, Vec<u8>);
 /// A device without a network.
 #[derive(Debug, Default)]
 pub struct MemoryBackend {
-    /// What the engine receives in its next turns, oldest first.
+    /// The packets that the engine receives in its next turns, oldest first.
     pub arriving: VecDeque<Carried>,
-    /// What the engine has sent, oldest first.
+    /// The packets that the engine has sent, oldest first.
     pub sent: VecDeque<Carried>,
 }
 

@@ -38,7 +38,8 @@ impl Pattern {
         }
     }
 
-    /// Where `bytes` differ from the pattern's bytes from `offset` on; `None` if nowhere.
+    /// Returns the first place from `offset` on where `bytes` differ from the pattern's; `None` if
+    /// nowhere.
     #[must_use]
     pub fn first_difference(&self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = [0; STEP];

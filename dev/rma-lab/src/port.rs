@@ -1,4 +1,4 @@
-//! Which UDP ports somebody has.
+//! Probes for UDP ports that are taken.
 
 use std::{fs, io};
 

@@ -34,7 +34,8 @@ const READ: usize = 256;
 /// Two services on one engine.
 pub type Services = Both<OneRma, Echo>;
 
-/// What a host with `address` serves on these ports: 1RMA on the first, the echo on the second.
+/// Makes the services of a host with `address` on these ports: 1RMA on the first, the echo on the
+/// second.
 fn services(address: HostAddr, ports: [Port; 2]) -> Services {
     let place = NicPlace::at(address).with(|it| it.port = ports[0]);
     let one_rma = OneRma::new(Nic::new(NicConfigBuilder::default().build(place).unwrap()));

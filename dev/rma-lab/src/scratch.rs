@@ -32,7 +32,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Where it is.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

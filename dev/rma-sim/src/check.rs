@@ -1,4 +1,4 @@
-//! What must hold: the promises, checked against what happened on the network and in memory.
+//! Checks of the promises against the events on the network and in memory.
 //!
 //! | module | what it is |
 //! |---|---|

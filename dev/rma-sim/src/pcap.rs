@@ -1,5 +1,5 @@
-//! What one host would have captured, as a file that Wireshark and tcpdump open: classic pcap,
-//! times in nanoseconds, with Ethernet, IP and UDP headers made up around each packet of frames.
+//! A capture at one host, as a file that Wireshark and tcpdump open: classic pcap, times in
+//! nanoseconds, with Ethernet, IP and UDP headers made up around each packet of frames.
 //!
 //! Like a capture on that host it has what the host sent, whether that arrived or not, and what its
 //! engine took from the device, copies and corrupted ones included. Times are true time: captures

@@ -10,7 +10,7 @@ use core::time::Duration;
 pub struct Chance(u32);
 
 impl Chance {
-    /// What never happens.
+    /// The chance of an event that never happens.
     pub const NEVER: Self = Self(0);
 
     /// `ppm` times in a million; a million and more is always.

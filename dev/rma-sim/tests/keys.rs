@@ -55,7 +55,7 @@ fn variable(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}: it must be a number")))
 }
 
-/// What became of everything in some runs.
+/// The results of some runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Report {
     ok: u64,
@@ -79,7 +79,7 @@ struct Client {
     peer: Peer,
     /// A request on its way, or its reply, and the true time at which it arrives.
     fetch: Option<(Instant, Fetch, Option<Reply>)>,
-    /// What is being read: from where, and how much.
+    /// The offset and length of the read under way.
     reads: Option<(u64, u64)>,
     left: u32,
     /// When it looks again, in true time.
@@ -268,7 +268,7 @@ impl World {
     /// All whose time has come have their turns.
     fn software(&mut self, now: Instant) {
         if self.owner_wakes_at <= now {
-            // Who is stopped looks again later.
+            // A stopped owner looks again later.
             self.owner_wakes_at = now + Duration::from_micros(50);
             self.owner();
         }
@@ -357,7 +357,7 @@ impl Client {
         report.rekeyed += u64::from(outcome.rekeyed);
         report.bytes += outcome.bytes_done;
         let mut at = from;
-        // What is not told as missing is there, whatever became of the call.
+        // Bytes that are not told as missing are there, whatever became of the call.
         for (offset, len) in outcome.missing.iter().map(|it| (it.offset, it.len)).chain([(len, 0)])
         {
             let mut bytes = vec![0; (from + offset - at) as usize];
@@ -383,7 +383,7 @@ fn run_seed(seed: u64) -> Report {
     world.run();
     world.network.heal();
     world.is_healed = true;
-    // What was on its way may still do harm.
+    // Frames on their way may still do harm.
     let quiet = world.network.now() + Duration::from_secs(1);
     while world.network.now() < quiet {
         world.clients.iter_mut().for_each(|it| it.left = 0);

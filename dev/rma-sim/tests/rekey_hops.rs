@@ -137,7 +137,7 @@ impl World {
         act(rotation, &mut turn);
     }
 
-    /// What the rotator itself may do under a key of the catalog.
+    /// Makes a grant of the rotator itself under a key of the catalog.
     fn rotators(&self, key: &EpochKey, op_type: OpType) -> Grant {
         let entry = self.service.catalog().find(self.rotation.name()).expect("published");
         let binding = KeyBinding {
@@ -194,7 +194,7 @@ impl World {
         panic!("nothing to do but to wait");
     }
 
-    /// How a client that comes now fares under each of the keys that it is given.
+    /// Returns the statuses of a new client under each of the keys that it is given.
     fn newcomer(&mut self) -> Vec<OpStatus> {
         let address = self.network.address(CLIENT);
         let peer = Peer {

@@ -162,7 +162,7 @@ fn a_responder_that_would_answer_too_late_says_so_though_its_queue_has_places() 
     let mut options = network(6);
     for node in &mut options.nodes {
         node.nic.rtt = Duration::from_micros(10);
-        // What is left of the timeout is 990 us.
+        // The rest of the timeout is 990 us.
         node.nic.bandwidth = 20_000_000;
         node.rate = 125_000_000;
     }

@@ -140,7 +140,7 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
         let reached = total.ended(op_type, status) > 0;
         assert_ne!(reached, cannot, "{op_type:?} that ended with {status}");
     }
-    // What an honest network does not cause, or hardly ever.
+    // Drops that an honest network does not cause, or hardly ever.
     let elsewhere = [DropReason::NotForThisHost, DropReason::OutsideOp, DropReason::TooManyFrames];
     for reason in DropReason::ALL {
         let reached = total.drops[reason as usize] > 0;

@@ -47,16 +47,16 @@ const PASSES: usize = 3;
 /// How many ops may be under way.
 const SLOTS: u16 = 256;
 
-/// Where a server is, and who it has to be.
+/// The addresses and identity of a server.
 #[derive(Clone, Debug)]
 pub struct ServerAt {
     /// By which name keys are placed: as long as it stays, so do they.
     pub name: String,
-    /// Where it serves keys.
+    /// The address at which it serves keys.
     pub keys: SocketAddr,
-    /// Where it takes puts.
+    /// The address at which it takes puts.
     pub puts: SocketAddr,
-    /// What its certificate says.
+    /// The identity in its certificate.
     pub identity: SpiffeId,
 }
 
@@ -79,7 +79,7 @@ struct Shared {
     failovers: AtomicU64,
 }
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -100,7 +100,7 @@ pub enum OpenError {
     Cache(#[from] CacheError),
 }
 
-/// Why a get found out nothing.
+/// The reason why a get found out nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GetError {
@@ -109,7 +109,7 @@ pub enum GetError {
     NoAnswer {
         /// How many hold the key.
         replicas: usize,
-        /// What the last one did instead.
+        /// The error of the last one.
         last: AskError,
     },
     /// There are no servers.
@@ -117,7 +117,7 @@ pub enum GetError {
     NoServers,
 }
 
-/// Why one replica did not answer.
+/// The reason why one replica did not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -128,11 +128,11 @@ pub enum AskError {
     #[error(transparent)]
     NoKey(#[from] NoKey),
     /// It was torn each time.
-    #[error("the value was put while it was read, each time")]
+    #[error("the value was put anew during each try to read it; try again")]
     Torn,
 }
 
-/// What a get found.
+/// The result of a get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Got {
     /// The value with its version, unless no replica that answered has it.
@@ -146,7 +146,7 @@ pub struct Got {
 pub struct Found {
     /// The octets that were put.
     pub value: Vec<u8>,
-    /// Which of those that were put it is.
+    /// The version among those that were put.
     pub version: u64,
     /// The server that had it.
     pub server: usize,
@@ -157,7 +157,7 @@ impl Cache {
     /// each key. `gets` may be under way at once, the others wait. Reaches nobody yet.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The error names what is missing or wrong.
     pub fn open(
         host: &Host,
         credentials: &Path,
@@ -209,7 +209,7 @@ impl Cache {
         &self.shared.servers[server]
     }
 
-    /// Which servers hold a key, in the order of preference.
+    /// Returns the servers that hold a key, in the order of preference.
     #[must_use]
     pub fn servers_of(&self, key: &[u8]) -> Vec<usize> {
         self.shared.placement.of(Tag::of(key))
@@ -272,7 +272,7 @@ impl Cache {
         let Shared { client, pool, servers, torn, .. } = &*self.shared;
         let (index, values) = &servers[server];
         index.ready(KEY_TIME).await?;
-        // What is ready has a grant, unless it was refused in this moment.
+        // A ready client has a grant, unless it was refused in this moment.
         let Some(grant) = index.grant(OpType::Read) else {
             return Err(index.late(Duration::ZERO).into());
         };
@@ -302,8 +302,8 @@ impl Cache {
     }
 }
 
-/// What [`Replicas`] are told of a replica that did not answer. One that has given no key in time
-/// is as silent as one that has given no bytes.
+/// Returns the status by which [`Replicas`] learn of a replica that did not answer. One that has
+/// given no key in time is as silent as one that has given no bytes.
 fn silence(error: &AskError) -> Option<CallStatus> {
     match error {
         AskError::Read(error) => match (error.status(), error) {

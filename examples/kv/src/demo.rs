@@ -60,9 +60,9 @@ initiators = ["127.0.0.0/8"]
 /// The program of a server: its path, and what comes before a server's arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Where it is.
+    /// The path of the program.
     pub path: PathBuf,
-    /// What it is told first.
+    /// The first arguments.
     pub args: Vec<String>,
 }
 
@@ -76,20 +76,20 @@ pub struct Demo {
     servers: Vec<ServerAt>,
     port: u16,
     children: Vec<Option<Child>>,
-    /// What servers say, and by which of them; nothing is their end.
+    /// The lines of servers, with their numbers; nothing is their end.
     says: Sender<(usize, String)>,
     said: Receiver<(usize, String)>,
     host: Host,
 }
 
-/// Why there is no demo.
+/// The reason why there is no demo.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
     /// A file cannot be written, or a process not be started.
     #[error("{what}: {source}")]
     System {
-        /// What was to be done.
+        /// The action that failed.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -117,7 +117,7 @@ impl Demo {
     /// an empty `directory`, and waits until they are ready.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The error names what is missing or wrong.
     pub fn start(program: Program, directory: &Path, rotate: f64) -> Result<Self, DemoError> {
         let issued = certificates::issue(directory, &[SERVER, CLIENT]);
         let credentials = issued.map_err(failed("issuing certificates"))?;
@@ -160,7 +160,7 @@ impl Demo {
         Ok(demo)
     }
 
-    /// Where the servers are, by name.
+    /// Returns the servers' addresses, by name.
     #[must_use]
     pub fn servers(&self) -> &[ServerAt] {
         &self.servers
@@ -181,7 +181,7 @@ impl Demo {
     /// A client at that host.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The error names what is missing or wrong.
     pub fn client(&self) -> Result<Cache, DemoError> {
         let limits = (COPIES, UNDER_WAY_MAX as u32);
         Ok(Cache::open(&self.host, self.credentials(), &self.servers, limits)?)
@@ -225,7 +225,7 @@ impl Demo {
         child.kill().and_then(|()| child.wait()).map_err(failed("killing a server")).map(drop)
     }
 
-    /// What the servers have said since this was asked last: which, and what happened.
+    /// Returns the news of servers since the last call: which, and what happened.
     pub fn events(&self) -> Vec<(usize, &'static str)> {
         let what = |line: &str| match line {
             "ready" => "back",

@@ -1,4 +1,4 @@
-//! What lies in a server's two regions, octet by octet, and how one sees that it is whole.
+//! The layout of a server's two regions, octet by octet, and the check that it is whole.
 //!
 //! The *index* is an array of buckets, each with eight entries of four words; the *values* are
 //! records, each somewhere. A key's hash says in which bucket its entry is, the entry says where
@@ -22,7 +22,7 @@ pub const ENTRY_LEN: usize = 32;
 /// How long a bucket is, in octets: one READ.
 pub const BUCKET_LEN: usize = ENTRIES * ENTRY_LEN;
 
-/// What a record has before its key, in octets.
+/// The length of a record's header before its key, in octets.
 const HEADER_LEN: usize = 24;
 
 /// The longest key in octets.
@@ -45,7 +45,7 @@ impl Tag {
         Self(xxh3_64(key))
     }
 
-    /// Where its bucket begins, in an index of so many octets.
+    /// Returns the offset of its bucket, in an index of so many octets.
     #[must_use]
     pub const fn bucket(self, index_len: u64) -> u64 {
         let buckets = index_len / BUCKET_LEN as u64;
@@ -56,9 +56,9 @@ impl Tag {
 /// One entry of a bucket. All zeros: nothing is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose it is.
+    /// The tag of the key.
     pub tag: Tag,
-    /// Where in the values its record begins, below 2^40.
+    /// The offset of its record in the values, below 2^40.
     pub offset: u64,
     /// How long its record is, below 2^24.
     pub len: u32,
@@ -106,7 +106,7 @@ fn check(words: [u64; 3]) -> u64 {
     hash.digest()
 }
 
-/// What a bucket says of a key.
+/// The result of looking up a key in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Its record is there.
@@ -158,8 +158,8 @@ pub fn record(key: &[u8], value: &[u8], version: u64) -> Vec<u8> {
     octets
 }
 
-/// Where in the octets of a record its value is, if they are whole, and are the record of this key
-/// and version.
+/// Returns the range of the value in a record's octets, if they are whole, and are the record of
+/// this key and version.
 #[must_use]
 pub fn value_of(octets: &[u8], key: &[u8], version: u64) -> Option<Range<usize>> {
     let (check, rest) = octets.split_first_chunk()?;

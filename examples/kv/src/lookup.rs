@@ -13,17 +13,17 @@ use crate::layout::{BUCKET_LEN, Found, RECORD_LEN_MAX, Tag, find, value_of};
 /// for all the time; fewer, and one put may send a get to another server.
 pub const TORN_MAX: u32 = 3;
 
-/// What is to be read.
+/// The place to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// A bucket of the index.
     Bucket {
-        /// Where it begins.
+        /// The offset.
         offset: u64,
     },
     /// A record of the values.
     Record {
-        /// Where it begins.
+        /// The offset.
         offset: u64,
         /// How long it is.
         len: usize,
@@ -43,14 +43,14 @@ impl Read {
     }
 }
 
-/// How a get goes on.
+/// The next step of a get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// These bytes are to be read.
+    /// These bytes must be read.
     Read(Read),
     /// The value is there, in this place of the bytes that came.
     Hit {
-        /// Where in them.
+        /// The range in them.
         value: Range<usize>,
         /// Its version.
         version: u64,
@@ -80,7 +80,7 @@ impl<'a> Lookup<'a> {
         Self { key, tag, bucket, reads: Read::Bucket { offset: bucket }, torn: 0 }
     }
 
-    /// What is to be read now.
+    /// Returns the place to read now.
     #[must_use]
     pub const fn reads(&self) -> Read {
         self.reads

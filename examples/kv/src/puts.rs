@@ -2,8 +2,8 @@
 //!
 //! A connection carries one put after the other: a length, a version, the key and the value; then
 //! one octet says what became of it. A server reads its credentials and the policy anew for each
-//! connection, which soon ends, so what is taken away ends as well. Who may put is in the policy of
-//! the keys: ops `write` of [`PUTS`], a name under which no region is ever published.
+//! connection, which soon ends, so what is taken away ends as well. The policy of the keys says who
+//! may put: ops `write` of [`PUTS`], a name under which no region is ever published.
 //!
 //! Puts may be repeated, as a version wins once; there is neither order nor consensus beyond that.
 
@@ -44,7 +44,7 @@ use crate::{
 /// For whom the policy permits to write this, may put.
 pub const PUTS: &str = "kv/puts";
 
-/// What both ends name in their handshake: who speaks of keys is not understood here.
+/// The protocol that both ends name in their handshake: who speaks of keys is not understood here.
 const ALPN: &[u8] = b"rma-kv-puts/1";
 
 /// The most connections at once, each of which has a thread. More are closed at once.
@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// For how long no connection is taken if the process has no file or thread for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is before a put's key: the length of all that follows this word, the version, the key's
+/// The length of a put's header: the length of all that follows this word, the version, the key's
 /// length.
 const HEADER_LEN: usize = 4 + 8 + 4;
 
@@ -76,7 +76,7 @@ const FULL: u8 = 2;
 const DENIED: u8 = 3;
 const MALFORMED: u8 = 4;
 
-/// Why a put was not done, or is not known to be.
+/// The reason why a put was not done, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutFailed {
@@ -111,19 +111,19 @@ pub enum PutFailed {
     Answer {
         /// Of the server.
         address: SocketAddr,
-        /// What it said.
+        /// The octet that it sent.
         octet: u8,
     },
 }
 
-/// Where puts are taken, and by whose leave.
+/// The server that takes puts, and the policy that allows them.
 #[derive(Clone, Debug)]
 pub struct PutServer {
     /// The directory of the server's credentials.
     pub credentials: PathBuf,
     /// The policy of its keys.
     pub policy: PathBuf,
-    /// What is changed.
+    /// The store that puts change.
     pub store: Arc<Mutex<Store>>,
     /// How long a connection lasts, whatever its other end does: [`CONNECTION_TIME`].
     pub connection_time: Duration,
@@ -206,7 +206,7 @@ impl PutServer {
             } else {
                 put.resize(len, 0);
                 stream.read_exact(&mut put).map_err(broken)?;
-                // What came in the last read may have waited here.
+                // Octets of the last read may have waited here.
                 if clock::now().boot >= ends {
                     return Err(broken(over()));
                 }
@@ -300,7 +300,7 @@ fn is_over(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionReset | TimedOut | UnexpectedEof | WouldBlock)
 }
 
-/// Who is at the other end.
+/// Returns the peer at the other end.
 fn peer(tls: &ServerConnection, from: SocketAddr) -> io::Result<Peer> {
     let leaf = tls.peer_certificates().and_then(<[_]>::first);
     let leaf = leaf.ok_or_else(|| io::Error::other("it has shown no certificate"))?;

@@ -34,42 +34,42 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The settings of a server.
 #[derive(Args, Clone, Debug)]
 pub struct ServerArgs {
-    /// Over kernel UDP sockets, bound to this address
+    /// Use kernel UDP sockets, bound to this address
     #[arg(long, required_unless_present = "interface")]
     pub udp: Option<HostAddr>,
-    /// Over AF_XDP, on this interface: faster, and needs privileges
+    /// Use AF_XDP on this interface: faster, and needs privileges
     #[arg(long, conflicts_with = "udp")]
     pub interface: Option<String>,
-    /// The UDP port of 1RMA, the same at all hosts
+    /// UDP port of 1RMA, the same on all hosts
     #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT)]
     pub port: u16,
-    /// Where clients fetch keys
+    /// Address to serve keys on
     #[arg(long)]
     pub keys: SocketAddr,
-    /// Where puts are taken
+    /// Address to take puts on
     #[arg(long)]
     pub puts: SocketAddr,
-    /// The directory of credentials, as `rmactl ca issue` makes it
+    /// Directory of credentials, as `rmactl ca issue` makes it
     #[arg(long)]
     pub credentials: PathBuf,
-    /// Who may have which keys, and who may put
+    /// Policy file: who may have which keys, and who may put
     #[arg(long)]
     pub policy: PathBuf,
-    /// Where to keep an audit log of keys
+    /// File for an audit log of keys
     #[arg(long)]
     pub audit: Option<PathBuf>,
-    /// Buckets of eight keys each
+    /// Buckets in the index, of eight keys each
     #[arg(long, default_value_t = 4096)]
     pub buckets: u32,
-    /// Memory for values in MiB
+    /// Memory for values, in MiB
     #[arg(long, default_value_t = 64)]
     pub memory: usize,
-    /// Seconds from one key of each region to the next
+    /// Seconds between changes of each region's key
     #[arg(long, default_value_t = 3600.0)]
     pub rotate: f64,
 }
 
-/// Why a server does not serve.
+/// The reason why a server does not serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -82,7 +82,7 @@ pub enum ServeError {
     /// Puts are not taken, or nobody hears what is told.
     #[error("puts at {address}: {source}")]
     Puts {
-        /// Where they should be.
+        /// The address for them.
         address: SocketAddr,
         /// The system's reason.
         source: io::Error,
@@ -90,14 +90,14 @@ pub enum ServeError {
     /// No such time can be.
     #[error("a key every {seconds} seconds: {why}; say a number of seconds, such as 3600")]
     Rotate {
-        /// What was said.
+        /// The given number.
         seconds: f64,
-        /// What is wrong with it.
+        /// The fault.
         why: TryFromFloatSecsError,
     },
 }
 
-/// What hosts of the cache have of time. A get to a server that is gone waits for a TIMEOUT, so
+/// Returns the timing of the cache's hosts. A get to a server that is gone waits for a TIMEOUT, so
 /// this is shorter than the default; but one that is wrong sends gets elsewhere, and makes more
 /// load where there is too much, so it is some time slices of cores that others use as well. Where
 /// engines have cores of their own, 5 ms will do.
@@ -105,8 +105,8 @@ pub fn timing() -> Timing {
     Timing::software(Duration::from_micros(50), Duration::from_millis(50))
 }
 
-/// What hosts over UDP do while nothing comes: sleep at once. A demo has more of them than a
-/// machine has cores, and who waits awake takes a core from whom it waits for.
+/// Returns the idle policy of hosts over UDP: they sleep at once. A demo has more of them than a
+/// machine has cores, and whoever waits awake takes a core from whom it waits for.
 pub fn idle() -> IdlePolicy {
     let mut idle = IdlePolicy::default();
     (idle.spin, idle.yield_for) = (Duration::ZERO, Duration::ZERO);
@@ -131,7 +131,7 @@ pub fn host(config: HostConfig, port: u16) -> Result<Host, HostError> {
 /// changed.
 ///
 /// # Errors
-/// What is missing or wrong.
+/// The error names what is missing or wrong.
 pub fn serve(args: &ServerArgs) -> Result<(), ServeError> {
     let seconds = args.rotate;
     let rotate =

@@ -1,4 +1,4 @@
-//! Where in the values records lie: cells of some sizes, each cell in a slab of its size.
+//! The places of records in the values: cells of some sizes, each cell in a slab of its size.
 //!
 //! It knows no memory, only places in it. A cell that is given back rests before it is given out
 //! again, as a client may be about to read it: for twice as long as its READ may take. So cells
@@ -18,7 +18,7 @@ pub const SLAB_LEN: u64 = 256 << 10;
 /// The smallest cell.
 const CELL_MIN: u64 = 128;
 
-/// One cell in so many is to be free, or soon.
+/// One cell in so many must be free, or soon.
 const SPARE: usize = 8;
 
 /// Places for records.
@@ -35,11 +35,11 @@ pub struct Slabs {
 #[derive(Debug)]
 struct Size {
     len: u64,
-    /// Where each is, and whose record is in it.
+    /// The offset of each cell, and the tag of its record.
     cells: Vec<(u64, Option<Tag>)>,
     free: Vec<usize>,
     resting: VecDeque<(Instant, usize)>,
-    /// Whose record is taken back next, of those that have one.
+    /// The cell whose record is taken back next, of those that have one.
     hand: usize,
 }
 
@@ -94,7 +94,7 @@ impl Slabs {
         }
     }
 
-    /// Whose record to give back as cells of this size run short, and where it is.
+    /// Returns the record to give back as cells of this size run short, and its offset.
     #[must_use]
     pub fn excess(&mut self, len: usize) -> Option<(Tag, u64)> {
         let size = self.sizes.iter_mut().find(|it| it.len >= len as u64)?;

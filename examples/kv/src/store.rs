@@ -1,8 +1,8 @@
-//! What a server holds: its two regions, and how a put changes them while clients read.
+//! The store of a server: its two regions, and how a put changes them while clients read.
 //!
 //! A put writes its record into a cell that nobody reads, then the entry's words, which lead to it.
-//! What the entry led to before rests until no READ that was told of it can be under way any more.
-//! The store knows neither who puts nor who reads; time is an argument.
+//! What the entry led to before rests until no READ that was told of it can be under way any
+//! longer. The store knows neither who puts nor who reads; time is an argument.
 //!
 //! Invariants: what an entry leads to is a whole record, or is about to be replaced; the entry of a
 //! key stays at its place in its bucket until it is gone.
@@ -27,7 +27,7 @@ pub struct Store {
     counters: StoreCounters,
 }
 
-/// What a store has done so far.
+/// The counters of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounters {
     /// Values that were put.
@@ -40,7 +40,7 @@ pub struct StoreCounters {
     pub full: u64,
 }
 
-/// What became of a put.
+/// The result of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Stored {
@@ -50,7 +50,7 @@ pub enum Stored {
     Stale,
 }
 
-/// Why nothing was put.
+/// The reason why nothing was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
@@ -86,7 +86,7 @@ impl Store {
         Self { index, values, slabs, counters: StoreCounters::default() }
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub const fn counters(&self) -> StoreCounters {
         self.counters
@@ -134,8 +134,8 @@ impl Store {
         Ok(Stored::Yes)
     }
 
-    /// Where the entry of `tag` is or will be, and what is there: its own, or nothing, or the value
-    /// that has not been put for longest.
+    /// Returns the place for the entry of `tag`, and what is there: its own, or nothing, or the
+    /// value that has not been put for longest.
     fn place(&self, tag: Tag) -> (u64, Entry) {
         let bucket = tag.bucket(self.index.len());
         let entries = (0..ENTRIES).map(|i| {
@@ -244,7 +244,7 @@ mod tests {
         let value = [7; VALUE_LEN_MAX];
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         assert_eq!(store.put(at(0), b"a", &value, 1), Ok(Stored::Yes));
-        // Of two cells one is to be spare.
+        // Of two cells one must be spare.
         assert_eq!(store.put(at(0), b"b", &value, 2), Ok(Stored::Yes));
         assert_eq!(store.counters().evicted, 1);
         let full = PutError::Full { len: record_len(b"b", &value) };

@@ -82,7 +82,7 @@ fn server(
 }
 
 #[test]
-fn who_may_put_puts_and_others_are_told_why_not() {
+fn a_client_that_may_put_puts_and_others_are_told_why_not() {
     let scratch = Scratch::new();
     let ids = certificates::issue(scratch.path(), &[SERVER, WRITER, READER, FAR]).unwrap();
     let (address, store) = server(scratch.path(), &ids[0], CONNECTION_TIME);

@@ -14,7 +14,7 @@ use crate::{
     op::Moves,
 };
 
-/// How windows react.
+/// The algorithm by which windows react.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -46,7 +46,8 @@ impl Algorithm {
     }
 }
 
-/// What only [`Algorithm::Swift`] uses. The rest it shares: the target delays are its base targets.
+/// The parameters that only [`Algorithm::Swift`] uses. It shares the rest: the target delays are
+/// its base targets.
 ///
 /// The publication does not give all values; those here are within what it describes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,13 +56,13 @@ impl Algorithm {
 pub struct SwiftParameters {
     /// Additive increment, in ops a round trip. Above 0, at most 16. Default: 1.
     pub ai: f64,
-    /// How strongly a window reacts to the part of a delay that is above target. Above 0, at
+    /// The strength of a window's reaction to the part of a delay that is above target. Above 0, at
     /// most 1. Default: 0.8.
     pub beta: f64,
     /// Maximum multiplicative decrease factor: the largest part of a window that goes in one
     /// decrease. Above 0, below 1. Default: 0.5.
     pub max_mdf: f64,
-    /// What flow scaling adds to the target delay of a small window at most; zero switches it off.
+    /// The most that flow scaling adds to the target delay of a small window; zero switches it off.
     /// At most 1 s; target and range should stay below the op timeout. Default: 10 µs, two round
     /// trips.
     pub fs_range: Duration,
@@ -98,14 +99,15 @@ impl Default for SwiftParameters {
 #[must_use]
 #[non_exhaustive]
 pub struct CcConfigBuilder {
-    /// How windows react. Default: Algorithm 1.
+    /// The algorithm by which windows react. Default: Algorithm 1.
     pub algorithm: Algorithm,
     /// OpSize: what transfers are cut into, in bytes; a window counts ops of this size. 1 to 4096.
     /// Default: 4096.
     pub op_size: u32,
-    /// What an op takes from a window at least, in bytes. 1 to `op_size`. Default: `op_size` as it
+    /// The least that an op takes from a window, in bytes. 1 to `op_size`. Default: `op_size` as it
     /// is by default, so that every op counts as one, which is the paper's way. Smaller: small ops
-    /// take less of a window, in which then more of them are outstanding, and they move it less.
+    /// take less of a window, so more of them are outstanding at once, and each moves the window
+    /// less.
     pub op_charge_min: u32,
     /// How many remote windows there are: remote NICs, twice where ops go both ways. Those that
     /// nobody holds are remembered until their place is needed. 1 to 1,048,576. Default: 1024,
@@ -141,9 +143,9 @@ pub struct CcConfigBuilder {
     /// Default: 0.01, one op in half a millisecond at 5 µs. The reciprocal bounds how many windows
     /// can share one bottleneck.
     pub cwnd_min: f64,
-    /// What delays alone leave of a window, in ops; NACK and timeouts take it further down, to
-    /// `cwnd_min`. 0.000001 to 65535; below `cwnd_min` it has no effect. Default: 0.01, as in the
-    /// paper. Larger: hosts whose delays are not those of queues (engines that sleep or are
+    /// The least that delays alone leave of a window, in ops; NACK and timeouts take it further
+    /// down, to `cwnd_min`. 0.000001 to 65535; below `cwnd_min` it has no effect. Default: 0.01, as
+    /// in the paper. Larger: hosts whose delays are not those of queues (engines that sleep or are
     /// descheduled, a round trip that is longer than was configured) go on at a good pace; and a
     /// bottleneck that more hosts share than fit with so many ops each loses frames before it is
     /// left in peace.
@@ -303,7 +305,7 @@ impl CcConfig {
         &self.settings
     }
 
-    /// What ops take from windows.
+    /// Returns the charge of ops on windows.
     #[must_use]
     pub fn op_charge(&self) -> OpCharge {
         OpCharge::new(self.settings.op_size, self.settings.op_charge_min)
@@ -372,7 +374,7 @@ pub enum CcConfigError {
     /// A window or a factor that is too small, too large, or not a number.
     #[error("`{setting}` is {value}: it must be in {min}..={max}")]
     Number {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
         /// The refused value.
         value: f64,
@@ -384,7 +386,7 @@ pub enum CcConfigError {
     /// A size or a number of things is zero, or too large.
     #[error("`{setting}` is {value}: it must be in 1..={max}")]
     Count {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
         /// The refused value.
         value: u32,
@@ -394,7 +396,7 @@ pub enum CcConfigError {
     /// A delay is too short to be measured, or too long to be congestion.
     #[error("`{setting}` is {value:?}: it must be in {min:?}..={max:?}")]
     Delay {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
         /// The refused value.
         value: Duration,

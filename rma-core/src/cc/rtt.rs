@@ -28,7 +28,7 @@ impl Rtt {
     const RISE: f64 = 0.001;
 
     /// Samples outside of these are no round trips, in nanoseconds: with none at all windows below
-    /// one op would not be paced, and with an endless one nothing would be issued any more.
+    /// one op would not be paced, and with an endless one nothing would be issued any longer.
     const MIN: f64 = 100.0;
     const MAX: f64 = 10e9;
 

@@ -1,11 +1,11 @@
-//! Which part of a completion a congestion window listens to (1RMA §6).
+//! The part of a completion that a congestion window listens to (1RMA §6).
 //!
 //! Here, and nowhere else, is decided which failure counts on which window.
 
 use super::Feedback;
 use crate::op::OpStatus;
 
-/// What a window reacts to.
+/// The signal that a window reacts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Congestion at the initiating NIC: `issue_delay` and DISPATCH_TIMEOUT.
@@ -16,7 +16,7 @@ pub enum Signal {
     TotalDelay,
 }
 
-/// What a completion says through a [`Signal`].
+/// The reading of a completion through a [`Signal`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reading {
     /// The op succeeded, with this delay in nanoseconds.

@@ -39,7 +39,8 @@ pub struct Swift {
     cwnd_max: f64,
 }
 
-/// How the target delay depends on the window: `alpha / sqrt(cwnd) + beta`, within 0 and the range.
+/// The scaling of the target delay by the window: `alpha / sqrt(cwnd) + beta`, within 0 and the
+/// range.
 #[derive(Clone, Copy, Debug)]
 struct FlowScaling {
     range_nanos: f64,

@@ -220,7 +220,7 @@ impl CongestionControl {
         }
     }
 
-    /// What may be outstanding to the remote NIC that `id` names, and how fast ops may follow each
+    /// Returns the window of the remote NIC that `id` names, and how fast ops may follow each
     /// other.
     ///
     /// The local window bounds every remote one by itself, not their sum: the rate of each transfer

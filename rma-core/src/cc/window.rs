@@ -1,9 +1,9 @@
-//! What congestion control tells the CommandExecutor: how much may be outstanding, and how fast
-//! (1RMA §6).
+//! The advice of congestion control to the CommandExecutor: how much may be outstanding, and how
+//! fast (1RMA §6).
 
 use super::Rtt;
 
-/// What an op takes from a window.
+/// The charge of an op on a window.
 ///
 /// The paper counts ops, and cuts transfers into ops of one size. Ops of other sizes take a share
 /// of a window: by their bytes, but not less than a minimum, since every op costs a request and a
@@ -21,7 +21,7 @@ impl OpCharge {
         Self { charge_min, ops_per_byte: 1.0 / op_size, op_size }
     }
 
-    /// What an op of `op_size` bytes takes from a window while it is outstanding, in bytes.
+    /// Returns the bytes that an op of `op_size` bytes takes from a window while it is outstanding.
     #[must_use]
     pub fn bytes(&self, op_size: u32) -> u32 {
         op_size.max(self.charge_min)
@@ -74,7 +74,8 @@ impl Window {
         self.op_charge.op_size * self.cwnd
     }
 
-    /// What an op of `op_size` bytes adds to the outstanding bytes, until it completes.
+    /// Returns the bytes that an op of `op_size` bytes adds to the outstanding bytes, until it
+    /// completes.
     #[must_use]
     pub fn charge(&self, op_size: u32) -> u32 {
         self.op_charge.bytes(op_size)

@@ -1,4 +1,4 @@
-//! How an op ended, as its application is told (1RMA §4.5).
+//! The end of an op, as its application is told (1RMA §4.5).
 
 use rma_shm::Line;
 
@@ -9,13 +9,13 @@ use crate::{
     outcome::{OpName, Verdict},
 };
 
-/// How an op ended, and its two delay measures (§4.5).
+/// The end of an op, and its two delay measures (§4.5).
 //= 1rma#4.5-delay-measures
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The slot of the command that has completed. Free again once the portal has seen this.
     pub slot: CommandSlotId,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: OpStatus,
     issue_delay_nanos: u64,
     total_delay_nanos: u64,
@@ -26,7 +26,7 @@ pub struct Completion {
 /// that who passes it on does not look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
-    /// What there is to say; the verdict of a SETTLE from bit [`Ending::VERDICT`] on.
+    /// The facts that are present; the verdict of a SETTLE from bit [`Ending::VERDICT`] on.
     flags: u8,
     /// The result; then the name, its counter and its [`place`].
     words: [u64; 3],
@@ -54,7 +54,7 @@ impl Ending {
         self
     }
 
-    /// What its target calls the op.
+    /// Sets the name that its target gives the op.
     pub(crate) const fn named(mut self, OpName { engine, counter, number }: OpName) -> Self {
         self.flags |= Self::NAMED;
         self.words[1] = counter;
@@ -62,7 +62,7 @@ impl Ending {
         self
     }
 
-    /// What an atomic found.
+    /// Sets the word that an atomic found.
     pub(crate) const fn with_result(mut self, result: u64) -> Self {
         self.flags |= Self::RESULT;
         self.words[0] = result;
@@ -116,9 +116,9 @@ impl Completion {
         self.ending.has(Ending::MAY_HAVE_CHANGED)
     }
 
-    /// What the target calls a recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an
-    /// atomic, once its data was asked for. It is what a SETTLE asks by. Of a SETTLE that has a
-    /// verdict, the name that was asked by.
+    /// Returns the target's name for a recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE
+    /// or an atomic, once its data was asked for. A SETTLE asks by this name; one with a verdict
+    /// returns the name that it asked by.
     #[must_use]
     pub const fn name(&self) -> Option<OpName> {
         let Ending { words: [_, counter, place], .. } = self.ending;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_target_says_of_an_op_round_trips() {
+    fn a_targets_word_about_an_op_round_trips() {
         let name = OpName { engine: EngineId(0xfffe), counter: u64::MAX - 1, number: 0xfffd };
         let read = |ending| {
             let completion = Completion::new(CommandSlotId(9), OpStatus::Ok, 1, 2).ending(ending);

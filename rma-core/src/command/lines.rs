@@ -1,4 +1,4 @@
-//! How commands that 1RMA does not have are encoded (not in the paper): recorded ops, into two
+//! The encoding of commands that 1RMA does not have (not in the paper): recorded ops, into two
 //! lines, and SETTLE.
 //!
 //! | word of the second line | holds |
@@ -17,11 +17,11 @@ use crate::{
     outcome::{Done, OpName},
 };
 
-/// What the op type's octet has besides, if it is a recorded op's.
+/// The bit that a recorded op adds to the op type's octet.
 pub(super) const RECORDED: u8 = 0x40;
-/// What it has if it is a SETTLE's.
+/// The bit that a SETTLE adds to it.
 pub(super) const SETTLE: u8 = 0x20;
-/// What stands in place of an op type in a second line: none, so that alone it is no command.
+/// The mark in place of an op type in a second line: none, so that alone it is no command.
 const SECOND: u8 = 0x80;
 /// The flag of ordered placement.
 const ORDERED: u8 = 1;

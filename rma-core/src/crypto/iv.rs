@@ -7,7 +7,7 @@
 /// Octets of an IV.
 pub const IV_LEN: usize = 12;
 
-/// Which of the two parties to a K_d sealed a frame.
+/// The one of a K_d's two parties that sealed a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
@@ -59,8 +59,8 @@ impl Iv {
 /// A range of counter values that belongs to one engine alone: from `first` up to, but not
 /// including, `end`.
 ///
-/// Neither `Copy` nor `Clone`: an engine that gives its block away cannot count in it any more. The
-/// caller that makes one vouches for it: no other block of this sender, before or after, on
+/// Neither `Copy` nor `Clone`: an engine that gives its block away cannot count in it any longer.
+/// The caller that makes one vouches for it: no other block of this sender, before or after, on
 /// whatever thread or in whatever process, may share a value with it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
@@ -114,7 +114,7 @@ impl CounterBlock {
 /// sealed.
 #[derive(Debug)]
 pub struct IvCounter {
-    /// What is left of the block in use.
+    /// The rest of the block in use.
     block: CounterBlock,
     /// The block after that.
     spare: Option<CounterBlock>,

@@ -105,7 +105,7 @@ mod domain {
     pub(super) const CMAC: u8 = 0x06;
 }
 
-/// What a K_d is derived from: the fields of a [`KeyBinding`], one after the other.
+/// The fields that a K_d is derived from: the fields of a [`KeyBinding`], one after the other.
 ///
 /// Between IPv4 addresses they are one AES block, as in the paper. IPv6 addresses do not fit one
 /// block: AES-CMAC (RFC 4493) over the same fields, with its own domain octet.

@@ -370,7 +370,7 @@ fn turns_go_on_when_portals_come_and_go() {
         read(portal, &sink);
     }
     engine.turn();
-    // What was the last has the place of the first.
+    // The last one has the place of the first.
     assert_eq!(sent(&mut engine), [2, 1]);
 }
 

@@ -15,7 +15,7 @@ const PREDECESSORS: usize = 2;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Who waits for whom. A call that waits has a node for each that it waits for.
+/// The calls that wait for other calls. A call that waits has a node for each that it waits for.
 #[derive(Debug)]
 pub(super) struct After {
     /// By call: the first node of those that wait for it.
@@ -26,7 +26,7 @@ pub(super) struct After {
     of: Box<[Option<u16>]>,
     /// How many nodes are in lists.
     waiting: usize,
-    /// Calls that wait for nothing any more: all was OK, or not.
+    /// Calls that wait for nothing any longer: all was OK, or not.
     resolved: Vec<(u16, bool)>,
 }
 
@@ -48,7 +48,7 @@ impl After {
         self.waiting > 0
     }
 
-    /// Whether `call` waits, or has not been told that it does not any more.
+    /// Whether `call` waits, or has not been told that it does not any longer.
     pub(super) fn waits(&self, call: u16) -> bool {
         let [first, second] = Self::nodes(call);
         self.of[first].is_some()

@@ -1,5 +1,4 @@
-//! What an application asks of a [`CommandExecutor`](super::CommandExecutor), and what it gets
-//! back.
+//! Calls to a [`CommandExecutor`](super::CommandExecutor), and their outcomes.
 
 use core::{fmt, time::Duration};
 
@@ -26,11 +25,11 @@ pub const PIECES_MAX: usize = 1024;
 pub struct Piece<'a> {
     /// The permission to read or write the remote bytes.
     pub grant: &'a Grant,
-    /// Where in the remote region, in bytes.
+    /// The offset in the remote region, in bytes.
     pub remote_offset: u64,
     /// The local region: where a read's data lands, or a write's data comes from.
     pub local: &'a RegisteredRegion,
-    /// Where in `local`, in bytes.
+    /// The offset in `local`, in bytes.
     pub local_offset: u64,
     /// How many bytes; at least one.
     pub len: u64,
@@ -44,26 +43,26 @@ pub struct Piece<'a> {
 #[must_use]
 #[non_exhaustive]
 pub struct Call<'a> {
-    /// What to transfer. At least one piece, at most [`PIECES_MAX`]; those that are written must
-    /// not overlap.
+    /// The pieces to transfer. At least one piece, at most [`PIECES_MAX`]; those that are written
+    /// must not overlap.
     pub pieces: &'a [Piece<'a>],
     /// With which class of service. `None`: [`ClassOfService::Latency`] if one op can do it, or
     /// else [`ClassOfService::Throughput`].
     pub class: Option<ClassOfService>,
-    /// What to do when ops fail.
+    /// The policy for ops that fail.
     pub retry: RetryPolicy,
     /// When to give up: no op is issued from then on. The call is over when those that are under
     /// way are, which promise P1 bounds. `None`: when no op was OK for
     /// [`ExecutorConfig::stall`](super::ExecutorConfig::stall).
     pub deadline: Option<Instant>,
-    /// How the last bytes of a write go, which tell that all of it is there.
+    /// The way in which the last bytes of a write go, which tell that all of it is there.
     pub publish: Publish<'a>,
     /// Earlier calls that this one comes after: it begins when they are OK, and ends with
     /// [`CallStatus::PredecessorFailed`] if one of them is not. No other call waits for that.
     pub after: [Option<CallId>; 2],
 }
 
-/// How the last op of a write goes: the *publishing* one (not in the paper).
+/// The last op of a write: the *publishing* one (not in the paper).
 ///
 /// All others go before it, in parallel and in any order; it goes when they are done. It is
 /// recorded by its target and never repeated blindly: see [`RetryPolicy`].
@@ -80,7 +79,7 @@ pub enum Publish<'a> {
     WithImmediate {
         /// The permission for it, at the region of the last piece: K_d is bound to the op type.
         grant: &'a Grant,
-        /// What the event says.
+        /// The immediate of the event.
         immediate: u64,
         /// When the bytes of this op land. [`Placement::Ordered`] asks of the last piece what
         /// [`Publish::Ordered`] does.
@@ -112,11 +111,11 @@ impl Publish<'_> {
 pub struct OpCall<'a> {
     /// The permission for it.
     pub grant: &'a Grant,
-    /// What it changes.
+    /// The change that it makes.
     pub change: Change<'a>,
     /// With which class of service.
     pub class: ClassOfService,
-    /// What to do when it fails.
+    /// The policy for an op that fails.
     pub retry: RetryPolicy,
     /// As [`Call::deadline`].
     pub deadline: Option<Instant>,
@@ -159,8 +158,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What to do when an op of a call fails: how often it is issued again, and how long a call stays
-/// with a remote NIC that does not answer.
+/// The policy for a call's ops that fail: how often an op is issued again, and how long a call
+/// stays with a remote NIC that does not answer.
 ///
 /// Only NACK, TIMEOUT and DISPATCH_TIMEOUT are ever retried: they are about congestion, loss and
 /// silence. A write may be repeated after any of them, as an op that was reported as failed changes
@@ -241,7 +240,7 @@ impl CallId {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallStatus {
     /// All bytes were transferred.
@@ -265,7 +264,7 @@ pub enum CallStatus {
     Cancelled,
     /// The call's recorded op, or the one that it asked about, may have been applied, or not, and
     /// its target could not be asked: it did not answer in time, or has forgotten. Which of the two
-    /// is final: nothing changes any more. [`Outcome::in_doubt`] is the op.
+    /// is final: nothing changes any longer. [`Outcome::in_doubt`] is the op.
     Unknown,
     /// A call that this one was to come [`after`](Call::after) was not OK. Nothing was issued.
     PredecessorFailed,
@@ -293,11 +292,11 @@ impl fmt::Display for CallStatus {
 pub struct Missing {
     /// Of which piece, by its place in [`Call::pieces`].
     pub piece: usize,
-    /// Where in the piece, in bytes.
+    /// The offset in the piece, in bytes.
     pub offset: u64,
     /// How many bytes.
     pub len: u64,
-    /// How the last op that tried ended. Then the bytes at the sink, or at the target, may have
+    /// The status of the last op that tried; the bytes at the sink, or at the target, may have
     /// changed in part. `None`: no op has tried, and nothing has changed.
     pub tried: Option<OpStatus>,
 }
@@ -321,30 +320,30 @@ impl Missing {
     }
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Outcome {
     /// Of which call.
     pub call: CallId,
-    /// What its ops did.
+    /// The type of its ops.
     pub op_type: OpType,
     /// With which remote NIC.
     pub responder: HostAddr,
     /// In which of its regions: that of the first bytes that are missing, or of the first piece if
     /// none are.
     pub region: RegionId,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: CallStatus,
     /// How many bytes were transferred.
     pub bytes_done: u64,
     /// How many ops were issued again.
     pub retries: u32,
-    /// What was not transferred, by piece and offset; everything else was. Empty if the call is OK,
-    /// and only then.
+    /// The bytes that were not transferred, by piece and offset; everything else was. Empty if the
+    /// call is OK, and only then.
     pub missing: Vec<Missing>,
-    /// What a COMPARE_SWAP or a FETCH_ADD found, if it is OK; or if the call asked about one, and
-    /// that was applied.
+    /// The word that a COMPARE_SWAP or a FETCH_ADD found, if it is OK; or if the call asked about
+    /// one, and that was applied.
     pub result: Option<u64>,
     /// Of [`CallStatus::Unknown`]: what the target calls the op of which nobody knows whether it
     /// was applied, to ask by later ([`CommandExecutor::submit_settle`]). There is one such op at
@@ -353,14 +352,14 @@ pub struct Outcome {
     ///
     /// [`CommandExecutor::submit_settle`]: super::CommandExecutor::submit_settle
     pub in_doubt: Option<OpName>,
-    /// What the target said, if the call asked about an op and is OK.
+    /// The target's verdict, if the call asked about an op and is OK.
     pub verdict: Option<Verdict>,
 }
 
 impl Outcome {
-    /// What became of a call that was given up before an executor took it: all of it is missing,
-    /// and nothing has changed. `call` names no other call. For who keeps calls until there is room
-    /// for them.
+    /// Makes the outcome of a call that was given up before an executor took it: all of it is
+    /// missing, and nothing has changed. `call` names no other call. For callers that keep calls
+    /// until there is room for them.
     ///
     /// # Panics
     /// If it has no pieces.
@@ -443,7 +442,8 @@ impl Outcome {
     }
 }
 
-/// Why a call was refused. Caused by the caller, never by the network; then nothing was issued.
+/// The reason why a call was refused. Caused by the caller, never by the network; then nothing was
+/// issued.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
@@ -517,7 +517,7 @@ pub enum CallError {
     NotOfThisTransfer {
         /// Of which piece they are missing.
         piece: usize,
-        /// Where in the piece, in bytes.
+        /// The offset in the piece, in bytes.
         offset: u64,
         /// How many bytes.
         len: u64,
@@ -543,7 +543,7 @@ pub enum CallError {
         "the grant is for {granted}, and calls read or write; ask for a grant for READ or WRITE"
     )]
     NoTransfer {
-        /// What it is for.
+        /// The op type that it is for.
         granted: OpType,
     },
     /// The grant or the local region is not one for this portal.
@@ -551,15 +551,16 @@ pub enum CallError {
     Submit {
         /// The piece, by its place in the call.
         piece: usize,
-        /// What is wrong with it.
+        /// The fault.
         error: SubmitError,
     },
-    /// A call that is to come first is none: its outcome has been taken, and tells.
+    /// A call that will come first is none: its outcome has been taken, and tells.
     #[error(
-        "a call that this one is to come after is over and its outcome was taken; look at that, and leave it out"
+        "a call that this one waits for is over, and its outcome was taken; leave it out of \
+         `after`"
     )]
     NoSuchPredecessor {
-        /// What it was called.
+        /// The id of the predecessor.
         call: CallId,
     },
     /// A read publishes nothing.
@@ -567,7 +568,7 @@ pub enum CallError {
         "a call of {granted} publishes nothing; leave `publish` as it is, or ask for a grant for WRITE"
     )]
     NothingToPublish {
-        /// What its grants are for.
+        /// The op type that its grants are for.
         granted: OpType,
     },
     /// The publishing op would be at another region than the last piece.
@@ -584,7 +585,7 @@ pub enum CallError {
     Misaligned {
         /// The last piece, by its place in the call.
         piece: usize,
-        /// Where it begins in the remote region.
+        /// Its offset in the remote region.
         offset: u64,
         /// How many bytes it has.
         len: u64,
@@ -600,7 +601,7 @@ pub enum CallError {
     TooManyRemotes(#[from] AllHeld),
 }
 
-/// What `pieces` transfer, once they have been found to make sense by themselves.
+/// Checks `pieces`, and returns the type of their transfer.
 #[inline]
 pub(super) fn check(pieces: &[Piece<'_>]) -> Result<TransferType, CallError> {
     let first = pieces.first().filter(|_| pieces.len() <= PIECES_MAX);

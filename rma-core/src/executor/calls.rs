@@ -24,7 +24,7 @@ use crate::{
     time::Instant,
 };
 
-/// What is left of a [`RetryPolicy`] for an op.
+/// The tries that a [`RetryPolicy`] leaves an op.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tries {
     timeouts: u8,
@@ -38,8 +38,8 @@ impl Tries {
         Self { timeouts: retry.timeouts, refusals: retry.refusals }
     }
 
-    /// What is left after an op that ended with `status`; `None` if the executor does not issue
-    /// that op again.
+    /// Returns the tries left after an op that ended with `status`; `None` if the executor does not
+    /// issue that op again.
     pub(super) const fn after(self, status: OpStatus) -> Option<Self> {
         let Self { timeouts, refusals } = self;
         match status {
@@ -110,7 +110,7 @@ impl Extent {
     }
 }
 
-/// What bounds the time of a call.
+/// The bound on the time of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     /// A deadline of its own.
@@ -121,7 +121,7 @@ pub(super) enum Patience {
     Outlast,
 }
 
-/// What the ops of a call do.
+/// The kind of a call's ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -131,7 +131,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What ops are that publish nothing.
+    /// Returns the transfer type of ops that publish nothing.
     #[inline]
     pub(super) const fn transfer_type(self) -> TransferType {
         match self {
@@ -151,7 +151,7 @@ impl From<TransferType> for Kind {
     }
 }
 
-/// Where the ops of a call go, and what they do there.
+/// The target of a call's ops, and the action there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Course {
     pub(super) path: RemoteWindowId,
@@ -168,7 +168,7 @@ pub(super) struct Terms {
     pub(super) patience: Patience,
 }
 
-/// Why no more ops of a call are issued. What it was silent for is in [`Rest`].
+/// The reason why no more ops of a call are issued. What it was silent for is in [`Rest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Failed(OpStatus),
@@ -222,7 +222,7 @@ pub(super) struct CallState {
     pub(super) outstanding: u32,
     retries: u32,
     pub(super) bytes_done: u64,
-    /// Why no more ops are issued, if that is not because all were.
+    /// The reason why no more ops are issued, if that is not because all were.
     pub(super) end: Option<End>,
     /// `None` until it, or an earlier call in this place, has needed it.
     rest: Option<Box<Rest>>,
@@ -230,7 +230,8 @@ pub(super) struct CallState {
 
 const _: () = assert!(size_of::<CallState>() == 128);
 
-/// What only calls of several pieces have, those that publish, and those of which ops have failed.
+/// The further state of calls of several pieces, of those that publish, and of those with ops that
+/// have failed.
 #[derive(Debug, Default)]
 struct Rest {
     /// The pieces after the first.
@@ -293,7 +294,7 @@ impl CallState {
         (self.patience == Patience::Outlast && at > now).then_some(at)
     }
 
-    /// Whether an op is to be issued.
+    /// Whether an op must be issued.
     pub(super) fn has_next(&self) -> bool {
         self.end.is_none() && (self.piece < self.pieces || !self.again().is_empty())
     }
@@ -327,9 +328,9 @@ impl CallState {
         Span { piece, tries: self.tries, len, offset }
     }
 
-    /// An op failed. Whether it is to be issued again; if it is not, and the call has not been
-    /// given up before, the call `end`s so. `heard`: what that says about the remote NIC, with
-    /// which the call `stays` or not if it is silent.
+    /// An op failed. Whether it must be issued again; if it is not, and the call has not been given
+    /// up before, the call `end`s so. `heard`: what that says about the remote NIC, with which the
+    /// call `stays` or not if it is silent.
     pub(super) fn fail(
         &mut self,
         span: Span,
@@ -361,11 +362,11 @@ impl CallState {
         self.rest.get_or_insert_default().silence = silence;
     }
 
-    /// How it ended, if not all bytes were transferred.
+    /// Returns the status that it ended with, if not all bytes were transferred.
     fn status(&self) -> Option<CallStatus> {
         let end = self.end?;
         if self.publishing().is_some_and(Publishing::is_only_asked_about) {
-            // Why nobody has answered says nothing of what was asked.
+            // The reason why nobody has answered says nothing of the op's fate.
             return Some(CallStatus::Unknown);
         }
         Some(match end {
@@ -381,10 +382,10 @@ impl CallState {
         })
     }
 
-    /// What was not transferred, in order.
+    /// Lists the pieces that were not transferred, in order.
     fn missing(&self) -> Vec<Missing> {
         let publishing = self.publishing();
-        // What waits then is the publishing op, or what asks about it.
+        // The waiting op is the publishing one, or the question about it.
         let again = if publishing.is_some_and(Publishing::is_last) { &[] } else { self.again() };
         let tried = self.rest.iter().flat_map(|rest| &rest.failed).chain(again);
         let tried = tried.map(|&(span, status)| span.missing(Some(status)));
@@ -398,7 +399,7 @@ impl CallState {
     }
 }
 
-/// What calls that publish have.
+/// The part of calls that publish.
 impl CallState {
     /// The call's last op goes by itself, when all others are done.
     pub(super) fn publish(&mut self, publishing: Publishing) {
@@ -462,7 +463,7 @@ impl CallState {
         self.end.is_none() || self.missing().is_empty()
     }
 
-    /// What its ops do, as its outcome says.
+    /// Returns the type of its ops, as its outcome says.
     fn op_type(&self) -> OpType {
         self.publishing().map_or(self.kind.transfer_type().op_type(), Publishing::call_type)
     }
@@ -562,7 +563,7 @@ impl Calls {
         CallId { index, generation: state.generation }
     }
 
-    /// What the call in an entry is called.
+    /// Returns the id of the call in an entry.
     pub(super) fn id(&self, index: u16) -> CallId {
         CallId { index, generation: self[index].generation }
     }
@@ -584,8 +585,8 @@ impl Calls {
         (state.generation == call.generation).then_some(state.phase)
     }
 
-    /// What became of a call that is over; its entry is free from now on. `leave`: gives its path
-    /// back, and says with which remote NIC it was.
+    /// Takes the outcome of a call that is over; its entry is free from now on. `leave`: gives its
+    /// path back, and says with which remote NIC it was.
     #[inline]
     pub(super) fn end(
         &mut self,

@@ -56,8 +56,8 @@ impl Default for ExecutorConfig {
 }
 
 impl ExecutorConfig {
-    /// What suits a NIC that receives frames of this length and ends ops with this timeout, on a
-    /// network with this round trip.
+    /// Makes settings that suit a NIC that receives frames of this length and ends ops with this
+    /// timeout, on a network with this round trip.
     pub fn new(receive: ReceiveLenMax, timeout: Duration, rtt: Duration) -> Self {
         let payload =
             |frame: usize| frame.saturating_sub(OVERHEAD_MAX).min(OP_SIZE_MAX as usize) as u32;

@@ -1,4 +1,4 @@
-//! How transfers are cut into ops (1RMA §4.4).
+//! The cutting of transfers into ops (1RMA §4.4).
 //!
 //! An op carries at most 4 KiB, and travels in as many frames as its payload needs. A cut that
 //! leaves a nearly empty last frame in each op wastes a frame's worth of work, and one that fills

@@ -6,8 +6,8 @@
 //! So who has waited longest gets the next receive, or nearly: an op that is new is issued once
 //! before it stands in line, and executors do not know each other. For those all ask about equally
 //! often while the receiver goes on: with a back-off that grows on, who has just got in would ask
-//! often, and who has waited would ask seldom. Only a receiver that stands still is asked less and
-//! less, until an op has waited for long.
+//! often, and whoever has waited would ask seldom. Only a receiver that stands still is asked less
+//! and less, until an op has waited for long.
 //!
 //! Invariant: whoever stands in line has somebody in front of it who asks or is under way, or a
 //! poll is due; and in any case its time ends.
@@ -52,7 +52,7 @@ const MOVING: Duration = Duration::from_millis(20);
 /// are refused, and stand in line again. With one, a line would go on at one op a round trip.
 const FOLLOWERS: usize = 2;
 
-/// Where ops are refused: what receives are posted to.
+/// The place where ops are refused: what receives are posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     path: RemoteWindowId,
@@ -62,7 +62,7 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     place: Place,
-    /// Who asks.
+    /// The call that asks.
     by: Option<CallId>,
     /// How often that was refused since it asks.
     times: u32,
@@ -101,7 +101,7 @@ impl NotReady {
         Self { asked: Vec::new(), line, is_left: false }
     }
 
-    /// What is known of a place, from now on if nothing was.
+    /// Returns the state of a place, from now on if nothing was.
     fn of(&mut self, place: Place, now: Instant) -> &mut Asked {
         let at = self.asked.iter().position(|it| it.place == place);
         let at = at.unwrap_or_else(|| {
@@ -247,7 +247,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.issue_next(now, place, most);
     }
 
-    /// Issues the next ones in line at a place at which nobody asks any more.
+    /// Issues the next ones in line at a place at which nobody asks any longer.
     fn issue_next(&mut self, now: Instant, place: Place, most: usize) {
         if let Some(asked) = self.not_ready.asked.iter_mut().find(|it| it.place == place) {
             asked.by = None;

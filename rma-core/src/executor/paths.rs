@@ -1,4 +1,5 @@
-//! Which call issues the next op: turns of paths, of classes of service, and of calls.
+//! The choice of the call that issues the next op: turns of paths, of classes of service, and of
+//! calls.
 //!
 //! A path is one remote NIC in one direction: what a remote congestion window is for. It is *ready*
 //! while it has calls with something to issue and nothing is known to forbid it. Ready paths wait
@@ -35,13 +36,13 @@ enum State {
 #[derive(Debug)]
 struct Path {
     state: State,
-    /// Which class is asked first.
+    /// The class that is asked first.
     first: ClassOfService,
     /// The other class went before it, as the window had room for a small op only. Once is enough.
     passed_over: bool,
     /// Calls with something to issue, by class.
     calls: [IndexList; 2],
-    /// What ops under way take of the window, in bytes.
+    /// The charge of ops under way on the window, in bytes.
     outstanding: u64,
     /// Ops of the throughput class under way.
     bulk: usize,
@@ -80,7 +81,7 @@ impl Path {
     }
 }
 
-/// What a path may do.
+/// The next action of a path.
 pub(super) enum Turn {
     /// An op of this call may be issued.
     Issue(Issue),
@@ -97,12 +98,12 @@ pub(super) struct Next {
     pub(super) is_last: bool,
 }
 
-/// An op that may be issued. It is to be: its call is out of its list if that was its last.
+/// An op that may be issued. It must be: its call is out of its list if that was its last.
 pub(super) struct Issue {
     pub(super) call: u16,
-    /// What the op takes of the path's window.
+    /// The room that the op takes of the path's window.
     pub(super) charge: u32,
-    /// What all ops of the path take of it, this one among them.
+    /// The room that all ops of the path take of it, this one among them.
     pub(super) outstanding: u64,
 }
 
@@ -294,7 +295,7 @@ impl Paths {
         self.paced.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// The path whose turn it is. [`Paths::turn`] is to follow.
+    /// The path whose turn it is. [`Paths::turn`] must follow.
     #[inline]
     pub(super) fn next(&mut self) -> Option<RemoteWindowId> {
         while self.bulk < self.bulk_slots
@@ -411,9 +412,9 @@ impl Paths {
     }
 }
 
-/// What part of a round trip ops may be late by and still keep their pace, as the application's
-/// thread looks only now and then. Smaller: a thread that looks seldom falls behind the window.
-/// Larger: it makes bursts.
+/// The part of a round trip by which ops may be late and still keep their pace, as the
+/// application's thread looks only now and then. Smaller: a thread that looks seldom falls behind
+/// the window. Larger: it makes bursts.
 const SLACK_PART: u64 = 2;
 
 /// The part of the slots that ops of the throughput class leave free, at least one if there are

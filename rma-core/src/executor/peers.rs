@@ -1,4 +1,4 @@
-//! Which remote NICs answer (not in the paper).
+//! The remote NICs that answer, and those that do not (not in the paper).
 //!
 //! Congestion is answered within round trips. A remote NIC of which *nothing* comes in a whole
 //! timeout, thousands of round trips, has no queue that a smaller window would drain: it is gone,
@@ -178,7 +178,7 @@ pub struct SilentPeers {
     pub probing: usize,
 }
 
-/// What a completion says about its remote NIC.
+/// The news of a completion about its remote NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// It answers.
@@ -209,7 +209,7 @@ pub(super) struct Peers {
     turns: VecDeque<u32>,
     probes: usize,
     probes_max: usize,
-    /// When calls of silent peers are to be looked at; `None`: when something happens.
+    /// When calls of silent peers must be looked at; `None`: when something happens.
     wake_at: Option<Instant>,
     /// The NIC's timeout, in nanoseconds.
     timeout: u64,
@@ -287,7 +287,7 @@ impl Peers {
         &self.peers[self.of[path.index()] as usize]
     }
 
-    /// What the end of an op tells that was `issued` then on `path`, with this `number` among all
+    /// Learns from the end of an op that was `issued` then on `path`, with this `number` among all
     /// ops.
     #[inline]
     pub(super) fn hear(
@@ -360,8 +360,8 @@ impl Peers {
         self.wake_at(now);
     }
 
-    /// The peer of `path` answers again: it is healthy. Its paths, and how often their windows are
-    /// to be halved. `next`: the number of the next op that will be issued.
+    /// The peer of `path` answers again: it is healthy. Its paths, and how often their windows must
+    /// be halved. `next`: the number of the next op that will be issued.
     pub(super) fn revive(
         &mut self,
         now: Instant,
@@ -383,7 +383,7 @@ impl Peers {
         self.wake_at = Some(self.wake_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Whether that time has come; then there is no such time any more.
+    /// Whether that time has come; then there is no such time any longer.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.wake_at.is_some_and(|at| at <= now);
         if is_due {
@@ -449,7 +449,7 @@ impl Peers {
         }
     }
 
-    /// When [`Peers::tires`] is to be asked of a peer that waits for its turn since then.
+    /// When [`Peers::tires`] must be asked of a peer that waits for its turn since then.
     pub(super) const fn tires_at(&self, since: Instant) -> Instant {
         since.after_nanos(self.timeout)
     }
@@ -489,7 +489,7 @@ impl Peers {
     }
 
     /// The next silent peer whose turn it is to probe, if there may be a probe.
-    /// [`Peers::begin_probe`] is to follow, if there is a call for it.
+    /// [`Peers::begin_probe`] must follow, if there is a call for it.
     pub(super) fn next_turn(&mut self) -> Option<(u32, Option<u16>)> {
         if self.probes >= self.probes_max {
             return None;

@@ -1,4 +1,4 @@
-//! Ops that publish: the last op of a call that is to go last, and the op of a call of one (not in
+//! Ops that publish: the last op of a call that must go last, and the op of a call of one (not in
 //! the paper). Also an op of the past that a call asks about: that is settled, and nothing else.
 //!
 //! What is published may be consumed at once, so such an op is never repeated while it may have
@@ -53,7 +53,7 @@ enum Stage {
     Over,
 }
 
-/// What is asked about an op that timed out.
+/// The question about an op that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Settling {
     name: OpName,
@@ -68,14 +68,14 @@ struct Settling {
 /// The publishing op of a call, or an earlier one that a call asks about.
 #[derive(Debug)]
 pub(super) struct Publishing {
-    /// What is applied. `None` of a call that only asks: that begins with settling, and is over
+    /// The op to apply. `None` of a call that only asks: that begins with settling, and is over
     /// with any verdict.
     op: Option<RecordedOp>,
     /// The type that its key is bound to.
     op_type: OpType,
     key: DerivedRegionKey,
     pub(super) region: RegionId,
-    /// What its call's outcome says that ops do.
+    /// The type of ops in its call's outcome.
     call_type: OpType,
     /// The bytes that it stands for.
     pub(super) span: Span,
@@ -84,14 +84,14 @@ pub(super) struct Publishing {
     /// For how long it may find no receive posted, in nanoseconds; once it did, until when.
     pub(super) not_ready: u64,
     pub(super) refused: Option<Refused>,
-    /// How the last attempt ended.
+    /// The status of the last attempt.
     tried: Option<OpStatus>,
     /// It waits for its time, or for others to be over.
     pub(super) rests: bool,
     /// [`Terms::outlast`](super::calls::Terms) of its call, while that is another.
     outlast: u64,
     result: Option<u64>,
-    /// What the target said, if its call only asks.
+    /// The target's verdict, if its call only asks.
     verdict: Option<Verdict>,
 }
 
@@ -149,7 +149,8 @@ impl Publishing {
         self.op.is_none()
     }
 
-    /// What its target calls it, if it may have been applied or not and that is how its call ends.
+    /// Returns its target's name for it, if it may have been applied or not and that is how its
+    /// call ends.
     pub(super) const fn in_doubt(&self) -> Option<OpName> {
         match self.stage {
             Stage::Settling(Settling { name, .. }) => Some(name),
@@ -157,7 +158,7 @@ impl Publishing {
         }
     }
 
-    /// What its target said of it, if its call only asks.
+    /// Returns its target's verdict on it, if its call only asks.
     pub(super) const fn verdict(&self) -> Option<Verdict> {
         self.verdict
     }
@@ -167,12 +168,12 @@ impl Publishing {
         !matches!(self.stage, Stage::Body)
     }
 
-    /// What its call's outcome says that ops do.
+    /// Returns the op type in its call's outcome.
     pub(super) const fn call_type(&self) -> OpType {
         self.call_type
     }
 
-    /// What it found, if it is an atomic that was applied.
+    /// Returns the word that it found, if it is an atomic that was applied.
     pub(super) const fn result(&self) -> Option<u64> {
         self.result
     }
@@ -188,7 +189,7 @@ impl Publishing {
         self.span.len
     }
 
-    /// It is not under way any more, and not over.
+    /// It is no longer under way, and not over.
     pub(super) const fn wait(&mut self) {
         self.stage = Stage::Waiting;
     }
@@ -296,7 +297,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let stage = call.publishing_mut().stage;
         let heard = self.peers.hear(now, path, completion.status, issued);
         let is_silence = matches!(heard, Heard::Silence | Heard::PastSilence);
-        // Who asks waits for two hops: that is no delay of the path's ops.
+        // A question waits for two hops: that is no delay of the path's ops.
         let measures = matches!(stage, Stage::Body | Stage::UnderWay);
         if !is_silence && (measures || completion.status != OpStatus::Ok) {
             self.cc.on_completion(path, &Feedback::of(completion, span.len, now), outstanding);

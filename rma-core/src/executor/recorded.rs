@@ -52,7 +52,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         self.check_after(after)?;
         let (index, path) = self.take_place(grant.responder, Moves::Out)?;
         if is_fenced {
-            // Nothing can fail any more.
+            // Nothing can fail any longer.
             self.fence();
         }
         let len = op.op_size();

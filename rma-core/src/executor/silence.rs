@@ -1,5 +1,5 @@
-//! What becomes of calls with remote NICs that do not answer: which of them wait, which are probes,
-//! which end. The states are in [`super::peers`].
+//! The treatment of calls with remote NICs that do not answer: which of them wait, which are
+//! probes, which end. The states are in [`super::peers`].
 
 use core::cmp::Reverse;
 

@@ -330,7 +330,7 @@ proptest! {
         prop_assert_eq!(outcome.bytes_done + missing, lens.iter().sum::<u64>());
         prop_assert_eq!(outcome.status == CallStatus::Ok, outcome.missing.is_empty());
         prop_assert_eq!(bench.executor.calls(), 0);
-        // What is missing can be asked of another host.
+        // Missing pieces can be asked of another host.
         let other = grant_at("192.0.2.3", op_type);
         let remaining = outcome.remaining(&pieces, |_| &other);
         prop_assert_eq!(remaining.iter().map(|piece| piece.len).sum::<u64>(), missing);

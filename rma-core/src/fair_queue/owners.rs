@@ -11,7 +11,7 @@ use super::{Bucket, FairLinks, FairQueue, OWNERS};
 pub struct OwnersQueue {
     first: FairQueue,
     others: Box<[FairQueue; OWNERS - 1]>,
-    /// Which of the others have an entry: a bit each.
+    /// The others that have an entry: a bit each.
     used: u32,
     len: usize,
     /// The owner whose turn it is, or the next one after it that has an entry.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_turn_it_is_stays_so_until_it_has_left_whoever_else_comes() {
+    fn a_turn_lasts_until_its_entry_has_left_whoever_else_comes() {
         let (mut links, mut queue) = (FairLinks::new(4), OwnersQueue::new());
         queue.push_back(&mut links, Bucket(7).of_owner(3), 0);
         assert_eq!(queue.pop_front(&mut links), Some(0));

@@ -80,7 +80,7 @@ impl Default for Timing {
     }
 }
 
-/// What may be set of one NIC. Nothing is believed until [`NicConfigBuilder::build`].
+/// The settings of one NIC. [`NicConfigBuilder::build`] checks them.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
@@ -102,8 +102,8 @@ pub struct NicConfigBuilder {
     /// not over. Half of the entries may be solicited at a time; the others wait, or are parked:
     /// solicited so long ago that they hold no window any more while others wait (P13). Fewer: an
     /// initiator that was stopped for a while finds its ops forgotten sooner, where others came
-    /// meanwhile; what finds no entry is NACKed. With one entry nobody can wait, and who sends no
-    /// data holds it for a timeout. Default: 256, about 4.3 KiB each, as each has a buffer for
+    /// meanwhile; what finds no entry is NACKed. With one entry nobody can wait, and whoever sends
+    /// no data holds it for a timeout. Default: 256, about 4.3 KiB each, as each has a buffer for
     /// the data of an ordered op.
     pub pending_writes: u32,
     /// Records of what became of the recorded ops of others: SEND, NOTIFY, WRITE_WITH_IMM, ordered
@@ -127,11 +127,11 @@ pub struct NicConfigBuilder {
     /// wait, honest mutations are parked as well, and if that fills the table, forgotten, and end
     /// with TIMEOUT where they would have been NACKed. Default: 10 µs.
     pub rtt: Duration,
-    /// How fast this NIC answers reads, in bytes a second, for the NACK threshold: a request is
-    /// NACKed when more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth` bytes of
-    /// answers wait before it (§6.1). Too high: answers come too late and are wasted. Too low:
-    /// requests are refused that would have been answered in time. Default: 1.25 GB/s, as 10 Gb/s
-    /// Ethernet.
+    /// The rate at which this NIC answers reads, in bytes a second, for the NACK threshold: a
+    /// request is NACKed when more than (`timeout` - `rtt` - `dispatch_timeout`) × `bandwidth`
+    /// bytes of answers wait before it (§6.1). Too high: answers come too late and are wasted. Too
+    /// low: requests are refused that would have been answered in time. Default: 1.25 GB/s, as 10
+    /// Gb/s Ethernet.
     pub bandwidth: u64,
     /// Failure notices a second to senders that did not authenticate, in the long run; and as many,
     /// but 1,000 at least, to those who have used an old key. 0: strangers are told nothing.
@@ -139,7 +139,8 @@ pub struct NicConfigBuilder {
     pub notices_per_second: u32,
 }
 
-/// Where a NIC is: what whoever opens it knows of its host and its device, and nobody sets.
+/// The place of a NIC: the facts about its host and its device that its opener knows. They are no
+/// settings.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
@@ -152,19 +153,19 @@ pub struct NicPlace {
     /// The number of this engine among those of its host. Default: 0. Two engines of one host with
     /// one number would repeat IVs.
     pub engine: EngineId,
-    /// Where the message counter starts, if it may be as low as that
+    /// The first value of the message counter, if it may be as low as that
     /// ([`NicConfigBuilder::counter_start`]): above every value that this engine number has used
     /// before on this host. Default: 0, right for a simulation only.
     pub counter_start: u64,
-    /// Where the values reserved for this engine end: it seals none with this one or above, before
+    /// The end of the values reserved for this engine: it seals none with this one or above, before
     /// it gets another block ([`super::Nic::add_counter_block`]). Default: the largest, right for a
     /// simulation only.
     pub counter_end: u64,
     /// The largest frame that the device can receive. Default: what an MTU of 1500 leaves.
     pub receive_len_max: ReceiveLenMax,
-    /// What initiators are spread over the lists of a queue with, so that they take turns. Default:
-    /// zeroes, right for a simulation only: whoever knows it can share the turns of a host of his
-    /// choice.
+    /// The secret by which initiators are spread over the lists of a queue, so that they take
+    /// turns. Default: zeroes, right for a simulation only: whoever knows it can share the turns of
+    /// a host of his choice.
     pub bucket_secret: BucketSecret,
 }
 
@@ -260,8 +261,8 @@ impl NicConfigBuilder {
     /// How long a mutation whose data does not come keeps its share of the window while others wait
     /// (P13, not in the paper): twice what an op takes that is solicited behind a whole window. It
     /// follows from the settings and is not measured, as what peers can slow down must not set it.
-    /// Longer: useless requests take more of the window from others. Shorter: data under way is not
-    /// counted any more while it may still come.
+    /// Longer: useless requests take more of the window from others. Shorter: data under way is no
+    /// longer counted while it may still come.
     fn hold_nanos(&self) -> u64 {
         let window_nanos = u128::from(self.solicitation_window) * 1_000_000_000
             / u128::from(self.bandwidth.max(1));
@@ -362,7 +363,7 @@ pub enum ConfigError {
     /// A table has no entry, or more than its index can name.
     #[error("`{setting}` is {value}: it must be in 1..={max}")]
     TableSize {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
         /// The refused value.
         value: u32,
@@ -380,7 +381,7 @@ pub enum ConfigError {
     /// A timeout is shorter than the wire can say, or so long that it bounds nothing.
     #[error("`{setting}` is {value:?}: it must be in {TIMEOUT_MIN:?}..={TIMEOUT_MAX:?}")]
     Timeout {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
         /// The refused value.
         value: Duration,
@@ -398,7 +399,7 @@ pub enum ConfigError {
         rtt: Duration,
         /// How long an op may wait to enter service.
         dispatch_timeout: Duration,
-        /// How fast this NIC answers, in bytes a second.
+        /// The rate at which this NIC answers, in bytes a second.
         bandwidth: u64,
     },
     /// The device could not receive the shortest response.

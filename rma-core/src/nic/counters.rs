@@ -1,4 +1,4 @@
-//! What a NIC counts. One thread writes, any thread may read.
+//! The counters of a NIC. One thread writes, any thread may read.
 
 use super::{
     delays::{DelayCells, DelayHistogram},
@@ -70,8 +70,8 @@ impl NicCounters {
         self.delays[op_type.index()][1].load()
     }
 
-    /// How full the NIC's tables and queues were when the engine last looked. An engine looks every
-    /// thousand turns or so, and before it sleeps.
+    /// Returns the fill of the NIC's tables and queues when the engine last looked. An engine looks
+    /// every thousand turns or so, and before it sleeps.
     pub fn gauges(&self) -> NicGauges {
         self.gauges.load()
     }
@@ -121,8 +121,8 @@ impl NicCounters {
         self.tail_octets.add(octets as u64);
     }
 
-    /// Who sent a frame of another version of the wire format last. `None` if nobody has. How many
-    /// there were is among [`NicCounters::drops`].
+    /// Returns the last sender of a frame of another version of the wire format. `None` if nobody
+    /// has. How many there were is among [`NicCounters::drops`].
     pub fn other_version(&self) -> Option<OtherVersion> {
         self.other_version.load()
     }

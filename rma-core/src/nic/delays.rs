@@ -14,7 +14,7 @@ const FIRST_LOG: u32 = 7;
 /// bound.
 const LAST_LOG: u32 = 34;
 
-/// How delays were distributed, as far as powers of two tell.
+/// The distribution of delays, as far as powers of two tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DelayHistogram {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_is_there_with_its_sum() {
+    fn every_delay_is_counted_with_its_sum() {
         let cells = DelayCells::default();
         for nanos in [0, 128, 129, 1 << 34, (1 << 34) + 1] {
             cells.count(nanos);

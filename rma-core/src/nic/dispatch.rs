@@ -1,5 +1,5 @@
-//! How received frames are taken, a kind of frame after the other: what each is opened with, and
-//! who handles it (1RMA §4.2, "Line-rate operation").
+//! The dispatch of received frames, one kind after the other: what each is opened with, and who
+//! handles it (1RMA §4.2, "Line-rate operation").
 //!
 //! A batch of frames is taken in two steps. First all are parsed, and the cache lines asked for
 //! that their requests need; then the tables are asked which op each frame claims to belong to;
@@ -36,7 +36,7 @@ use crate::{
 /// A frame that was looked at, and opened if it could belong to anything.
 pub(super) struct Seen {
     pub(super) view: Result<FrameView, DropReason>,
-    /// What it claims.
+    /// The class that it claims.
     pub(super) class: ClassOfService,
     pub(super) opened: Opened,
 }
@@ -44,10 +44,10 @@ pub(super) struct Seen {
 /// A batch of them.
 pub(super) type Batch = ArrayVec<Seen, BATCH>;
 
-/// What a kind of frame is opened with, and who handles it.
+/// The key that a kind of frame is opened with, and its handler.
 trait Received {
-    /// Notes with what the frame is to be opened, by what the tables say: for the batch in `look`,
-    /// and for who handles the frame in `with`, which stays as it is if the frame belongs to
+    /// Notes with what the frame must be opened, by what the tables say: for the batch in `look`,
+    /// and for whoever handles the frame in `with`, which stays as it is if the frame belongs to
     /// nothing or need not be opened. `None` in those cases.
     fn expect(
         &self,
@@ -177,7 +177,7 @@ impl Received for MutationRequest {
         look: &mut Look<'_, '_>,
         with: &mut OpenedWith,
     ) -> Option<()> {
-        // What has come before need not be authenticated again.
+        // A frame that has come before need not be authenticated again.
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
@@ -290,7 +290,7 @@ impl Received for RecordedRequest {
         look: &mut Look<'_, '_>,
         with: &mut OpenedWith,
     ) -> Option<()> {
-        // What has come before need not be authenticated again.
+        // A frame that has come before need not be authenticated again.
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
@@ -438,7 +438,7 @@ impl Look<'_, '_> {
         *with = OpenedWith::Revision(revision);
     }
 
-    /// What claims to answer the frame with `answered`, under `key`.
+    /// Looks for the key of a frame that claims to answer the one with `answered`, under `key`.
     #[inline]
     fn answer<T: Frame<HEADER>, const HEADER: usize>(
         &mut self,
@@ -453,7 +453,7 @@ impl Look<'_, '_> {
     }
 }
 
-/// Which region a request is for, if the frame is one.
+/// Returns the region that a request is for, if the frame is one.
 #[inline]
 fn region_of_request(view: &FrameView) -> Option<RegionId> {
     match view {

@@ -14,9 +14,9 @@ use core::time::Duration;
 use super::Nic;
 use crate::time::{self, Instant};
 
-/// Which part of the ops under way requests have to be to be sent. Answers come spread over a round
-/// trip, so it is about that part of one that a request waits. Smaller: more doorbells. Larger:
-/// windows that are used less.
+/// The divisor of the ops under way: so many requests gather before they are sent. Answers come
+/// spread over a round trip, so it is about that part of one that a request waits. Smaller: more
+/// doorbells. Larger: windows that are used less.
 const PART: usize = 4;
 
 /// Requests that share a doorbell well enough.
@@ -28,7 +28,7 @@ const ENOUGH: usize = 8;
 /// Shorter: fewer gather; with 5 µs `small_beside_large_p99` was 17 % larger when this was written.
 const WAIT_NANOS: u64 = 10_000;
 
-/// What part of the time in which an op has to enter service it may wait here, where that is
+/// The part of the time to enter service that an op may wait here, as a divisor, where that is
 /// shorter.
 const DISPATCH_PART: u64 = 4;
 

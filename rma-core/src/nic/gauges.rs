@@ -1,4 +1,4 @@
-//! How full a NIC is: of its window, its queues and its tables.
+//! The gauges of a NIC: the fill of its window, its queues and its tables.
 //!
 //! The NIC tells it when asked. An engine asks now and then and puts the answer where other threads
 //! can read it; nothing here is done for each frame or op.
@@ -12,8 +12,8 @@ use core::{
 use super::Nic;
 use crate::op::ClassOfService;
 
-/// How full a NIC is, and how large what may be full. Pairs are by [`ClassOfService`], in the order
-/// of its codes.
+/// The fill of a NIC's parts, and their sizes. Pairs are by [`ClassOfService`], in the order of its
+/// codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NicGauges {
@@ -59,7 +59,7 @@ pub struct NicGauges {
 const COUNT: usize = 21;
 
 impl AddAssign for NicGauges {
-    /// How full two NICs of one host are together.
+    /// Adds the fill of two NICs of one host.
     fn add_assign(&mut self, other: Self) {
         let mut sum = self.to_array();
         sum.iter_mut().zip(other.to_array()).for_each(|(sum, more)| *sum += more);
@@ -177,7 +177,7 @@ impl GaugeCells {
 }
 
 impl Nic {
-    /// How full the NIC is now.
+    /// Returns the present fill of the NIC.
     #[must_use]
     pub fn gauges(&self) -> NicGauges {
         let Self { config, window, initiator, responder, .. } = self;
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_is_what_is_read() {
+    fn published_gauges_are_read_as_they_are() {
         let numbers: [u64; COUNT] = array::from_fn(|index| index as u64 + 1);
         let cells = GaugeCells::default();
         assert_eq!(cells.load(), NicGauges::default());

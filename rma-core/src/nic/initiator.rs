@@ -54,9 +54,9 @@ pub(super) struct Initiator {
     waiting: [IndexList; FIFOS],
     /// Reads that wait for a share of the window besides.
     held: Held,
-    /// How the reads of this host's tenants share the window.
+    /// The shares of this host's tenants in the window of reads.
     shares: Shares,
-    /// Which class is asked first the next time: not the one that was served last.
+    /// The class that is asked first the next time: not the one that was served last.
     first: ClassOfService,
     /// In the order in which ops entered service, which is the order of their deadlines.
     in_service: IndexList,
@@ -78,7 +78,7 @@ pub(super) struct Initiator {
     bulk_answered_at: Option<Instant>,
     dispatch_timeout_nanos: u64,
     timeout_nanos: u64,
-    /// Who is told how long the frames were that came, and those that did not.
+    /// The listener for the lengths of frames that came, and for those that did not.
     paths: Option<Paths>,
 }
 

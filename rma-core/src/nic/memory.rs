@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{backend::BATCH, fair_queue::owners::OwnersQueue};
 
-/// What one table of a NIC takes.
+/// The memory of one table of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMemory {
     /// The table's name: that of the setting that sizes it, if there is one.
@@ -35,9 +35,9 @@ impl TableMemory {
 impl Nic {
     //= 1rma#4.2-no-peer-state
     //= channels#P5-fixed-tables
-    /// What the NIC has allocated, table by table. It depends on the settings alone: not on how
-    /// many hosts there are, nor on what they do. A region that is registered brings the memory of
-    /// its entry with it; a receive queue, its posts and events as well.
+    /// Returns the memory that the NIC has allocated, table by table. It depends on the settings
+    /// alone: not on how many hosts there are, nor on what they do. A region that is registered
+    /// brings the memory of its entry with it; a receive queue, its posts and events as well.
     #[must_use]
     pub fn memory(&self) -> [TableMemory; 15] {
         let settings = &self.config.settings;

@@ -1,5 +1,5 @@
-//! Which host spoke another version of the wire format last: whoever operates the hosts must find
-//! it, and nothing can be answered to it.
+//! The host that last spoke another version of the wire format: whoever operates the hosts must
+//! find it, and nothing can be answered to it.
 //!
 //! One thread notes and any may look. A look that meets a note in the making is repeated: the notes
 //! are between two numbers, which are equal only when they belong together.
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_while_another_is_noted_sees_one_of_the_two_whole() {
+    fn a_reader_while_another_is_noted_sees_one_of_the_two_whole() {
         let cell = OtherVersionCell::default();
         let both = [(0, 1), (u8::MAX, 3)]
             .map(|(octet, version)| OtherVersion::new(HostAddr::from_octets([octet; 16]), version));

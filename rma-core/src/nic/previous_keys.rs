@@ -1,10 +1,10 @@
 //! The keys that regions had before their last Rekeys (not in the paper): nothing is admitted under
-//! one, but who still uses one is told so, whatever strangers ask (P11).
+//! one, but whoever still uses one is told so, whatever strangers ask (P11).
 //!
 //! A key is kept for two timeouts, which covers a request that was sent the moment before the Rekey
 //! by a peer with the same timeout, and then erased. All regions share one table of a fixed size,
 //! and a region has four places of it at most. Where it is full, the oldest key goes; of a host of
-//! several tenants, one of who has more than a floor, as in [`shares`](super::shares) (P13).
+//! several tenants, one of whoever has more than a floor, as in [`shares`](super::shares) (P13).
 //!
 //! Keys stay expanded, as their regions had them: after a rotation, all who used the region are
 //! refused within a round trip, and wait for it.
@@ -27,7 +27,7 @@ pub(super) struct PreviousKeys {
     used: usize,
     /// No region has had more keys here since there was none at all.
     depth: usize,
-    /// What a request is compared with that no key here is for, so that this takes as long.
+    /// The key that a request is compared with that no key here is for, so that this takes as long.
     decoy: RegionKeySchedule,
     /// Keys that had to go before their time, and were not counted yet.
     lost: u64,
@@ -35,9 +35,9 @@ pub(super) struct PreviousKeys {
 
 struct PreviousKey {
     region: RegionId,
-    /// Whose the region is.
+    /// The tenant of the region.
     tenant: TenantIndex,
-    /// Which key of all that the table of regions has held it was.
+    /// The revision of the key among all that the table of regions has held.
     revision: u64,
     /// Zeroized when it is dropped.
     key: RegionKeySchedule,
@@ -46,7 +46,7 @@ struct PreviousKey {
     until: Option<Instant>,
 }
 
-/// What a request that failed is compared with.
+/// The facts of a failed request that are compared with old keys.
 pub(super) struct ToCompare<'a> {
     /// The region's, and then decoys.
     pub(super) keys: ArrayVec<&'a RegionKeySchedule, KEYS_PER_REGION>,
@@ -68,7 +68,7 @@ impl PreviousKeys {
     }
 
     /// `region`, which is `tenant`'s, had `key` until now. Where there is no room, the oldest goes:
-    /// of the region, or of who makes room.
+    /// of the region, or of whoever makes room.
     pub(super) fn push(
         &mut self,
         region: RegionId,
@@ -90,8 +90,8 @@ impl PreviousKeys {
         self.depth = self.depth.max((count + 1).min(KEYS_PER_REGION));
     }
 
-    /// Who loses a key for one of `tenant`: that tenant itself, if it has its floor; otherwise who
-    /// has most.
+    /// Returns the tenant that loses a key for one of `tenant`: that tenant itself, if it has its
+    /// floor; otherwise who has most.
     fn who_makes_room(&self, tenant: TenantIndex) -> TenantIndex {
         let mut counts = [0_usize; TenantIndex::COUNT];
         self.keys().for_each(|key| counts[key.tenant.index()] += 1);
@@ -195,7 +195,7 @@ mod tests {
         RegionKeySchedule::new(&RegionKey::from_bytes([octet; 16]))
     }
 
-    /// What is compared with for a region: the octets of each key.
+    /// Returns the keys that are compared with for a region: the octets of each key.
     fn compared(keys: &PreviousKeys, region: u32) -> Vec<u8> {
         let ends = [HostAddr::from_octets([0; 16]); 2];
         let [initiator, responder] = ends;
@@ -259,7 +259,7 @@ mod tests {
         push_of(&mut keys, 1, 9_000, 1);
         (0..1_000).for_each(|turn| push_of(&mut keys, 2, turn, 2));
         assert_eq!(compared(&keys, 9_000), [1]);
-        // Who comes next finds as much as its floor, which who has most gives up.
+        // The next tenant finds as much as its floor, which the tenant with most gives up.
         for round in 0..42 {
             push_of(&mut keys, 3, 10_000 + round, 3);
         }

@@ -26,7 +26,7 @@ use crate::{
 };
 use rma_crypto::Key;
 
-/// What is known of one registered region.
+/// The state of one registered region.
 ///
 /// What a request needs comes first, in as few cache lines as there can be: of many regions each
 /// request finds another one, and none of its lines in the cache.
@@ -40,21 +40,21 @@ pub struct RegionEntry {
     pub(super) revision: u64,
     /// The process whose commands may use the region as their local end.
     pub owner: Pid,
-    /// What remote hosts may do.
+    /// The rights of remote hosts.
     pub permissions: Permissions,
-    /// Whose share of the tables ops on it come from.
+    /// The tenant whose share of the tables its ops come from.
     pub tenant: TenantIndex,
     /// K_r as it is, to be expanded for whom the table that the region is registered in has its
     /// keys expanded.
     given: Key,
     /// K_r, expanded.
     pub key: RegionKeySchedule,
-    /// Where its events go, or come from.
+    /// The kind of region: where its events go, or come from.
     pub(super) kind: RegionKind,
 }
 
 //= channels#2.2-row-of-the-region-table
-/// What remote ops do with a row.
+/// The treatment of a row by remote ops.
 #[derive(Debug)]
 pub(super) enum RegionKind {
     /// Its bytes are read and written. WRITE_WITH_IMM makes events in this receive queue, if there
@@ -143,10 +143,10 @@ pub struct RegionTable {
     aead: &'static dyn AeadProvider,
     /// The keys that regions had lately.
     previous: PreviousKeys,
-    /// What stands for a region where there is none, so that a request for it takes as long to
+    /// The decoy for a region that does not exist, so that a request for it takes as long to
     /// refuse.
     decoy: Decoy,
-    /// Who has regions, or command slots.
+    /// The tenants that have regions, or command slots.
     presence: Presence,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Decoy {
     /// Under which requests are opened that name no region. What is right under it is refused as
     /// well: it is no secret.
     pub(super) key: RegionKeySchedule,
-    /// What is fetched into the cache for them.
+    /// The memory that is fetched into the cache for them.
     pub(super) memory: Region,
 }
 
@@ -208,7 +208,7 @@ impl RegionTable {
         }
     }
 
-    /// Who has regions, or command slots.
+    /// Returns the tenants' presence: who has regions, or command slots.
     pub(super) const fn presence_mut(&mut self) -> &mut Presence {
         &mut self.presence
     }
@@ -219,7 +219,7 @@ impl RegionTable {
         self.presence.is_shared()
     }
 
-    /// Whose `region` is; the host's where there is none.
+    /// Returns the tenant of `region`; the host's where there is none.
     pub(super) fn tenant_of(&self, region: RegionId) -> TenantIndex {
         self.get(region).map_or(TenantIndex::HOST, |entry| entry.tenant)
     }
@@ -293,8 +293,8 @@ impl RegionTable {
 
     //= channels#2.2-own-queue
     //= channels#P8-own-only
-    /// Where the events of an op on `region` go: to itself, if it is a receive queue, or to the
-    /// queue that it names, if that is there and its owner's.
+    /// Returns the queue for the events of an op on `region`: the region itself, if it is a receive
+    /// queue, or to the queue that it names, if that is there and its owner's.
     pub(super) fn queue_of(&self, region: RegionId, mutation: &Mutation) -> Option<RegionId> {
         let entry = self.get(region)?;
         match (&entry.kind, mutation) {

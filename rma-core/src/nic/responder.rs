@@ -39,7 +39,7 @@ pub(super) struct Responder {
     admission: Admission,
     reads: InboundReads,
     writes: PendingWrites,
-    /// Which sender is asked first for the next frame.
+    /// The sender that is asked first for the next frame.
     first: Sender,
     /// The last initiator that asked, and its list: many requests of one come in a row, and the
     /// hash costs more than a look.
@@ -65,14 +65,14 @@ impl Responder {
         }
     }
 
-    /// Which list the requests of `asked` wait in.
+    /// Returns the list that the requests of `asked` wait in.
     #[inline]
     fn bucket_of(&mut self, asked: &Asked, tables: &Tables<'_>) -> Bucket {
         let initiator = asked.initiator;
         if self.last.0 != initiator {
             self.last = (initiator, tables.config.place.bucket_secret.bucket_of(initiator));
         }
-        // Where there is one owner, its lists are all that there are.
+        // With one owner, its lists are all that there are.
         if tables.regions.is_shared() {
             self.last.1.of_owner(tables.regions.tenant_of(asked.header.region).index())
         } else {
@@ -146,8 +146,8 @@ impl Responder {
         self.writes.has_come(&asked(Instant::ZERO, *header, frame))
     }
 
-    /// What solicited data is opened with: K_d, and the IV of the solicitation that it claims to
-    /// answer.
+    /// Returns the key and binding that solicited data is opened with: K_d, and the IV of the
+    /// solicitation that it claims to answer.
     pub(super) fn solicitation_of(
         &self,
         source: HostAddr,
@@ -164,7 +164,7 @@ impl Responder {
         &self.writes
     }
 
-    /// A region is registered no more. Its ops that are under way end by themselves.
+    /// A region is no longer registered. Its ops that are under way end by themselves.
     pub(super) fn forget(&mut self, region: RegionId) {
         self.writes.forget(region);
     }

@@ -1,4 +1,4 @@
-//! Receive queues that events were published in, and whose applications are to be looked after (not
+//! Receive queues that events were published in, and whose applications must be looked after (not
 //! in the paper).
 
 use crate::{command::CommandSlotId, receive_queue::ReceiveQueuePort, region::RegionId};

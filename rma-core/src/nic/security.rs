@@ -1,4 +1,4 @@
-//! Which frame is sealed under which key, with which IV and which AAD (1RMA §4.2, Appendix A).
+//! Sealing: the key, the IV and the AAD of each frame (1RMA §4.2, Appendix A).
 //!
 //! AAD = the frame's whole header, and for every frame that answers another, the IV of the frame it
 //! answers. So no frame can be moved to another op, another slot or another use of a slot. A
@@ -29,13 +29,13 @@ use crate::{
     wire::{Failure, Frame, Header, failure::FAILURE_HEADER_LEN},
 };
 
-/// Why a header always fits.
+/// The invariant by which a header always fits.
 const ROOM: &str = "`Nic::poll_transmit` has checked that the shortest frames have room";
 
 /// The most octets that a request has encrypted: an immediate.
 const REQUEST_PAYLOAD_MAX: usize = WORD_LEN;
 
-/// What answers to a request are bound to.
+/// The seal that answers to a request are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestSeal {
     pub(super) iv: Iv,
@@ -215,7 +215,7 @@ impl Security {
 
 /// Frames that are opened: first it is noted what each of a batch is opened with, then all are.
 impl Security {
-    /// Frame `index` is a request, whatever its type. Its key is to be derived.
+    /// Frame `index` is a request, whatever its type. Its key must be derived.
     pub(super) const fn expect_request(
         &mut self,
         index: usize,
@@ -297,7 +297,7 @@ impl Security {
         (seal, frame): (&RequestSeal, &mut [u8]),
     ) -> (DerivedRegionKey, Option<RightTag>) {
         let key = region_key.derive_with(self.aead, binding);
-        // What was authentic under the one before is that, and may be decrypted by now.
+        // A frame that was authentic under the one before is that, and may be decrypted by now.
         let tag = match opened.right_tag {
             Some(_) => None,
             None => self.open_request_under::<HEADER>(&key, seal, frame),
@@ -359,11 +359,11 @@ pub(super) enum OpenedWith {
     Answered(Iv),
 }
 
-/// What opening a frame has shown. It is still to be seen whether that was the right thing to open
-/// it with.
+/// The result of opening a frame. The caller has yet to check that it was opened with the right
+/// key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opened {
-    /// Which frame of its batch it is.
+    /// The index of the frame in its batch.
     pub(super) index: usize,
     pub(super) with: OpenedWith,
     pub(super) right_tag: Option<RightTag>,

@@ -16,21 +16,21 @@ use crate::time::Instant;
 /// free for whoever comes next, and shares that one.
 const KEPT_TIMEOUTS: u64 = 10;
 
-/// How the tenants of a host share one table.
+/// The shares of a host's tenants in one table.
 #[derive(Debug)]
 pub(super) struct Shares {
     capacity: u32,
     tenants: Box<[Share; TenantIndex::COUNT]>,
     /// No tenant from here on has ever had anything.
     known: usize,
-    /// What all have together.
+    /// The amount that all have together.
     used: u32,
     /// As far as it was told.
     now: Instant,
     kept_nanos: u64,
 }
 
-/// What one tenant has.
+/// The share of one tenant.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     used: u32,
@@ -60,7 +60,8 @@ impl Shares {
     /// may: a floor is never less than one of what the table has.
     #[inline]
     pub(super) fn admits(&self, tenant: TenantIndex, amount: u32) -> bool {
-        // Where all have less than a half, nobody has anything of a floor that is not its own.
+        // While all have less than a half together, nobody has anything of a floor that is not its
+        // own.
         self.used + amount <= self.capacity / 2
             || self.tenants[tenant.index()].used == 0
             || self.is_within(tenant, amount)
@@ -101,7 +102,7 @@ impl Shares {
         self.used -= amount;
     }
 
-    /// What each tenant has.
+    /// Returns the share of each tenant.
     #[cfg(test)]
     pub(super) fn by_tenant(&self) -> [u32; TenantIndex::COUNT] {
         self.tenants.map(|share| share.used)
@@ -141,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_keeps_its_floor_for_some_timeouts_and_is_waited_for_no_longer() {
+    fn a_tenant_that_has_gone_keeps_its_floor_for_some_timeouts_only() {
         let mut shares = Shares::new(120, T);
         shares.take(tenant(1), 1);
         shares.give_back(tenant(1), 1);
-        // Three floors of 20: of who was there, of who comes next, and its own.
+        // Three floors of 20: of whoever was there, of whoever comes next, and its own.
         assert_eq!(fill(&mut shares, tenant(0)), 80);
         // Two floors of 30.
         shares.note_time(Instant::from_nanos(T * KEPT_TIMEOUTS));
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_first_gives_no_floor_away_for_ever() {
+    fn the_first_tenant_gives_no_floor_away_for_ever() {
         let mut shares = Shares::new(120, T);
         assert_eq!(fill(&mut shares, tenant(0)), 90);
         assert_eq!(fill(&mut shares, tenant(1)), 20, "a third of a half");
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "given back once")]
-    fn what_is_given_back_twice_is_a_broken_invariant() {
+    fn giving_back_twice_is_a_broken_invariant() {
         Shares::new(1, T).give_back(tenant(0), 1);
     }
 

@@ -12,10 +12,10 @@ use crate::limits::OP_SIZE_MAX;
 pub(super) struct SolicitationWindow {
     size: u32,
     free: u32,
-    /// What mutations have of the window, and the most that they may have.
+    /// The bytes that mutations have of the window, and the most that they may have.
     mutations: u32,
     mutations_max: u32,
-    /// Which of the two entered last.
+    /// The one of the two that entered last.
     last: Solicitor,
     /// Whether both wait.
     contended: bool,
@@ -28,7 +28,7 @@ pub(super) enum Solicitor {
     Mutation,
 }
 
-/// Why no refund is larger than what was taken.
+/// The invariant by which no refund is larger than what was taken.
 const ONCE: &str = "an op is refunded once";
 
 impl Solicitor {

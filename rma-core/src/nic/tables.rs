@@ -1,4 +1,5 @@
-//! What both sides of a NIC work with, besides the tables of their own: lent for one event.
+//! The tables that both sides of a NIC work with, besides the tables of their own: lent for one
+//! event.
 
 use crate::{addr::HostAddr, limits::GRANULE, path_limits::Paths};
 

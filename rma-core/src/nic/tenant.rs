@@ -1,4 +1,4 @@
-//! Which of a host's tenants uses what of a NIC (not in the paper, where a NIC knows processes
+//! The tenants of a host, as a NIC counts them (not in the paper, where a NIC knows processes
 //! only): by a small number, so that shares are kept in arrays of a fixed size (P5).
 
 /// One of the tenants that a NIC tells apart.
@@ -6,7 +6,7 @@
 pub struct TenantIndex(u8);
 
 impl TenantIndex {
-    /// How many a NIC tells apart. More: more memory, and who needs a share waits for longer.
+    /// How many a NIC tells apart. More: more memory, and whoever needs a share waits for longer.
     /// Fewer: more tenants have a share together.
     pub const COUNT: usize = 64;
 
@@ -24,7 +24,7 @@ impl TenantIndex {
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
-        // Which the compiler does not know of the octet.
+        // The compiler does not know that of the octet.
         self.0 as usize % Self::COUNT
     }
 }

@@ -63,7 +63,7 @@ impl PacketSizeCells {
         self.0[frames.clamp(1, FRAMES_MAX) - 1].add(1);
     }
 
-    /// What has been counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn load(&self) -> PacketSizes {
         let mut sizes = PacketSizes::default();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counts_as_the_nearest_and_sums_add_up() {
+    fn an_impossible_size_counts_as_the_nearest_and_sums_add_up() {
         let cells = PacketSizeCells::default();
         for frames in [0, 1, 3, 4, FRAMES_MAX, FRAMES_MAX + 1, usize::MAX] {
             cells.count(frames);

@@ -25,7 +25,7 @@ fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     if len < 2 || len > octets.len() { Err(DropReason::Length) } else { Ok(len) }
 }
 
-/// What a walk finds: frames, and the reason and the length of the tail.
+/// Walks a packet and returns its frames, and the reason and the length of the tail.
 fn walk(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<(DropReason, usize)>) {
     let (whole, mut bytes) = (bytes, bytes.to_vec());
     let mut packet = RxPacket {
@@ -71,7 +71,7 @@ fn a_packet_is_taken_apart_where_its_frames_end() {
 }
 
 #[test]
-fn what_comes_before_a_bad_length_is_served_and_what_comes_behind_it_is_not() {
+fn frames_before_a_bad_length_are_served_and_those_behind_it_are_not() {
     let (one, two) = (frame(1, 60), frame(2, 48));
     let cut = [&one[..], &two[..47]].concat();
     assert_eq!(walk(&cut), (vec![one.clone()], tail(DropReason::Length, 47)));
@@ -190,7 +190,7 @@ fn packets_to_one_host_are_as_few_as_can_be_and_about_equally_long() {
     let to = |host, len| written(0, host, LATENCY, len);
     // Three would fit two packets of 750 octets only if they could be cut.
     assert_eq!(lens(&[to(2, 500), to(2, 500), to(2, 500)]), [1_000, 500]);
-    // What goes to others has no part in it.
+    // Frames to others have no part in it.
     let mut many = vec![to(2, 56); 14];
     many.extend(vec![to(3, 56); 4]);
     many.extend(vec![to(2, 56); 14]);
@@ -227,7 +227,7 @@ fn large_frames_begin_packets_that_small_ones_may_join() {
     // A frame of the latency class is not put behind so much of the other.
     assert_eq!(lens(&[large(BULK), small(LATENCY), small(BULK)]), [3_000, 200]);
     assert_eq!(lens(&[large(LATENCY), small(LATENCY)]), [3_100]);
-    // Where it costs nothing to put any frame behind another.
+    // The case where it costs nothing to put any frame behind another.
     let (both, _) = sent(&[small(BULK), large(BULK)], usize::MAX, ROOM);
     assert_eq!(both.len(), 1);
 }
@@ -244,7 +244,7 @@ fn a_frame_that_may_not_begin_a_packet_joins_one_or_is_left_out() {
 }
 
 #[test]
-fn what_is_behind_frames_for_their_way_back_is_behind_the_packet() {
+fn links_behind_frames_for_their_way_back_are_behind_the_packet() {
     let notice = |number: u8, link: u8| {
         let mut notice = written(number, 2, LATENCY, 48);
         notice.transmit.link_behind = true;
@@ -269,7 +269,7 @@ fn what_is_behind_frames_for_their_way_back_is_behind_the_packet() {
 proptest! {
     /// Whatever is sent arrives, in order for each way, and nothing else.
     #[test]
-    fn what_is_packed_and_taken_apart_is_what_was_written(
+    fn packed_frames_are_taken_apart_as_they_were_written(
         frames in prop::collection::vec((2_u8..5, any::<bool>(), 2_usize..800, 0_u16..3), 0..=32),
         movable in prop::sample::select(vec![0, SMALL, usize::MAX]),
         path in 800_usize..3_400,

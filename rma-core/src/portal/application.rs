@@ -144,8 +144,7 @@ impl CommandPortal {
     ///
     /// Until then the bytes of `source` that the op covers must not change, or what is written is
     /// some of the old and some of the new. Unless it is OK, any part of the op may have been
-    /// written, but nothing will be any more: it is safe to write again, or to write something
-    /// else.
+    /// written, but nothing will be later: it is safe to write again, or to write something else.
     ///
     /// # Errors
     /// If no slot is free, or the op cannot be right. Then nothing was issued.
@@ -170,8 +169,7 @@ impl CommandPortal {
     /// recorded the frames has the new one, too. A key that may have leaked is replaced at its own
     /// host, by the driver.
     ///
-    /// Unless it completes with OK, the key may or may not have been changed; it will not be any
-    /// more.
+    /// Unless it completes with OK, the key may or may not have been changed; it never will be.
     ///
     /// # Errors
     /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was
@@ -200,8 +198,8 @@ impl CommandPortal {
         Ok(region)
     }
 
-    /// Puts a command into the ring. [`CommandPortal::ring`] is to follow.
-    // Inlined, so that the line of a READ is written by who knows that it is one.
+    /// Puts a command into the ring. [`CommandPortal::ring`] must follow.
+    // Inlined, so that the line of a READ is written by whoever knows that it is one.
     #[inline(always)]
     pub(super) fn place(
         &mut self,
@@ -365,8 +363,8 @@ impl AsMut<Self> for CommandPortal {
 #[derive(Debug)]
 pub struct Batch<'a> {
     pub(super) portal: &'a mut CommandPortal,
-    /// Whether an op was issued. Without any the engine is not told: that takes a fence, and who
-    /// issues in a loop has many batches without an op.
+    /// Whether an op was issued. Without any the engine is not told: that takes a fence, and
+    /// whoever issues in a loop has many batches without an op.
     pub(super) any: bool,
 }
 

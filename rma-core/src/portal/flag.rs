@@ -2,7 +2,7 @@
 //! NIC's own memory).
 //!
 //! The flags of up to 64 portals are one word ([`Flags`]), which the engine looks at in place of
-//! their rings. Who makes portals hands flags out.
+//! their rings. Whoever makes portals hands flags out.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub struct Flag {
 }
 
 impl Flag {
-    /// Flag `index`, modulo [`Flags::COUNT`], of `flags`: for who sees to it himself that no two
-    /// portals have the same. If they do, nothing worse comes of it than that one of them may be
-    /// looked at in every turn.
+    /// Flag `index`, modulo [`Flags::COUNT`], of `flags`: for whoever sees to it himself that no
+    /// two portals have the same. If they do, nothing worse comes of it than that one of them may
+    /// be looked at in every turn.
     #[must_use]
     pub const fn new(flags: Flags, index: u32) -> Self {
         Self { flags, index: index % Flags::COUNT, _lease: None }
@@ -32,7 +32,7 @@ impl Flag {
         &self.flags
     }
 
-    /// Which of the word's flags it is, below [`Flags::COUNT`].
+    /// Returns its index among the word's flags, below [`Flags::COUNT`].
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index

@@ -31,9 +31,9 @@ const ENGINE_DOORBELL: usize = Label::FOOTPRINT;
 const APPLICATION_DOORBELL: usize = ENGINE_DOORBELL + Doorbell::FOOTPRINT;
 const COMMANDS: usize = APPLICATION_DOORBELL + Doorbell::FOOTPRINT;
 
-/// What the two ends of a portal are made of. One side formats it in a mapping and the other, which
-/// may be another process, joins it there; each makes its end. [`portal()`](super::portal()) is
-/// both in one process.
+/// The memory that the two ends of a portal are made of. One side formats it in a mapping and the
+/// other, which may be another process, joins it there; each makes its end.
+/// [`portal()`](super::portal()) is both in one process.
 ///
 /// The application may be hostile (P8): what it writes, into any part of this memory and at any
 /// time, the engine's end takes for a command, or for an index that cannot be. The application
@@ -47,7 +47,7 @@ pub struct PortalMemory {
     slots_max: usize,
 }
 
-/// How one ring is made, or found.
+/// The function that makes one ring, or finds it.
 type PlaceRing = fn(&Arc<Mapping>, usize, Capacity) -> Result<RingMemory, LayoutError>;
 
 impl PortalMemory {

@@ -12,11 +12,11 @@ use crate::{
 pub struct ReadOp<'a> {
     /// The permission to read.
     pub grant: &'a Grant,
-    /// Where in the remote region, in bytes. The responder checks it.
+    /// The offset in the remote region, in bytes. The responder checks it.
     pub remote_offset: u64,
-    /// Where the data lands.
+    /// The region that the data lands in.
     pub sink: &'a RegisteredRegion,
-    /// Where in `sink`, in bytes.
+    /// The offset in `sink`, in bytes.
     pub sink_offset: u64,
     /// How many bytes.
     pub op_size: u32,
@@ -29,11 +29,11 @@ pub struct ReadOp<'a> {
 pub struct WriteOp<'a> {
     /// The permission to write.
     pub grant: &'a Grant,
-    /// Where in the remote region, in bytes. The responder checks it.
+    /// The offset in the remote region, in bytes. The responder checks it.
     pub remote_offset: u64,
-    /// Where the data comes from.
+    /// The region that the data comes from.
     pub source: &'a RegisteredRegion,
-    /// Where in `source`, in bytes.
+    /// The offset in `source`, in bytes.
     pub source_offset: u64,
     /// How many bytes.
     pub op_size: u32,
@@ -46,7 +46,7 @@ pub struct WriteOp<'a> {
 pub struct Source<'a> {
     /// The region that they are in.
     pub region: &'a RegisteredRegion,
-    /// Where in it they begin, in bytes.
+    /// The offset at which they begin in it, in bytes.
     pub offset: u64,
     /// How many bytes: 1 to [`OP_SIZE_MAX`](crate::limits::OP_SIZE_MAX).
     pub len: u32,
@@ -69,19 +69,19 @@ pub enum Placement {
 pub struct RecordedOp<'a> {
     /// The permission for it.
     pub grant: &'a Grant,
-    /// What is to change.
+    /// The change that it makes.
     pub change: Change<'a>,
     /// With which class of service.
     pub class: ClassOfService,
 }
 
-/// What a recorded op changes at its target.
+/// The change that a recorded op makes at its target.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// Bytes of the region, the last aligned word last: who sees that word by a load that acquires
     /// sees all of them. Offset and length are multiples of 8. The grant is one for WRITE.
     OrderedWrite {
-        /// Where in the remote region, in bytes.
+        /// The offset in the remote region, in bytes.
         remote_offset: u64,
         /// The bytes.
         source: Source<'a>,
@@ -90,41 +90,41 @@ pub enum Change<'a> {
     Send {
         /// The message: no longer than the queue's buffers.
         message: Source<'a>,
-        /// What the event says besides.
+        /// The immediate of the event.
         immediate: u64,
     },
     /// Bytes of the region, and an event in the queue that the region names.
     WriteWithImm {
-        /// Where in the remote region, in bytes.
+        /// The offset in the remote region, in bytes.
         remote_offset: u64,
         /// The bytes.
         source: Source<'a>,
-        /// What the event says besides.
+        /// The immediate of the event.
         immediate: u64,
         /// When the bytes land: before the event, in any case.
         placement: Placement,
     },
     /// An event in a receive queue, without a message: the bufferless send.
     Notify {
-        /// What the event says.
+        /// The immediate of the event.
         immediate: u64,
     },
     /// An aligned word of the region: replaced by `new` if it is `expected`. The completion's
     /// result is what was there.
     CompareSwap {
-        /// Where in the remote region, in bytes: a multiple of 8.
+        /// The offset in the remote region, in bytes: a multiple of 8.
         remote_offset: u64,
-        /// What the word has to be.
+        /// The expected value of the word.
         expected: u64,
-        /// What it becomes.
+        /// The new value.
         new: u64,
     },
     /// An aligned word of the region: `addend` is added, modulo 2^64. The completion's result is
     /// what was there.
     FetchAdd {
-        /// Where in the remote region, in bytes: a multiple of 8.
+        /// The offset in the remote region, in bytes: a multiple of 8.
         remote_offset: u64,
-        /// What is added.
+        /// The addend.
         addend: u64,
     },
 }
@@ -154,7 +154,7 @@ impl Change<'_> {
         }
     }
 
-    /// Where it changes the remote region, in bytes. 0 of what changes no bytes.
+    /// Returns the offset of its change in the remote region, in bytes. 0 of what changes no bytes.
     pub(crate) const fn remote_offset(&self) -> u64 {
         match *self {
             Self::OrderedWrite { remote_offset, .. }

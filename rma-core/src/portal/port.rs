@@ -17,12 +17,13 @@ pub struct PortalPort {
     outstanding: usize,
     /// How many of the rings' impossible indexes have been told.
     impossible_told: u64,
-    /// How to wake the application's thread when it sleeps; `None` if it never does.
+    /// The bell that wakes the application's thread when it sleeps; `None` if it never does.
     sleeper: Option<Bell>,
-    /// Where the application looks whether the engine sleeps; `None` if it looks at the host's own
-    /// doorbell.
+    /// The doorbell at which the application looks whether the engine sleeps; `None` if it looks at
+    /// the host's own doorbell.
     engine_doorbell: Option<Doorbell>,
-    /// What the application raises after commands; `None` if the engine is to look in every turn.
+    /// The flag that the application raises after commands; `None` if the engine looks in every
+    /// turn.
     flag: Option<Flag>,
     /// Whether completions have been given since the application's thread was last looked after.
     given: bool,
@@ -62,7 +63,8 @@ impl PortalPort {
         self.engine_doorbell = Some(doorbell);
     }
 
-    /// Where the engine says that it sleeps, if not at the host's own doorbell alone.
+    /// Returns the doorbell at which the engine says that it sleeps, if not at the host's own
+    /// doorbell alone.
     pub(crate) const fn engine_doorbell(&self) -> Option<&Doorbell> {
         self.engine_doorbell.as_ref()
     }
@@ -75,7 +77,7 @@ impl PortalPort {
         self.flag = Some(flag);
     }
 
-    /// What the application raises after commands, if it does.
+    /// Returns the flag that the application raises after commands, if it does.
     pub(crate) const fn flag(&self) -> Option<&Flag> {
         self.flag.as_ref()
     }
@@ -118,7 +120,7 @@ impl PortalPort {
         })
     }
 
-    /// [`PortalPort::take`], with the command written where it is to be: the longest ones are much
+    /// [`PortalPort::take`], with the command written where it belongs: the longest ones are much
     /// longer than most.
     #[inline]
     pub fn take_into(&mut self, command: &mut Command) -> Option<Result<(), CommandSlotId>> {
@@ -128,8 +130,8 @@ impl PortalPort {
         Some(read.ok_or(Command::slot_of(&line)))
     }
 
-    /// Takes the first line of the next command; its second one, if it has one, is to follow.
-    /// `None` as [`PortalPort::take`].
+    /// Takes the first line of the next command; its second one, if it has one, must follow. `None`
+    /// as [`PortalPort::take`].
     #[inline]
     pub(crate) fn take_line(&mut self) -> Option<Line> {
         if !self.has_command() {
@@ -170,7 +172,7 @@ impl PortalPort {
     }
 
     /// Gives a completion to the application. `take` has seen room for it, which the application
-    /// cannot take back. `true` if it is the first one that [`PortalPort::wake_sleeper`] is to be
+    /// cannot take back. `true` if it is the first one that [`PortalPort::wake_sleeper`] must be
     /// called for.
     ///
     /// One for each command that was taken, and no more.

@@ -12,14 +12,14 @@ use crate::{
     region::{RegionId, RegisteredRegion},
 };
 
-/// What a slot remembers of the recorded ops that it had: the next one that it has on the same
-/// region says that this one is done, so that its target need not keep its record.
+/// A slot's memory of its recorded ops: the next one that it has on the same region says that this
+/// one is done, so that its target need not keep its record.
 ///
 /// Of two regions, the last ones: who reserves by one and writes to the other, in turns, would else
 /// never say so, and hold records for as long as targets keep them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastOp {
-    /// Where the op is, or was.
+    /// The place of the op.
     on: Option<On>,
     /// The names of ops whose end is known, and where they were; the older one first.
     done: [Option<(On, Done)>; 2],
@@ -154,7 +154,7 @@ impl CommandPortal {
     ///
     /// It is applied at most once. OK: it was. TIMEOUT with
     /// [`may_have_changed`](Completion::may_have_changed): it may have been, and never will be any
-    /// more; [`CommandPortal::settle`] asks which. Any other status: it was not, and will not be
+    /// longer; [`CommandPortal::settle`] asks which. Any other status: it was not, and will not be
     /// (but of a WRITE_WITH_IMM that is not ordered some bytes may have landed).
     ///
     /// To issue it again after a TIMEOUT without asking applies it twice, if it was applied: where
@@ -212,7 +212,7 @@ impl CommandPortal {
         self.last_op(slot).begin(responder, region)
     }
 
-    /// What the command asks for, if it can be right.
+    /// Returns the command, if it can be right.
     pub(crate) fn command_of(
         &self,
         change: &Change<'_>,
@@ -253,7 +253,7 @@ impl CommandPortal {
         }
     }
 
-    /// What `slot`, which is the portal's, had last.
+    /// Returns the last op of `slot`, which is the portal's.
     pub(super) fn last_op(&mut self, slot: CommandSlotId) -> &mut LastOp {
         &mut self.last_ops[usize::from(slot.0 - self.slots.start)]
     }

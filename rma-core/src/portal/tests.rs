@@ -339,7 +339,7 @@ fn a_lone_line_of_a_command_that_has_two_is_an_unreadable_command() {
     assert_eq!(taken(&[first]), [Err(slot)]);
     assert_eq!(taken(&[second]), [Err(slot)]);
     assert_eq!(taken(&[second, first]), [Err(slot); 2]);
-    // What stands in the place of the second line is no command of its own.
+    // A line in the place of the second one is no command of its own.
     assert_eq!(taken(&[first, read]), [Err(slot)]);
     assert_eq!(taken(&[first, first]), [Err(slot)]);
     let mut other = second;
@@ -396,7 +396,7 @@ fn the_next_op_of_a_slot_on_the_same_region_says_that_the_last_is_done_if_its_en
     assert_eq!(issue(&elsewhere, 4, OpStatus::Ok), None);
     assert_eq!(issue(&here, 5, OpStatus::RemoteAuthenticationFailure), Some(3));
     assert_eq!(issue(&here, 6, OpStatus::Ok), Some(5));
-    // By turns, as who reserves in one region and writes to another.
+    // By turns, as whoever reserves in one region and writes to another.
     assert_eq!(issue(&elsewhere, 7, OpStatus::Ok), Some(4));
     assert_eq!(issue(&here, 8, OpStatus::Ok), Some(6));
     assert_eq!(issue(&elsewhere, 9, OpStatus::Ok), Some(7));

@@ -14,11 +14,11 @@ pub trait Wake: core::fmt::Debug + Send + Sync {
     fn wake(&self);
 }
 
-/// How an application wakes its engine, or the engine an application's thread.
+/// A bell by which an application wakes its engine, or the engine an application's thread.
 #[derive(Clone, Debug)]
 pub struct Bell {
     /// Whether the one to be woken sleeps.
     pub doorbell: Doorbell,
-    /// How to wake it.
+    /// The means to wake it.
     pub wake: Arc<dyn Wake>,
 }

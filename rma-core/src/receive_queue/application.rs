@@ -52,7 +52,7 @@ impl ReceiveQueue {
         self.region.id()
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout

@@ -1,4 +1,4 @@
-//! What an application is told of an op that consumed a receive: one line of 64 octets.
+//! The event of an op that consumed a receive: one line of 64 octets.
 
 use rma_shm::Line;
 
@@ -13,13 +13,13 @@ use crate::{
 /// An op that came, and was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What came: [`OpType::Send`], [`OpType::Notify`] or [`OpType::WriteWithImm`].
+    /// The type of op that came: [`OpType::Send`], [`OpType::Notify`] or [`OpType::WriteWithImm`].
     pub op_type: OpType,
     /// The receive that it has consumed; it may be posted again. A SEND's bytes are in its buffer.
     pub receive: Receive,
     /// How many bytes came: into the buffer, or into the region. 0 of a NOTIFY.
     pub len: u32,
-    /// What the sender said besides.
+    /// The sender's immediate.
     pub immediate: u64,
     /// The host that it came from: authenticated, as its key is bound to it.
     pub initiator: HostAddr,
@@ -27,7 +27,7 @@ pub struct Event {
     pub pid: Pid,
     /// The queue; of a WRITE_WITH_IMM the region that was written.
     pub region: RegionId,
-    /// Where in the region bytes were written. 0 but of a WRITE_WITH_IMM.
+    /// The offset in the region at which bytes were written. 0 but of a WRITE_WITH_IMM.
     pub region_offset: u64,
     /// When it was applied, by the engine's clock.
     pub at: Instant,

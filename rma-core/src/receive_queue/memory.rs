@@ -19,8 +19,8 @@ use crate::{command::CommandSlotId, region::RegisteredRegion};
 
 const POSTS: usize = Label::FOOTPRINT;
 
-/// What the two ends of a receive queue are made of. One side formats it in a mapping, the other
-/// joins it there, and each makes its end.
+/// The memory that the two ends of a receive queue are made of. One side formats it in a mapping,
+/// the other joins it there, and each makes its end.
 #[derive(Clone, Debug)]
 pub struct ReceiveQueueMemory {
     posts: RingMemory,
@@ -28,7 +28,7 @@ pub struct ReceiveQueueMemory {
     layout: ReceiveQueueLayout,
 }
 
-/// How one ring is made, or found.
+/// The function that makes one ring, or finds it.
 type PlaceRing = fn(&Arc<Mapping>, usize, Capacity) -> Result<RingMemory, LayoutError>;
 
 impl ReceiveQueueMemory {
@@ -90,7 +90,7 @@ impl ReceiveQueueMemory {
         })
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout
@@ -108,8 +108,9 @@ impl ReceiveQueueMemory {
         &self.events
     }
 
-    /// How full the queue is, by what the memory says: for who has neither end. The other sides may
-    /// be writing meanwhile, or nonsense, so no number is larger than the number of receives.
+    /// Returns the fill of the queue, by what the memory says, for a caller that has neither end.
+    /// The other sides may be writing meanwhile, or nonsense, so no number is larger than the
+    /// number of receives.
     #[must_use]
     pub fn watch(&self) -> QueueWatch {
         let receives = usize::from(self.layout.receives());

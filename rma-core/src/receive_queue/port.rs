@@ -32,7 +32,7 @@ pub struct ReceiveQueuePort {
     pub(crate) rung: bool,
 }
 
-/// How full a queue is.
+/// The fill of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueWatch {
     /// Receives that are posted and whose events have not been published.
@@ -62,7 +62,7 @@ impl ReceiveQueuePort {
         }
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout
@@ -78,7 +78,7 @@ impl ReceiveQueuePort {
         self.portal = portal;
     }
 
-    /// How full the queue is. Looks at the other side's memory.
+    /// Returns the fill of the queue. Looks at the other side's memory.
     #[must_use]
     pub fn watch(&self) -> QueueWatch {
         let posted = self.ready.len() + self.bound + self.posts.len();
@@ -159,7 +159,7 @@ impl ReceiveQueuePort {
         Some(receive)
     }
 
-    /// Where the bit of a receive is.
+    /// Returns the word and the bit of a receive.
     const fn place(Receive(number): Receive) -> (usize, u64) {
         ((number / u64::BITS as u16) as usize, 1 << (number % u64::BITS as u16))
     }

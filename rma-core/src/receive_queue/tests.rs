@@ -169,7 +169,7 @@ fn a_receive_that_a_broken_engine_leaves_no_room_for_is_refused() {
     queue.post(Receive(1)).unwrap();
 }
 
-/// What happens to the engine's end.
+/// An event at the engine's end.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Post(u64),

@@ -1,5 +1,5 @@
-//! What a service counts on: frames come out as they went in, all that is noted is authenticated,
-//! and nothing that is left of an earlier batch opens a frame.
+//! The guarantees that a service counts on: frames come out as they went in, all that is noted is
+//! authenticated, and nothing that is left of an earlier batch opens a frame.
 
 use super::*;
 use crate::{

@@ -22,7 +22,7 @@ pub struct Both<A, B> {
     pub first: A,
     /// The other. It gets the frames that are not for the first.
     pub second: B,
-    /// Which of them writes its frames first, the next time that both have some.
+    /// The service that writes its frames first, the next time that both have some.
     turn: Turn,
 }
 

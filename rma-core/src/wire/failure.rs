@@ -31,12 +31,12 @@ pub const FAILURE_LEN: usize = FAILURE_HEADER_LEN + TAG_LEN;
 
 const _: () = assert!(FAILURE_LEN < super::read::REQUEST_LEN, "a notice amplifies nothing");
 
-/// What a failure notice means.
+/// The meaning of a failure notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The common header: the request's, with the responder's engine and counter.
     pub header: Header,
-    /// Why the request was refused: a status for which [`Failure::may_carry`] holds.
+    /// The status for which the request was refused, one for which [`Failure::may_carry`] holds.
     pub status: OpStatus,
 }
 

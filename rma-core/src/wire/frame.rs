@@ -1,4 +1,4 @@
-//! What the rows of the frame types are made into, and what a received frame claims.
+//! The rows of the frame types, and the claims of a received frame.
 //!
 //! The rows stand in [`crate::wire`]. What is in a frame of some kind, its own module says; what a
 //! NIC does with it, its dispatch.
@@ -14,7 +14,7 @@ macro_rules! frames {
             $($(#[$doc:meta])* $frame_type:ident = $code:literal,)+
         }
     )+) => {
-        /// What a frame is for.
+        /// The purpose of a frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum FrameType {
@@ -30,7 +30,7 @@ macro_rules! frames {
                 }
             }
 
-            /// Which way frames of this type go.
+            /// Returns the direction of frames of this type.
             #[must_use]
             pub const fn direction(self) -> Direction {
                 match self {
@@ -46,7 +46,7 @@ macro_rules! frames {
                 }
             }
 
-            /// What stands between header and tag.
+            /// Returns the payload that stands between header and tag.
             #[inline]
             pub(in crate::wire) const fn payload(self) -> Payload {
                 match self {
@@ -65,8 +65,8 @@ macro_rules! frames {
             /// Looks at a received frame.
             ///
             /// # Errors
-            /// Why the frame is not one that this version defines. Never panics, whatever the
-            /// bytes.
+            /// The reason why the frame is not one that this version defines. Never panics,
+            /// whatever the bytes.
             #[inline]
             pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
                 let header = HeaderView::parse(frame)?;
@@ -106,7 +106,7 @@ macro_rules! frames {
     };
 }
 
-/// What stands between header and tag, encrypted.
+/// The payload between header and tag, encrypted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::wire) enum Payload {
     /// No octets: the tag follows at once.
@@ -127,9 +127,9 @@ impl Payload {
     }
 }
 
-/// What all kinds of frames have: a header of `HEADER` octets, which begins with the common one.
+/// A kind of frame: a header of `HEADER` octets, which begins with the common one.
 pub(crate) trait Frame<const HEADER: usize>: Copy {
-    /// Which way such frames go.
+    /// The direction of such frames.
     const DIRECTION: Direction;
 
     /// The common header.
@@ -142,13 +142,13 @@ pub(crate) trait Frame<const HEADER: usize>: Copy {
     fn emit(&self, out: &mut [u8; HEADER]);
 }
 
-/// What a frame of one kind says.
+/// The meaning of a frame of one kind.
 pub(super) trait Meaning: Sized {
     /// Reads a frame. Never panics, whatever the bytes.
     fn parse(frame: &[u8]) -> Result<Self, DropReason>;
 }
 
-/// What a frame claims. Nothing of it has been authenticated.
+/// The claims of a frame. None of them has been authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed<T>(pub(super) T);
 

@@ -39,7 +39,7 @@ pub struct Header {
     pub region: RegionId,
     /// The initiator's command slot.
     pub slot: CommandSlotId,
-    /// Which use of the slot this is, so that late frames of an earlier use are known.
+    /// The use of the slot, so that late frames of an earlier use are known.
     pub generation: u32,
     /// The engine that sealed this frame; with the frame's direction, the sender part of its IV.
     pub engine: EngineId,

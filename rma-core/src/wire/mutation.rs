@@ -98,12 +98,12 @@ const _: () = assert!(
     "no answer to a request is longer than it"
 );
 
-/// What a mutation changes.
+/// The change that a mutation makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// Bytes of the region.
     Write {
-        /// Where in the remote region the op begins, in bytes.
+        /// The offset in the remote region at which the op begins, in bytes.
         region_offset: u64,
         /// How many bytes: 1 to [`OP_SIZE_MAX`].
         op_size: u16,
@@ -136,12 +136,12 @@ pub enum Mutation {
     Notify,
     /// One word of the region, if it has the value that is expected.
     CompareSwap {
-        /// Where the word is, in bytes: a multiple of [`WORD_LEN`].
+        /// The offset of the word, in bytes: a multiple of [`WORD_LEN`].
         region_offset: u64,
     },
     /// One word of the region, by a sum.
     FetchAdd {
-        /// Where the word is, in bytes: a multiple of [`WORD_LEN`].
+        /// The offset of the word, in bytes: a multiple of [`WORD_LEN`].
         region_offset: u64,
     },
 }
@@ -207,7 +207,7 @@ impl Mutation {
 pub struct MutationRequest {
     /// The common header.
     pub header: Header,
-    /// What the initiator wants to change: nothing that is recorded, on the wire.
+    /// The change that the initiator asks for: nothing that is recorded, on the wire.
     pub mutation: Mutation,
     /// How long the initiator will wait for the acknowledgement once it has the solicitation, in
     /// microseconds, rounded down; at least 1. The responder changes nothing after that long (§5.1,
@@ -305,7 +305,7 @@ pub struct SolicitedData {
     pub header: Header,
     /// The responder's name for the op, from the solicitation.
     pub pending: u16,
-    /// Where in the op the payload begins, in bytes: a multiple of [`GRANULE`].
+    /// The offset in the op at which the payload begins, in bytes: a multiple of [`GRANULE`].
     pub op_offset: u16,
     /// Octets of payload: at least 1.
     pub payload_len: u16,

@@ -56,12 +56,12 @@ pub const RESPONSE_HEADER_LEN: usize = field::RESPONSE_END;
 /// Octets of a response that are not payload: header and tag.
 pub const RESPONSE_OVERHEAD: usize = RESPONSE_HEADER_LEN + TAG_LEN;
 
-/// What a read request means.
+/// The meaning of a read request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The common header.
     pub header: Header,
-    /// Where in the remote region the op begins, in bytes.
+    /// The offset in the remote region at which the op begins, in bytes.
     pub region_offset: u64,
     /// How many bytes are asked for: 1 to [`OP_SIZE_MAX`].
     pub op_size: u16,
@@ -101,12 +101,12 @@ impl Meaning for Request {
     }
 }
 
-/// What a response's header means.
+/// The meaning of a response's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The common header: the request's, with the responder's engine and counter.
     pub header: Header,
-    /// Where in the op the payload begins, in bytes: a multiple of [`GRANULE`].
+    /// The offset in the op at which the payload begins, in bytes: a multiple of [`GRANULE`].
     pub op_offset: u16,
     /// Octets of payload: at least 1.
     pub payload_len: u16,

@@ -89,7 +89,7 @@ const _: () = assert!(
 pub struct RecordedRequest {
     /// The common header.
     pub header: Header,
-    /// What the initiator wants to change: never a plain WRITE or a Rekey.
+    /// The change that the initiator asks for: never a plain WRITE or a Rekey.
     pub mutation: Mutation,
     /// As [`MutationRequest::timeout_micros`].
     pub timeout_micros: u32,
@@ -98,7 +98,7 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// What it has in common with requests of other mutations.
+    /// Returns the part that it has in common with requests of other mutations.
     #[must_use]
     pub const fn as_mutation(&self) -> MutationRequest {
         let Self { header, mutation, timeout_micros, .. } = *self;
@@ -242,7 +242,7 @@ impl Mutation {
         1 <= size && size <= OP_SIZE_MAX && (are_words(offset, size) || !needs_words)
     }
 
-    /// What a recorded op asks its target for.
+    /// Returns the mutation that a recorded op asks its target for.
     pub(crate) const fn of(op: &RecordedOp) -> Self {
         match *op {
             RecordedOp::OrderedWrite(Transfer { remote_offset, op_size, .. }) => {

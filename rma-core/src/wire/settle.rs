@@ -117,7 +117,7 @@ impl Meaning for SettleRequest {
 pub struct Settlement {
     /// The common header: the request's, with the responder's engine and counter.
     pub header: Header,
-    /// What became of the op.
+    /// The verdict on the op.
     pub verdict: Verdict,
 }
 

@@ -415,7 +415,7 @@ fn recorded(octets: &mut [u8; 148], granule: u16) {
 }
 
 proptest! {
-    /// What is parsed says all that is in the header: writing it again gives every octet back.
+    /// A parsed header says all that is in the octets: writing it again gives every octet back.
     #[test]
     fn every_header_that_is_accepted_round_trips(frame in nearly_frames()) {
         if let Ok(view) = FrameView::parse(&frame) {

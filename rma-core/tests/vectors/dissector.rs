@@ -22,7 +22,7 @@ fn row(text: &str) -> Option<Row<'_>> {
     Some((name, at.parse().ok()?, octets.parse().ok()?))
 }
 
-/// What stands between two words of the text.
+/// Returns the text between two words.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let rest = text.split_once(from).unwrap_or_else(|| panic!("no {from}")).1;
     rest.split_once(to).unwrap_or_else(|| panic!("no {to} behind {from}")).0

@@ -38,7 +38,7 @@ const SLOT: u16 = 5;
 const RECEIVES: u16 = 8;
 const NOW: Instant = Instant::ZERO;
 
-/// What the AAD of each type of frame is made of, in order.
+/// The parts of each frame type's AAD, in order.
 const AAD: [(&str, &[&str]); 12] = [
     ("read request", &["header"]),
     ("read response", &["header", "answers.iv"]),
@@ -102,10 +102,10 @@ struct Vectors {
     forbidden: RegionId,
     /// A receive queue, and its application's end.
     queue: ReceiveQueue,
-    /// What recorded ops change that are no messages. Its events go to the queue.
+    /// The region that recorded ops change that are no messages. Its events go to the queue.
     words: RegionId,
     words_memory: Arc<Region>,
-    /// Where reads land, and writes come from.
+    /// The region that reads land in, and writes come from.
     local: RegionId,
     keys: Vec<Value>,
     frames: Vec<Value>,
@@ -469,7 +469,7 @@ fn no_two_frames_of_one_key_have_the_same_iv() {
     for frame in all["frames"].as_array().expect("a list of frames") {
         let part = |name: &str| frame[name].as_str().expect("a string").to_owned();
         let name = part("key_name");
-        // What everybody knows and what nobody derives keep no secret.
+        // Keys that everybody knows or that nobody derives keep no secret.
         if name != "reserved" && name != "wrong" {
             assert!(seen.insert((name, part("iv"))), "{}", part("name"));
         }

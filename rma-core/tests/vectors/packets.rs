@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::hex;
 
-/// Where a frame has its version, its type, and the length of its payload.
+/// The offset of a frame's version; the next ones are those of its type, and of the length of its
+/// payload.
 const VERSION: usize = 0;
 const FRAME_TYPE: usize = 1;
 const PAYLOAD_LEN: usize = 30;

@@ -139,7 +139,7 @@ impl Parts {
     }
 }
 
-/// Where in the region it begins, as its request says.
+/// Returns the op's offset in the region, as its request says.
 fn region_offset(mutation: &Mutation) -> u64 {
     match *mutation {
         Mutation::OrderedWrite { region_offset, .. }

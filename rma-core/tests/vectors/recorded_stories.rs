@@ -15,7 +15,8 @@ use crate::{
     stories::{reserved, wrong},
 };
 
-/// What a word has that is no content of the region: an integer, whatever the host's byte order.
+/// The integer in a word that is no content of the region: an integer, whatever the host's byte
+/// order.
 const WORD: u64 = 0x2122_2324_2526_2728;
 const WORD_AT: u64 = 2048;
 const ADDEND: u64 = 0x0101_0101_0101_0101;
@@ -264,7 +265,7 @@ impl Vectors {
     }
 }
 
-/// What the target calls the op that this solicitation is for.
+/// Returns the target's name for the op of this solicitation.
 fn name_of(solicitation: &Sent) -> OpName {
     match FrameView::parse(&solicitation.octets) {
         Ok(FrameView::Solicitation(view)) => {

@@ -143,8 +143,8 @@ impl Vectors {
         self.completes_with(OpStatus::Ok);
     }
 
-    /// What came under the region's key before may not be served any more, even though all keys
-    /// stay the same.
+    /// Frames that came under the region's key before may not be served any longer, even though all
+    /// keys stay the same.
     fn install_the_same_key_again(&mut self) {
         let key = RegionKey::from_bytes(region_key());
         self.responder.regions_mut().rekey(self.target, &key).expect("it is registered");

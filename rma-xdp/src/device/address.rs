@@ -110,7 +110,7 @@ pub(super) fn wait_until_usable(address: HostAddr, interface: Option<u32>) -> bo
     let give_up = monotonic() + USABLE_AFTER;
     let mut told = false;
     loop {
-        // What cannot be asked is told when it is used.
+        // An address that cannot be asked about fails when it is used.
         if is_usable(address, interface).unwrap_or(true) || device_with(address).is_none() {
             return true;
         }
@@ -183,7 +183,7 @@ fn devices() -> Vec<Device> {
         next = entry.ifa_next;
         devices.extend(device(entry));
     }
-    // SAFETY: the list is the one that getifaddrs made, and nothing refers to it any more.
+    // SAFETY: the list is the one that getifaddrs made, and nothing refers to it any longer.
     unsafe { libc::freeifaddrs(list) };
     devices
 }

@@ -15,7 +15,7 @@ use crate::device::udp::UdpBackend;
 #[cfg(feature = "xdp")]
 use crate::device::xdp::XdpBackend;
 
-/// What an engine thread needs of a backend beyond moving frames.
+/// The part of a backend that an engine thread needs beyond moving frames.
 pub trait HostBackend: Backend {
     /// The largest frames that the device can receive now; follows the device's MTU.
     fn receive_len_max(&self) -> ReceiveLenMax;
@@ -45,7 +45,7 @@ pub enum AnyBackend {
 }
 
 impl AnyBackend {
-    /// What the ways to other hosts carry, and who is told how ops end.
+    /// Returns the limits of the ways to other hosts, and the listener to ops' ends.
     pub(crate) fn paths(&self) -> Paths {
         match self {
             #[cfg(feature = "xdp")]

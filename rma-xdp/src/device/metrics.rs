@@ -1,4 +1,4 @@
-//! What the two kinds of device count, as rows: a name, what it means, a number.
+//! The counters of the two kinds of device, as rows: a name, what it means, a number.
 //!
 //! The structs are taken apart field by field, so that a counter that is added and forgotten here
 //! does not compile.
@@ -21,27 +21,27 @@ use super::{
 pub struct DeviceCounter {
     /// Its name for Prometheus, such as `rma_xdp_rx_packets_total`.
     pub name: &'static str,
-    /// What it counts.
+    /// The help text of the counter.
     pub help: &'static str,
     /// How often that has happened so far, or how many there were.
     pub value: u64,
 }
 
-/// What a device counts.
+/// The metrics of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceMetrics {
     /// The device in words.
     pub description: Arc<str>,
-    /// What the backend counts.
+    /// The counters of the backend.
     pub counters: Box<[DeviceCounter]>,
     /// Packets that were sent, by their frames.
     pub packets_sent: PacketSizes,
-    /// What kernel and steering program count for AF_XDP sockets, over all queues, since they were
-    /// attached. `None` over UDP, while the interface is gone, and once the host is.
+    /// The statistics of kernel and steering program for AF_XDP sockets, over all queues, since
+    /// they were attached. `None` over UDP, while the interface is gone, and once the host is.
     #[cfg(feature = "xdp")]
     pub xsk: Option<XskStatistics>,
-    /// How the interface is doing. `None` over UDP.
+    /// The state of the interface. `None` over UDP.
     pub interface: Option<InterfaceStatus>,
     /// The host's addresses, and whether the machine has them.
     pub addresses: Vec<AddressStatus>,
@@ -60,7 +60,7 @@ impl DeviceMetrics {
     }
 }
 
-/// Where that comes from, on any thread.
+/// The source of a device's metrics, on any thread.
 #[derive(Clone, Debug)]
 pub(crate) enum DeviceWatch {
     #[cfg(feature = "xdp")]

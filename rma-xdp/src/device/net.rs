@@ -1,4 +1,4 @@
-//! What the kernel knows about the network, for frames that do not pass through the kernel.
+//! The kernel's knowledge of the network, for frames that do not pass through the kernel.
 //!
 //! An AF_XDP frame carries its own Ethernet header, so somebody has to know which hardware address
 //! leads to a host, from which address of ours, and how large a packet may be. The kernel knows and

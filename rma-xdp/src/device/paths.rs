@@ -61,7 +61,7 @@ const _: () = assert!(PLACES.is_power_of_two());
 /// needs a further complete change, and the monitor makes some thousands a second at most.
 const LOOKS_MAX: usize = 8;
 
-/// How frames get to a destination.
+/// The path of frames to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Hardware address of our interface.
@@ -104,7 +104,7 @@ impl Path {
     }
 }
 
-/// How an interface is doing.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkState {
@@ -177,7 +177,7 @@ fn store(words: &[AtomicU64; 2], values: [u64; 2]) {
     words[1].store(values[1], Ordering::Relaxed);
 }
 
-/// What a reader found in one place.
+/// The content that a reader found in one place.
 enum Look<'p> {
     Found(Path, &'p Place),
     Empty,
@@ -372,7 +372,7 @@ impl PathTable {
         self.waker.is_some()
     }
 
-    /// What a NIC needs to know of the paths, and who is told how its ops end.
+    /// Returns the limits of the paths, and the listener to ops' ends, for a NIC.
     #[must_use]
     pub fn limits(self: &Arc<Self>) -> Paths {
         Paths::new(Arc::clone(&self.watching), Arc::<Self>::clone(self))
@@ -413,7 +413,7 @@ impl PathTable {
         self.link_state() == LinkState::Up
     }
 
-    /// How the interface is doing. Follows changes; unless it is up, the table is empty.
+    /// Returns the state of the interface. Follows changes; unless it is up, the table is empty.
     #[must_use]
     pub fn link_state(&self) -> LinkState {
         LinkState::ALL[usize::from(self.link.load(Ordering::Acquire))]
@@ -473,7 +473,7 @@ pub(crate) fn packet_len(peer: HostAddr, len: usize) -> u32 {
 /// An op that ended with TIMEOUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// Whom it was with.
+    /// The peer of the lost op.
     pub(crate) peer: HostAddr,
     /// Octets of its longest frame.
     pub(crate) len: usize,

@@ -12,7 +12,7 @@
 //! the way, tells it of losses and of what was heard, and sends no longer packets than
 //! [`Search::limit`].
 //!
-//! Invariants: a limit is never below the smallest MTU of its family, so who drops packets on
+//! Invariants: a limit is never below the smallest MTU of its family, so whoever drops packets on
 //! purpose takes no more throughput than that. There are no more entries than [`DESTINATIONS_MAX`],
 //! and none of a host that answers at full length.
 
@@ -48,7 +48,7 @@ const SUSPECTED_FOR: Duration = Duration::from_secs(30);
 /// How often it is looked what was heard of hosts that are searched.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is known of the way to one host, and until when.
+/// The state of the way to one host, and its end.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     state: State,
@@ -80,7 +80,7 @@ impl State {
     }
 }
 
-/// What has become known of a way.
+/// The finding about a way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Longer packets than `mtu` do not pass.
@@ -96,7 +96,7 @@ pub(super) struct Lost {
     pub(super) len: u32,
     /// The longest that came from its peer since that was last told.
     pub(super) heard: u32,
-    /// What the kernel says that the way carries.
+    /// The size that the way carries by the kernel's word.
     pub(super) full: u32,
 }
 
@@ -115,7 +115,7 @@ impl Search {
         }
     }
 
-    /// What the way to `peer` is known to carry, if it is narrow.
+    /// Returns the size that the way to `peer` is known to carry, if it is narrow.
     pub(super) fn known(&self, peer: HostAddr) -> Option<u32> {
         match self.ways.get(&peer)?.state {
             State::Narrow { mtu, .. } | State::Asking { mtu, again: true } => Some(mtu),

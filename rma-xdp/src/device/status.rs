@@ -1,9 +1,9 @@
-//! How the network interface of a host is doing: [`InterfaceStatus`].
+//! The status of a host's network interface: [`InterfaceStatus`].
 
 use core::fmt;
 use std::sync::Arc;
 
-/// How the network interface of a host over AF_XDP is doing.
+/// The state of the network interface of a host over AF_XDP.
 ///
 /// Ops are issued as always, whatever its state: those that cannot reach anybody end within their
 /// bounds (P1), with TIMEOUT or DISPATCH_TIMEOUT, and [`crate::Host::resolve`] says why.
@@ -46,27 +46,27 @@ impl fmt::Display for InterfaceState {
     }
 }
 
-/// What a host over AF_XDP knows of its network interface at one moment.
+/// The status of the network interface of a host over AF_XDP at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterfaceStatus {
     /// The name that it has, or had last. When it is gone it is looked for by this name, and by the
     /// one that the host was opened with.
     pub interface: Box<str>,
-    /// How it is doing.
+    /// The interface's state.
     pub state: InterfaceState,
     /// How often the host has attached to it: 1, and once more each time that it came back, that it
     /// got more receive queues, or that the steering program's mode was changed.
     pub attachments: u64,
-    /// Why the host is not attached to an interface that is there; `None` if it is, or has not
-    /// tried yet.
+    /// The reason why the host is not attached to an interface that is there; `None` if it is, or
+    /// has not tried yet.
     pub trouble: Option<Box<str>>,
     /// How many receive queues it has, or had last.
     pub queues: u32,
     /// How many of these are polled when the host is attached. Frames on the others go to the
     /// kernel, which drops them.
     pub queues_polled: u32,
-    /// What is attached, or was last, in words.
+    /// The device that is attached, or was last, in words.
     pub device: Arc<str>,
 }
 

@@ -73,7 +73,7 @@ pub(crate) use self::keeper::Keeper;
 use self::socket::Socket;
 use super::paths::{PathTable, Waker};
 
-/// What was opened, for people and for reports.
+/// The description of the opened device, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -105,26 +105,26 @@ struct Directions {
 pub struct UdpBackend {
     /// For each port one or two, of different families.
     sockets: Vec<Socket>,
-    /// Which socket is read first in the next burst, so that a flood on one does not starve the
+    /// The socket that is read first in the next burst, so that a flood on one does not starve the
     /// others.
     first: usize,
     /// The longest frame that any of the sockets can send: what may be written into a buffer.
     tx_len_max: usize,
     /// The most messages that are received, and sent, with one call.
     messages_max: Directions,
-    /// Who can be sent several packets as one.
+    /// The peers that can be sent several packets as one.
     peers: Peers,
-    /// What was received and has not been handed on.
+    /// The packets that were received and have not been handed on.
     inbox: Box<Inbox>,
-    /// What was written and has not been sent: mostly nothing, as it leaves in the same burst; what
-    /// the kernel has no room for goes before anything else.
+    /// The frames that were written and have not been sent: mostly nothing, as it leaves in the
+    /// same burst; what the kernel has no room for goes before anything else.
     outbox: Box<Outbox>,
     counters: Arc<UdpCounters>,
     description: Description,
     /// How long packets may be to hosts whose way carries less than the device.
     paths: Arc<PathTable>,
     mtus: Arc<DeviceMtus>,
-    /// What a keeper begins with, until there is one.
+    /// The start of a keeper, until there is one.
     seed: Option<Seed>,
 }
 
@@ -134,8 +134,8 @@ impl UdpBackend {
     /// The sockets belong to the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or what the kernel refused, and what to do about it.
-    /// Then nothing stays bound.
+    /// The error names the wrong setting or the refusal of the kernel, and the next step. Then
+    /// nothing stays bound.
     pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
         let ports = config.check()?;
         let mut sockets = Vec::new();
@@ -215,13 +215,13 @@ impl UdpBackend {
         self.tx_len_max = longest.unwrap_or(0);
     }
 
-    /// What was opened.
+    /// Describes the opened device.
     #[must_use]
     pub const fn describe(&self) -> &Description {
         &self.description
     }
 
-    /// What is counted. The engine thread writes, anybody may read.
+    /// Returns the counters. The engine thread writes, anybody may read.
     #[must_use]
     pub const fn counters(&self) -> &Arc<UdpCounters> {
         &self.counters

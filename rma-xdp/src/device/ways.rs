@@ -1,4 +1,4 @@
-//! What a host knows of the ways to others, and of its own addresses, for people and for metrics.
+//! A host's knowledge of the ways to others, and of its own addresses, for people and for metrics.
 //!
 //! Written by the thread that follows the kernel, read by whoever asks. Engines have no part in it.
 
@@ -21,7 +21,7 @@ pub struct NarrowPath {
     /// The longest packet that the way carries, IP header included, in bytes: what a route or a
     /// router says, or what was found by losses, and then perhaps somewhat more.
     pub mtu: u32,
-    /// What the device carries.
+    /// The size that the device carries.
     pub device_mtu: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Who has what: the host's tenants, and what of each pool has been allocated for them.
+//! The accounts of the host's tenants, and of the allocations from each pool.
 //!
 //! It decides and keeps the books; it does not speak with the engine. The rules are those of
 //! [`crate::driver::tenant`].
@@ -57,7 +57,7 @@ pub(crate) struct Accounts {
 struct Account {
     name: Box<str>,
     pid: Pid,
-    /// Which one the engines take it for.
+    /// The index by which engines know the tenant.
     index: TenantIndex,
     priority: Priority,
     shares: PerResource<Share>,
@@ -89,7 +89,7 @@ struct Registered {
     queue: Option<QueueAccount>,
 }
 
-/// What is known of a region that is a receive queue.
+/// The account of a region that is a receive queue.
 #[derive(Debug)]
 pub(super) struct QueueAccount {
     /// The index of the engine that serves it.
@@ -183,8 +183,8 @@ impl Accounts {
         Ok(id)
     }
 
-    /// Which tenant of those that engines tell apart a new one is: where there are more tenants,
-    /// several are one.
+    /// Returns the index of a new tenant among those that engines tell apart: where there are more
+    /// tenants, several are one.
     fn next_index(&self) -> TenantIndex {
         let mut counts = [0; TenantIndex::COUNT];
         self.tenants.values().for_each(|account| counts[account.index.index()] += 1);
@@ -212,7 +212,7 @@ impl Accounts {
         (pid, index)
     }
 
-    /// Which share of the rest this tenant leaves free.
+    /// Returns the share of the rest that this tenant leaves free.
     fn percent(&self, tenant: TenantId) -> u8 {
         let priority = self.tenants[&tenant].priority;
         if self.tenants.values().all(|other| other.priority <= priority) {
@@ -373,12 +373,12 @@ impl Accounts {
         self.portals.get(&slots.start).map(|portal| &*portal.queues).unwrap_or_default().into()
     }
 
-    /// Whose the portal with these slots is.
+    /// Returns the owner of the portal with these slots.
     pub(super) fn owner_of(&self, slots: &Range<u16>) -> Option<TenantId> {
         self.portals.get(&slots.start).map(|portal| portal.tenant)
     }
 
-    /// What is known of a receive queue, and whose it is.
+    /// Returns the account of a receive queue, and its owner.
     pub(super) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
         let Registered { charge, queue } = self.registered.get(&id)?;
         queue.as_ref().map(|queue| (queue, charge.tenant))
@@ -393,7 +393,7 @@ impl Accounts {
         self.registered.get_mut(&id)?.queue.as_mut()
     }
 
-    /// How full each receive queue is.
+    /// Lists the fill of each receive queue.
     pub(super) fn queues(&self) -> impl Iterator<Item = QueueWatch> {
         self.registered.values().filter_map(|it| it.queue.as_ref()).map(|it| it.memory.watch())
     }
@@ -411,7 +411,7 @@ impl Accounts {
         self.refund(&charge);
     }
 
-    /// What every tenant has, and could have.
+    /// Lists the usage and limits of every tenant.
     pub(super) fn usages(&self) -> impl Iterator<Item = TenantUsage> {
         self.tenants.iter().map(|(&tenant, account)| TenantUsage {
             tenant: account.name.clone(),

@@ -5,8 +5,8 @@
 //! goes as a [`Call`], which that thread looks for between turns and fills with the answer.
 //!
 //! Invariant: on the engine's thread nothing is allocated, freed or locked. A call is made and
-//! freed by who asks, what the engine gets is boxed already, and what it has no more use for goes
-//! back in the answer.
+//! freed by whoever asks, what the engine gets is boxed already, and what it has no more use for
+//! goes back in the answer.
 
 use core::{fmt::Debug, ops::Range};
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use rma_star::service::Star;
 use super::ledger::Ledger;
 use crate::error::HostError;
 
-/// What the driver asks an engine.
+/// A question of the driver to an engine.
 pub(crate) trait Question: Debug + Send + Sized + 'static {
-    /// What the engine answers.
+    /// The answer of the engine.
     type Answer: Debug + Send + 'static;
 
     /// Does what is asked. Runs on the engine's thread.
@@ -44,7 +44,7 @@ pub(crate) trait Question: Debug + Send + Sized + 'static {
     fn settle(answer: Self::Answer, everywhere: bool, ledger: &mut Ledger);
 }
 
-/// What of an engine questions are about: its services, as the driver reaches them.
+/// The services of an engine, as the driver's questions reach them.
 pub(crate) trait EngineSide {
     /// Its NIC's regions.
     fn regions(&mut self) -> &mut RegionTable;
@@ -78,7 +78,7 @@ pub(crate) trait ControlPath {
     /// Has the engine say how full its NIC is, if it does so only when its host's user has it.
     fn publish_gauges(&self);
 
-    /// How applications wake the engine, if it sleeps.
+    /// Returns the bell by which applications wake the engine, if it sleeps.
     fn bell(&self) -> Option<Bell>;
 
     /// The life of the engine, for those who wait for it.

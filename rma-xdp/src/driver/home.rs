@@ -1,4 +1,4 @@
-//! What a host hears of its portals once applications have them: [`PortalHome`].
+//! The news of portals that a host hears once applications have them: [`PortalHome`].
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What the driver has handed out, and what it has yet to get back.
+//! The driver's ledger of what it has handed out and has yet to get back.
 
 use core::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{accounts::Accounts, home::PortalHome, tenant::TenantUsage};
 /// The accounts, shared with those who watch them.
 pub(crate) type Books = Arc<Mutex<Accounts>>;
 
-/// What every tenant has, and could have: the host itself first.
+/// Lists the usage and limits of every tenant: the host itself first.
 pub(crate) fn usages(books: &Books) -> Vec<TenantUsage> {
     books.lock().unwrap_or_else(PoisonError::into_inner).usages().collect()
 }
@@ -32,7 +32,7 @@ pub struct ReceiveQueues {
     pub events_unread_max: u64,
 }
 
-/// How full the receive queues are, by what their memory says.
+/// Sums up the fill of the receive queues, by what their memory says.
 pub(crate) fn receive_queues(books: &Books) -> ReceiveQueues {
     let mut all = ReceiveQueues::default();
     let books = books.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ pub(crate) struct Ledger {
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the
     /// NICs' tables alone: a remote Rekey changes them.
     pub(super) books: Books,
-    /// What portals tell when they are dropped.
+    /// The ledger that portals report to when they are dropped.
     pub(super) home: Arc<PortalHome>,
     /// Regions that NICs have though whoever registered them was told of an error: to be
     /// deregistered.

@@ -1,4 +1,4 @@
-//! What engines have of StaR that nobody knows of: [`Orphan`].
+//! The objects of StaR that engines have and nobody knows of: [`Orphan`].
 
 use rma_app::home::StarTag;
 use rma_star::names::{MrId, PdId};
@@ -11,7 +11,7 @@ pub(super) struct Asker {
     pub(super) number: u16,
 }
 
-/// What an engine has that nobody knows of.
+/// A thing that an engine has and nobody knows of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orphan {
     Pd(Asker, PdId),

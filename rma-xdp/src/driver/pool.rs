@@ -6,7 +6,7 @@
 
 use crate::driver::tenant::{PoolUsage, Quota};
 
-/// Where an allocation comes from, wholly.
+/// The source of an allocation, which comes from it wholly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Reservation,
@@ -32,11 +32,11 @@ pub(super) struct Pool {
     rest: Part,
 }
 
-/// What one tenant has of a pool.
+/// The share of one tenant in a pool.
 #[derive(Debug)]
 pub(super) struct Share {
     reservation: Part,
-    /// What it has of the pool's rest.
+    /// The amount that it has of the pool's rest.
     of_rest: u64,
     max: u64,
 }
@@ -121,7 +121,7 @@ impl Pool {
             }
     }
 
-    /// Where `amount` comes from, if it can be had.
+    /// Returns the source of `amount`, if it can be had.
     pub(super) fn source(&self, share: &Share, amount: u64, percent: u8) -> Option<Source> {
         let has = |&source: &Source| self.has(share, source, amount, percent);
         [Source::Reservation, Source::Rest].into_iter().find(has)

@@ -25,9 +25,9 @@ pub(super) trait ToOne: Question {
     fn slots(&self) -> &Range<u16>;
 }
 
-/// A question to every engine of a host. All give the same answer, as all are asked the same in the
-/// same order. (What a round leaves undone that ends halfway lets tables differ in the names that
-/// they give: a host with several engines has to name its regions itself.)
+/// A question to every engine of a host. All give the same answer, because all are asked the same
+/// in the same order. (A round that stops halfway leaves engines with different next names: a host
+/// with several engines has to name its regions itself.)
 pub(super) trait ToAll: Question {}
 
 /// A question that every engine of a host answers alike.
@@ -60,7 +60,7 @@ impl Question for Register {
 #[derive(Debug)]
 pub(super) struct Deregister(pub(super) RegionId);
 
-/// What the table had for a region.
+/// The table's content for a region.
 #[derive(Debug)]
 pub(super) struct Deregistered {
     region: RegionId,
@@ -176,13 +176,13 @@ pub(super) struct Detach {
     pub(super) queues: Box<[RegionId]>,
 }
 
-/// What became of a portal.
+/// The fate of a portal.
 #[derive(Debug)]
 pub(super) struct Detached {
     pub(super) slots: Range<u16>,
     /// None while ops of the portal are in flight.
     pub(super) port: Option<PortalPort>,
-    /// Freed by who asks.
+    /// Freed by the asker.
     _queues: Box<[RegionId]>,
 }
 

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::error::HostError;
 
-/// What a receive queue is made of.
+/// The parts of a receive queue.
 #[derive(Debug)]
 pub(crate) struct QueueParts {
     pub(crate) layout: ReceiveQueueLayout,

@@ -38,7 +38,7 @@ impl<P> Shards<P> {
         self.0.iter_mut().map(|shard| &mut shard.path)
     }
 
-    /// Which slots the NICs have.
+    /// Lists the slots of the NICs.
     pub(super) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
         self.0.iter().map(|shard| shard.slots.clone())
     }
@@ -50,7 +50,7 @@ impl<P> Shards<P> {
 }
 
 impl<P: ControlPath> Shards<P> {
-    /// How the engine that has `slots` lives, and is woken.
+    /// Returns the life of the engine that has `slots`, and the bell that wakes it.
     pub(super) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
         let path = &self.0[self.index_of(slots)].path;
         (path.life(), path.bell())
@@ -164,7 +164,7 @@ pub(super) fn ask<Q: Question>(
     })
 }
 
-/// The error of who has given up waiting for what an engine has taken up.
+/// The error of whoever has given up waiting for what an engine has taken up.
 fn under_way(error: HostError) -> HostError {
     match error {
         HostError::EngineStuck { waited, .. } => {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) struct FreeSlots {
     /// Their lengths by their starts.
     ranges: BTreeMap<u16, u16>,
-    /// Where the slots of each NIC begin.
+    /// The first slot of each NIC.
     borders: Box<[u16]>,
 }
 

@@ -1,4 +1,4 @@
-//! What the driver does for StaR: portals, protection domains, memory regions and windows.
+//! The driver's work for StaR: portals, protection domains, memory regions and windows.
 //!
 //! All of StaR's portals are the first engine's: a host has one, and a connection's frames are all
 //! to come to the same.
@@ -53,7 +53,7 @@ pub struct StarPortalConfig {
     ///
     /// [`StarConfigBuilder::connections`]: rma_star::config::StarConfigBuilder::connections
     pub stateful_connections: u32,
-    /// What the library is set to. The host sets [`VerbsConfig::valid`] to what its engine has.
+    /// The settings of the library. The host sets [`VerbsConfig::valid`] to what its engine has.
     pub verbs: VerbsConfig,
 }
 
@@ -70,7 +70,7 @@ impl Default for StarPortalConfig {
 
 rma_core::settings!(StarPortalConfig);
 
-/// What a portal must know of its host.
+/// The facts about its host that a portal must know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StarTerms {
     /// The longest packet that the host takes, in octets.
@@ -138,7 +138,7 @@ impl<P: ControlPath> Driver<P> {
         Ok(Some(StarVerbs::new(StarParts { verbs, tag, home, life, sleep })))
     }
 
-    /// Who asks for something for the portal of this tag.
+    /// Returns the owner of the portal of this tag, which asks for something.
     fn asker(&self, tag: StarTag) -> Result<Asker, StarError> {
         let number = self.ledger.accounts().star_number(tag)?;
         Ok(Asker { tag, number })
@@ -241,11 +241,11 @@ impl<P: ControlPath> Driver<P> {
     }
 }
 
-/// Which engine serves StaR's portals: the first.
+/// The engine that serves StaR's portals: the first.
 const STAR: usize = 0;
 
 impl<P: ControlPath> Shards<P> {
-    /// How the engine that serves StaR's portals lives, and is woken.
+    /// Returns the life of the engine that serves StaR's portals, and the bell that wakes it.
     fn star_engine(&self) -> (Life, Option<Bell>) {
         let path = &self.0[STAR].path;
         (path.life(), path.bell())

@@ -1,9 +1,9 @@
-//! What the driver asks the engine that serves StaR, a type for each question, as in
+//! The driver's questions to the engine that serves StaR, a type for each question, as in
 //! [`super::questions`].
 //!
 //! All is asked for a portal, and the engine does nothing for one portal to what another has. What
 //! is asked for is charged already: `undo` refunds it, and what an engine did too late is booked
-//! all the same, as an orphan that is to be taken back.
+//! all the same, as an orphan to take back.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) struct AttachStar {
     pub(super) charge: Charge,
 }
 
-/// What became of it.
+/// The engine's answer to [`AttachStar`].
 #[derive(Debug)]
 pub(super) struct AttachedStar {
     tag: StarTag,
@@ -85,11 +85,11 @@ impl Question for AttachStar {
 #[derive(Debug)]
 pub(super) struct DetachStar(pub(super) Asker);
 
-/// What became of it.
+/// The engine's answer to [`DetachStar`].
 #[derive(Debug)]
 pub(super) struct DetachedStar {
     tag: StarTag,
-    /// None while frames of its connections are under way. Freed by who asks.
+    /// None while frames of its connections are under way. Freed by the asker.
     port: Option<StarPort>,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct AllocPd {
     pub(super) charge: Charge,
 }
 
-/// What became of it.
+/// The engine's answer to [`AllocPd`].
 #[derive(Debug)]
 pub(super) struct AllocatedPd {
     asker: Asker,
@@ -187,7 +187,7 @@ pub(super) struct DeallocPd {
     pub(super) pd: PdId,
 }
 
-/// What became of it.
+/// The engine's answer to [`DeallocPd`].
 #[derive(Debug)]
 pub(super) struct DeallocatedPd {
     asker: Asker,
@@ -252,14 +252,14 @@ pub(super) struct BindMw {
     pub(super) charge: Charge,
 }
 
-/// What became of memory that was to be registered, or of a window.
+/// The engine's answer about memory to register, or a window.
 #[derive(Debug)]
 pub(super) struct RegisteredMr {
     asker: Asker,
     pd: PdId,
     charge: Charge,
     result: Result<MrId, StarError>,
-    /// Of a region. Freed by who asks, if it was not registered.
+    /// Of a region. Freed by the asker, if it was not registered.
     memory: Option<Arc<Region>>,
 }
 
@@ -339,13 +339,13 @@ pub(super) struct DeregMr {
     pub(super) mr: MrId,
 }
 
-/// What became of it.
+/// The engine's answer to [`DeregMr`].
 #[derive(Debug)]
 pub(super) struct DeregisteredMr {
     asker: Asker,
     pd: PdId,
     mr: MrId,
-    /// The memory is freed by who asks.
+    /// The asker frees the memory.
     result: Result<Arc<Region>, StarError>,
 }
 

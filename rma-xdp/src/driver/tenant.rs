@@ -94,7 +94,7 @@ impl Quotas {
     }
 }
 
-/// Which tenants may use what nobody has reserved while it is scarce.
+/// The priority of tenants in the use of what nobody has reserved, while it is scarce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Leaves [`KeptFree::by_low`] of the rest free for tenants of normal and high priority.
@@ -106,8 +106,8 @@ pub enum Priority {
     High,
 }
 
-/// Which share of the rest of each pool tenants leave free for those of higher priority, as long as
-/// the host has any. In percent, rounded up to whole units; more than 100 is 100.
+/// The share of the rest of each pool that tenants leave free for those of higher priority, as long
+/// as the host has any. In percent, rounded up to whole units; more than 100 is 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -135,7 +135,7 @@ pub struct DriverConfig {
     /// StaR: the pool of work requests. Their places are in memory of their portals, some 300 bytes
     /// each. Default: no limit but the machine's memory.
     pub work_requests: u64,
-    /// Which share of the pools tenants leave to others.
+    /// The share of the pools that tenants leave to others.
     pub kept_free: KeptFree,
     /// The priority of what the host allocates without naming a tenant.
     pub priority: Priority,
@@ -178,7 +178,7 @@ pub struct TenantConfig {
     /// local end of an op. Fixed for each portal and region when it is allocated. `None`: the
     /// host's. Tenants of one PID can use each other's regions.
     pub pid: Option<Pid>,
-    /// Which tenants go first when the rest of a pool is scarce.
+    /// The priority when the rest of a pool is scarce.
     pub priority: Priority,
     /// How much it may have.
     pub quotas: Quotas,
@@ -195,7 +195,7 @@ impl TenantConfig {
 /// One application of a host, as its allocations name it. Clones are the same tenant.
 ///
 /// When the last one is dropped, portals and regions go on as they are; once they have been given
-/// back, too, nothing is reserved any more.
+/// back, too, nothing is reserved any longer.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     pub(crate) id: TenantId,
@@ -206,7 +206,7 @@ pub struct Tenant {
     pub(crate) _alive: Arc<()>,
 }
 
-/// Which tenant of a driver.
+/// The id of a driver's tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TenantId(pub(crate) u64);
 
@@ -224,17 +224,17 @@ impl Tenant {
     }
 }
 
-/// What a tenant has of one pool.
+/// The usage of one pool by a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUsage {
-    /// What it has.
+    /// The amount in use.
     pub used: u64,
-    /// What it could have at this moment, in one piece: the more of what is left of its
+    /// The amount that it could have at this moment, in one piece: the more of what is left of its
     /// reservation, and of what it may use of the rest.
     pub available: u64,
 }
 
-/// What a tenant has, and could have.
+/// The usage of a tenant, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Command slots. Those of a portal that was dropped count until its last op has completed.
@@ -244,7 +244,7 @@ pub struct Usage {
     /// Bytes in registered regions, also in those of StaR.
     pub bytes: PoolUsage,
     /// StaR: protection domains. Those of a portal that was dropped count, as all that is StaR's,
-    /// until nothing of its connections is on its way any more.
+    /// until nothing of its connections is on its way any longer.
     pub pds: PoolUsage,
     /// StaR: memory regions and windows.
     pub mrs: PoolUsage,
@@ -260,14 +260,14 @@ pub struct Usage {
 pub struct TenantUsage {
     /// Its name; `host` for what is allocated without a tenant.
     pub tenant: Box<str>,
-    /// Which tenant of this host: names may be the same.
+    /// The tenant's number on this host: names may be the same.
     pub id: u64,
-    /// What it has, and could have. Slots of dropped portals count until the driver is asked for
-    /// something next.
+    /// The usage and limits. Slots of dropped portals count until the driver is asked for something
+    /// next.
     pub usage: Usage,
 }
 
-/// What there is a pool of.
+/// A resource of which there is a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// Entries of the command slot table.
@@ -336,7 +336,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// What is free and not for everybody, if there is any.
+/// The amount that is free and not for everybody, if there is any.
 struct Kept(u64);
 
 impl fmt::Display for Kept {
@@ -348,12 +348,12 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Why the driver did not allocate something. Then nothing was.
+/// The reason why the driver did not allocate something. Nothing was allocated.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocationError {
     /// A portal needs at least one slot.
-    #[error("a portal needs at least one command slot")]
+    #[error("a portal of 0 command slots; ask for at least 1")]
     NoSlots,
     /// The tenant has as much as it may have.
     #[error(
@@ -361,7 +361,7 @@ pub enum AllocationError {
          raise its quota", .resource.remedy()
     )]
     Quota {
-        /// What was asked for.
+        /// The resource that was asked for.
         resource: Resource,
         /// By whom.
         tenant: Box<str>,
@@ -380,7 +380,7 @@ pub enum AllocationError {
         .resource.larger_pool()
     )]
     PoolEmpty {
-        /// What was asked for.
+        /// The resource that was asked for.
         resource: Resource,
         /// By whom.
         tenant: Box<str>,
@@ -417,7 +417,7 @@ pub enum AllocationError {
         if *.resource == Resource::CommandSlots { ", in one piece" } else { "" }, .resource.larger_pool()
     )]
     Reservation {
-        /// What was to be reserved.
+        /// The resource to reserve.
         resource: Resource,
         /// For whom.
         tenant: Box<str>,

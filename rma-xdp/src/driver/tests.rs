@@ -23,7 +23,7 @@ use super::{
 };
 use crate::driver::tenant::Resource;
 
-/// How an engine serves a question.
+/// The mood in which an engine serves a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     Prompt,
@@ -303,7 +303,7 @@ fn nobody_waits_for_ops_whose_end_changes_nothing() {
 }
 
 #[test]
-fn what_a_dropped_tenant_reserves_is_waited_for() {
+fn the_reservation_of_a_dropped_tenant_is_waited_for() {
     let mut driver = host();
     let mut config = TenantConfig::named("short-lived");
     config.quotas.slots.reserved = 4;

@@ -1,4 +1,4 @@
-//! What an engine does now and then, between its turns: cold work that follows the machine.
+//! The housekeeping of an engine, between its turns: cold work that follows the machine.
 
 use crate::{
     device::backend::HostBackend,

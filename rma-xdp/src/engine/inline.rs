@@ -14,7 +14,7 @@ use crate::{
     error::HostError,
 };
 
-/// How an [`InlineHost`](crate::InlineHost) has its engine: in itself.
+/// The engine of an [`InlineHost`](crate::InlineHost), in the host itself.
 #[derive(Debug)]
 pub struct InlineEngine {
     engine: HostEngine,

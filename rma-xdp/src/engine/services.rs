@@ -1,4 +1,4 @@
-//! What a host serves: which services its engines have, and on which ports.
+//! The services of a host's engines, and their ports.
 //!
 //! A service more is one of [`Stacks`] (two stand beside each other in a [`Both`]), has ports of
 //! its own among those that the device is opened with, and does its part of the housekeeping as a
@@ -174,7 +174,7 @@ impl Service for Stacks {
     }
 }
 
-/// What an engine thread needs of a service beyond serving it: cold work, between turns.
+/// The cold work that an engine thread needs of a service, between turns.
 pub(crate) trait HostService: Service {
     /// Whether it can send nothing for want of counter values.
     fn is_starved(&self) -> bool;

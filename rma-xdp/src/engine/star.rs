@@ -17,7 +17,7 @@ use crate::{
     random::random_bucket_secret,
 };
 
-/// What of a host's configuration is StaR's.
+/// The settings of a host that are StaR's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StarSetting {
     pub(crate) config: Option<StarConfigBuilder>,
@@ -25,7 +25,7 @@ pub(crate) struct StarSetting {
     pub(crate) stateful_port: Port,
 }
 
-/// What an engine's StaR must know of its host.
+/// The parts of a host that its engines' StaR needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StarHost {
     pub(crate) addresses: LocalAddresses,
@@ -58,7 +58,7 @@ impl StarSetting {
         Ok((block, Some(Star::with_aead(config.build(of_host)?, of_star, host.aead))))
     }
 
-    /// What the driver may hand out of StaR's tables.
+    /// Returns how much of StaR's tables the driver may hand out.
     pub(crate) fn capacities(&self, driver: &DriverConfig) -> StarCapacities {
         let served = self.config.as_ref();
         served.map_or_else(StarCapacities::default, |config| StarCapacities {

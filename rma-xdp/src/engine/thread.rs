@@ -58,14 +58,14 @@ struct EndOfLife(Arc<AtomicBool>);
 impl Drop for EndOfLife {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
-        // The engine takes no turn any more, so this may take its time.
+        // The engine takes no turn any longer, so this may take its time.
         if std::thread::panicking() {
             tracing::error!("the engine thread has panicked: all ops of its host wait in vain");
         }
     }
 }
 
-/// What the driver and the engine thread share.
+/// The state that the driver and the engine thread share.
 #[derive(Debug)]
 struct Shared {
     calls: ArrayQueue<Arc<dyn AnyCall>>,
@@ -74,7 +74,7 @@ struct Shared {
     wake: Arc<EventFd>,
 }
 
-/// How a [`Host`](crate::Host) has its engine: on a thread, which ends with the host.
+/// The engine of a [`Host`](crate::Host): on a thread, which ends with the host.
 #[derive(Debug)]
 pub struct EngineThread {
     shared: Arc<Shared>,
@@ -87,7 +87,7 @@ pub struct EngineThread {
     is_late: bool,
 }
 
-/// How to run the thread.
+/// The settings of the thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadConfig {
     pub(crate) core: Option<usize>,

@@ -1,4 +1,4 @@
-//! What hosts do for transfers of any size: [`Executor`].
+//! The hosts' part in transfers of any size: [`Executor`].
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ const UDP_RTT: Duration = Duration::from_micros(200);
 )]
 impl<P: ControlPath> HostOf<P> {
     /// An executor over a new portal of `slots` command slots, with [`Host::executor_config`]. That
-    /// of an inline host is to be driven with [`InlineHost::drive`].
+    /// of an inline host must be driven with [`InlineHost::drive`].
     ///
     /// # Errors
     /// If that many slots are not free.

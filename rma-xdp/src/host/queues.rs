@@ -1,4 +1,4 @@
-//! What hosts do for receive queues: [`ReceiveQueue`] (not in the paper).
+//! The hosts' part in receive queues: [`ReceiveQueue`] (not in the paper).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What channel ends are set up on: a host ([`rma_channel::Registrar`]).
+//! The registrar that channel ends are set up on: a host ([`rma_channel::Registrar`]).
 
 use std::sync::Arc;
 

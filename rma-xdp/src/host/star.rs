@@ -1,4 +1,4 @@
-//! What hosts do for StaR: [`StarVerbs`], and protection domains and memory of it.
+//! The hosts' part in StaR: [`StarVerbs`], and protection domains and memory of it.
 
 use core::ops::Range;
 use std::{
@@ -77,7 +77,7 @@ impl<P: ControlPath> HostOf<P> {
         }
     }
 
-    /// What portals must know of this host.
+    /// Returns the facts about this host that portals must know.
     fn star_terms(&self) -> Result<StarTerms, StarError> {
         let star = self.star.as_ref().ok_or(StarError::NotServed)?;
         let receive = self.receive_len_max;

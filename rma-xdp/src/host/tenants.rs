@@ -1,4 +1,4 @@
-//! What hosts do for tenants: [`crate::driver::tenant`].
+//! The hosts' part in tenants: [`crate::driver::tenant`].
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl<P: ControlPath> HostOf<P> {
         self.driver()?.register(Some(tenant), memory, key, permissions)
     }
 
-    /// What a tenant has and could have; without one, the host itself.
+    /// Returns the usage and limits of a tenant; without one, the host itself.
     ///
     /// # Errors
     /// If the tenant is another host's, or the engine is gone.

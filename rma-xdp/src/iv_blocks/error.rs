@@ -1,11 +1,11 @@
-//! Why counter values could not be reserved.
+//! Errors of reserving counter values.
 
 use core::{fmt, time::Duration};
 use std::{io, path::PathBuf};
 
 use rma_shm::{Shortage, Told};
 
-/// What to do about a mark that is lost.
+/// The next step after a mark is lost.
 macro_rules! begin_anew {
     () => {
         "without the mark, IVs could repeat. To begin anew, with the file removed or another directory in \
@@ -15,7 +15,7 @@ macro_rules! begin_anew {
     };
 }
 
-/// Why a message counter has no values that are certain to be fresh.
+/// The reason why a message counter has no values that are certain to be fresh.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CounterError {
@@ -33,7 +33,7 @@ pub enum CounterError {
     NoneMade {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The state directory cannot be used. It has no mark; it may have had one.
@@ -44,9 +44,9 @@ pub enum CounterError {
     Unusable {
         /// The mark's file.
         path: PathBuf,
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A limit of this process was met. Nothing is wrong with the mark.
@@ -56,11 +56,11 @@ pub enum CounterError {
     Shortage {
         /// The mark's file.
         path: PathBuf,
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The limit.
         shortage: Shortage,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is a mark, or there may be one, and it cannot be read.
@@ -71,7 +71,7 @@ pub enum CounterError {
     Unreadable {
         /// The mark's file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is a mark, and it cannot be moved on.
@@ -85,9 +85,9 @@ pub enum CounterError {
         path: PathBuf,
         /// The mark.
         mark: u64,
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is damaged, or is something else.
@@ -97,10 +97,10 @@ pub enum CounterError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// How it begins.
+        /// The beginning of its content.
         found: Box<str>,
-        /// What may have been the mark, if there is something to be read. Where the file is damaged
-        /// in one place, the mark was no higher.
+        /// The number that may have been the mark, if there is something to be read. Where the file
+        /// is damaged in one place, the mark was no higher.
         mark: Option<u64>,
     },
     /// Another process has the lock and does not go on.
@@ -141,7 +141,7 @@ pub enum CounterError {
     StartNotKept {
         /// The start.
         start: u64,
-        /// Why no mark is kept.
+        /// The reason why no mark is kept.
         reason: Box<str>,
     },
     /// A block without values.
@@ -153,7 +153,7 @@ pub enum CounterError {
         Told::of_thread(source)
     )]
     Thread {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -166,7 +166,7 @@ impl CounterError {
     }
 }
 
-/// What can still be read of a damaged mark, for people.
+/// The readable part of a damaged mark, for people.
 struct Readable(Option<u64>);
 
 impl fmt::Display for Readable {

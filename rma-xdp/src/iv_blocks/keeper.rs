@@ -25,13 +25,13 @@ use super::{error::CounterError, store::Store};
 /// How long after a failure the thread tries again. Half of a first block lasts for longer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the engine and the thread share.
+/// The state that the engine and the thread share.
 #[derive(Debug)]
 struct Shared {
     wanted: AtomicBool,
     stop: AtomicBool,
     reserved: ArrayQueue<CounterBlock>,
-    /// Why the last attempt failed; `None` if it did not.
+    /// The error of the last attempt; `None` if it did not.
     trouble: Mutex<Option<CounterError>>,
 }
 
@@ -64,7 +64,7 @@ impl Keeper {
         BlockSupply(thread.map(|keeper| (self.shared.clone(), keeper)))
     }
 
-    /// Why there is no further block, if one could not be reserved.
+    /// Returns the reason why there is no further block, if one could not be reserved.
     pub(super) fn trouble(&self) -> Option<String> {
         let trouble = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.as_ref().map(|error| {
@@ -125,8 +125,8 @@ fn keep(store: &Store, mut after: u64, shared: &Shared) {
     }
 }
 
-/// Who counts in blocks: one service of an engine. What several have of one supply is never the
-/// same block, so no value is used twice.
+/// A service of an engine that counts in blocks. What several have of one supply is never the same
+/// block, so no value is used twice.
 pub(crate) trait Counting {
     /// Whether it is time for a further block.
     fn wants_block(&self) -> bool;

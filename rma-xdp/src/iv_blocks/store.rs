@@ -7,8 +7,8 @@
 //! are plenty, and one file has no names to get wrong.
 //!
 //! The lock is on a file that is never renamed, so that who waits for it does not wait for a file
-//! of the past; and who has it looks whether it is still the one in the directory, as people remove
-//! files. The kernel releases it however its holder ends.
+//! of the past; and whoever has it looks whether it is still the one in the directory, as people
+//! remove files. The kernel releases it however its holder ends.
 //!
 //! Files belong to the directory's owner, whoever makes them: root may reserve today, and a user
 //! with capabilities, who was given the directory, tomorrow. Root trusts the directory's owner with
@@ -153,7 +153,7 @@ impl Store {
                 made => break made,
             }
             match there() {
-                // Not any more.
+                // Not any longer.
                 Err(error) if error.kind() == NotFound => {}
                 opened => break opened,
             }

@@ -33,7 +33,7 @@ const DAY: u64 = 86_400_000_000_000;
 const NOW: u64 = 20_500 * DAY;
 const LEN: u64 = 1 << 20;
 
-/// Where a store keeps its mark.
+/// Returns the path of a store's mark.
 fn mark_of(scratch: &Scratch) -> PathBuf {
     scratch.path().join("counter")
 }
@@ -97,7 +97,7 @@ fn those_who_reserve_at_the_same_time_get_disjoint_blocks() {
 }
 
 #[test]
-fn what_a_crash_left_behind_is_no_harm() {
+fn files_left_by_a_crash_do_no_harm() {
     let scratch = Scratch::new();
     fs::write(scratch.path().join("counter.new"), b"half of someth").unwrap();
     assert_eq!(store(&scratch, today).reserve(0).unwrap().first(), NOW);
@@ -283,7 +283,7 @@ fn a_lock_whose_file_was_removed_is_not_the_lock() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_root_writes_belongs_to_the_directorys_owner() {
+fn files_written_by_root_belong_to_the_directorys_owner() {
     const USER: u32 = 65534;
     let scratch = Scratch::new();
     chown(scratch.path(), Some(USER), Some(USER)).unwrap();

@@ -50,11 +50,11 @@ pub struct KeyedClient {
 pub struct KeyedBufPiece {
     /// The remote region. All of a transfer are of one host.
     pub region: KeyedRegion,
-    /// Where in it, in bytes.
+    /// The offset in the region, in bytes.
     pub remote_offset: u64,
     /// In which of the transfer's buffers, by its place among them.
     pub buf: usize,
-    /// Where in the buffer, in bytes.
+    /// The offset in the buffer, in bytes.
     pub buf_offset: usize,
     /// How many bytes; at least one.
     pub len: usize,
@@ -184,9 +184,10 @@ pub struct KeyedTransfer<B = RegionBuf> {
     began: Option<Instant>,
     /// By all tries since it last began anew.
     bytes_done: u64,
-    /// What the caller has said is missing. `None`: everything.
+    /// The pieces that the caller has said are missing. `None`: everything.
     given: Option<Box<Outcome>>,
-    /// What the last try has left missing, of all. `None`, as before the first: everything.
+    /// The pieces that the last try has left missing, of all. `None`, as before the first:
+    /// everything.
     left: Option<Outcome>,
     persistence: Persistence,
 }
@@ -207,11 +208,11 @@ struct UnderWay {
     transfer: Transfer<Vec<RegionBuf>>,
     /// By piece.
     asked: Vec<Asked>,
-    /// What is missing and had no room in this try.
+    /// The pieces that are missing and had no room in this try.
     rest: Vec<Missing>,
 }
 
-/// What a try needs first.
+/// The next need of a try.
 enum Next {
     Key {
         piece: usize,
@@ -232,7 +233,7 @@ impl<B> KeyedTransfer<B> {
         Self { options: self.options.class(class), ..self }
     }
 
-    /// What to do when ops fail, keys aside: see [`Transfer::retry`].
+    /// Sets the policy for ops that fail, keys aside: see [`Transfer::retry`].
     pub fn retry(self, retry: RetryPolicy) -> Self {
         Self { options: self.options.retry(retry), ..self }
     }
@@ -298,7 +299,7 @@ impl<B> KeyedTransfer<B> {
         }
         let Some(any) = keys.iter().find_map(|it| *it) else { return Next::Nothing };
         let asked = self.pieces.iter().zip(keys).enumerate().map(|(index, (piece, key))| {
-            // What is done needs a grant, and none of its own.
+            // A piece that is done needs a grant, and none of its own.
             let key = key.unwrap_or(any);
             (key.grant, Asked::of(piece.region.ring(), &key, self.asks(index)))
         });

@@ -1,4 +1,4 @@
-//! Why keys are not served, and why a transfer by name is not done.
+//! Errors of serving keys, and of transfers by name.
 
 use std::{io, net::SocketAddr};
 
@@ -18,14 +18,15 @@ use thiserror::Error;
 
 use crate::error::HostError;
 
-/// Why a [`KeyServer`](super::KeyServer) does not start, or does not do what it was asked.
+/// The reason why a [`KeyServer`](super::KeyServer) does not start, or does not do what it was
+/// asked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyServerError {
     /// It cannot listen.
     #[error("the key service cannot listen at {address}: {}", Told::of(source))]
     Listen {
-        /// Where it was to listen.
+        /// The address for it.
         address: SocketAddr,
         /// The system's reason.
         source: io::Error,
@@ -41,7 +42,7 @@ pub enum KeyServerError {
     Name {
         /// The text.
         name: Box<str>,
-        /// What is wrong with it.
+        /// The fault.
         why: NameError,
     },
     /// The catalog has no such region, or no room for it.
@@ -66,7 +67,7 @@ impl From<PublishError<HostError>> for KeyServerError {
     }
 }
 
-/// Why a transfer by name is not done.
+/// The reason why a transfer by name is not done.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum KeyedError {
@@ -75,7 +76,7 @@ pub enum KeyedError {
     NoKey {
         /// Of which region, of which service, and why.
         why: Box<NoKey>,
-        /// How the last try ended, if there was one: with what is missing.
+        /// The outcome of the last try, if there was one: with what is missing.
         last: Option<Box<Outcome>>,
     },
     /// It is over for another reason than keys.
@@ -83,7 +84,7 @@ pub enum KeyedError {
     Transfer(#[from] TransferError),
 }
 
-/// What a person is told of a try before there was no key.
+/// The sentence for a person about a try before there was no key.
 struct Before<'a>(Option<&'a Outcome>);
 
 impl core::fmt::Display for Before<'_> {
@@ -94,7 +95,7 @@ impl core::fmt::Display for Before<'_> {
 }
 
 impl KeyedError {
-    /// How the last try ended, if there was one: what [`Replicas::report`] is told.
+    /// Returns the status of the last try, if there was one: what [`Replicas::report`] is told.
     ///
     /// [`Replicas::report`]: rma_keys::replicas::Replicas::report
     #[must_use]
@@ -102,8 +103,9 @@ impl KeyedError {
         self.outcome().map(|it| it.status)
     }
 
-    /// What the last try has left missing, if there was one: for
-    /// [`KeyedTransfer::remaining`](super::KeyedTransfer::remaining). If there was none, all is.
+    /// Returns the outcome of the last try, if there was one, with the pieces that it left missing:
+    /// for [`KeyedTransfer::remaining`](super::KeyedTransfer::remaining). If there was none, all
+    /// is.
     #[must_use]
     pub const fn outcome(&self) -> Option<&Outcome> {
         match self {

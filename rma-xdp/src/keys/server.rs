@@ -35,9 +35,9 @@ use crate::{
 #[must_use]
 #[non_exhaustive]
 pub struct KeyServerConfig {
-    /// Where it accepts connections. With port 0, at a port of the system's choice. With `0.0.0.0`
-    /// or `[::]`, at all addresses of this machine: clients are told one of these, best the host's
-    /// own, as keys are given to the address that their connection comes from.
+    /// The address at which it accepts connections. With port 0, at a port of the system's choice.
+    /// With `0.0.0.0` or `[::]`, at all addresses of this machine: clients are told one of these,
+    /// best the host's own, as keys are given to the address that their connection comes from.
     pub listen: SocketAddr,
     /// The directory of its credentials: `docs/KEYS.md` says which files. Read anew when they
     /// change.
@@ -46,7 +46,7 @@ pub struct KeyServerConfig {
     pub policy: PathBuf,
     /// The directory of its audit log. Default: `None`, there is none.
     pub audit: Option<PathBuf>,
-    /// How that is kept.
+    /// The settings of the audit log.
     pub log: LogConfig,
     /// How often clients may ask.
     pub service: ServiceConfig,
@@ -88,7 +88,7 @@ impl KeyServerConfig {
 
 rma_core::settings!(KeyServerConfig);
 
-/// What a key service has done.
+/// The counters of a key service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyServerCounters {
     /// Its connections.
@@ -135,8 +135,8 @@ impl OwnHost for Shared {
     }
 }
 
-/// Serves the keys of a host's regions, and changes them, on a thread of its own. Dropped, it
-/// serves no more; the regions keep the keys that they have.
+/// Serves the keys of a host's regions, and changes them, on a thread of its own. Dropped, it no
+/// longer serves; the regions keep the keys that they have.
 #[derive(Debug)]
 pub struct KeyServer {
     host: Arc<Host>,
@@ -144,12 +144,12 @@ pub struct KeyServer {
 }
 
 impl KeyServer {
-    /// Starts the service of a host's keys, of which none is published yet. Who asks for a region
-    /// before it is published is denied, and takes that for an answer for a second: so an owner
-    /// that starts again, whose clients are waiting, uses [`KeyServer::start_with`].
+    /// Starts the service of a host's keys, of which none is published yet. Whoever asks for a
+    /// region before it is published is denied, and takes that for an answer for a second: so an
+    /// owner that starts again, whose clients are waiting, uses [`KeyServer::start_with`].
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do about it.
+    /// The error names what is missing or wrong, and the next step.
     pub fn start(host: Arc<Host>, config: &KeyServerConfig) -> Result<Self, KeyServerError> {
         Self::start_with(host, config, &[])
     }
@@ -158,7 +158,7 @@ impl KeyServer {
     /// does, before anybody is answered.
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do about it.
+    /// The error names what is missing or wrong, and the next step.
     pub fn start_with(
         host: Arc<Host>,
         config: &KeyServerConfig,
@@ -180,7 +180,7 @@ impl KeyServer {
         self.thread.address()
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub fn counters(&self) -> KeyServerCounters {
         let keys = self.thread.with(|_, keeper| keeper.counters());
@@ -206,8 +206,8 @@ impl KeyServer {
         })
     }
 
-    /// Takes a region out. Nobody is given its keys any more, and who has some is shut out: the
-    /// region goes by a key that nobody knows.
+    /// Takes a region out. No client is given its keys any longer, and clients that hold some are
+    /// shut out: the region goes by a key that nobody knows.
     ///
     /// # Errors
     /// If none was published under this name.
@@ -280,7 +280,8 @@ impl InlineKeyServer {
         self.turns.turn(now, &Own(host));
     }
 
-    /// Waits for something to do, no longer than `most`; of no use to who has an engine to turn.
+    /// Waits for something to do, no longer than `most`; of no use to whoever has an engine to
+    /// turn.
     pub fn wait(&mut self, most: Duration) {
         self.turns.wait_for(clock::now().boot, most);
     }

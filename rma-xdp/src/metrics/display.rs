@@ -23,10 +23,10 @@ use crate::driver::{
     tenant::{PoolUsage, TenantUsage},
 };
 
-/// How wide the names at the left are.
+/// The width of the names at the left.
 const NAME: usize = 12;
 
-/// What is said of a host, a name and a text in each line. A name is said once.
+/// The lines about a host, a name and a text in each line. A name is said once.
 struct Lines<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     is_first: bool,
@@ -131,7 +131,7 @@ fn write_star(lines: &mut Lines<'_, '_>, star: &StarTotals) -> fmt::Result {
     lines.counts("dropped", drops, "nothing")
 }
 
-/// What so many of a hundred delays did not exceed.
+/// Returns the bound that so many of a hundred delays did not exceed.
 fn bound(delays: &DelayHistogram, percent: u64) -> String {
     let wanted = (delays.count() * percent).div_ceil(100);
     let mut so_far = 0;
@@ -246,7 +246,7 @@ fn write_executors(lines: &mut Lines<'_, '_>, gauges: &ExecutorGauges) -> fmt::R
     )
 }
 
-/// What it has, and what it could have in all.
+/// Writes a tenant's usage, and what it could have in all.
 fn write_tenant(lines: &mut Lines<'_, '_>, tenant: &TenantUsage) -> fmt::Result {
     let usage = &tenant.usage;
     let of = |pool: PoolUsage| format!("{} of {}", pool.used, pool.used + pool.available);

@@ -48,7 +48,7 @@ const REQUEST_LEN_MAX: usize = 8 << 10;
 /// left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why an endpoint could not be started.
+/// The reason why an endpoint could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
@@ -59,15 +59,15 @@ pub enum EndpointError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system had no descriptor, memory or thread left.
     #[error("{what} for the metrics endpoint: {}", Told::of_thread(source))]
     System {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -121,7 +121,7 @@ impl MetricsEndpoint {
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -138,7 +138,7 @@ impl Drop for MetricsEndpoint {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Server {
     listener: TcpListener,
     source: MetricsSource,
@@ -288,7 +288,7 @@ impl Server {
     }
 }
 
-/// What ends the head of a request.
+/// The octets that end the head of a request.
 const END: &[u8] = b"\r\n\r\n";
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -299,7 +299,7 @@ enum HeadError {
     Io(io::Error),
 }
 
-/// Why a request has another answer than metrics.
+/// The reason why a request has another answer than metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Malformed,

@@ -391,7 +391,7 @@ fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write
         ),
     ];
     for (name, help, value) in smallest {
-        // Where there is no window, 0 would be a wrong one.
+        // Without a window, 0 would be a wrong one.
         if let Some(value) = value {
             text.family(GAUGE, name, help)?;
             text.sample(name, &[], value)?;

@@ -191,8 +191,8 @@ impl Driven for World {
     fn step(&mut self, _: Option<Instant>) {
         let work: usize = self.hosts.iter_mut().map(InlineHost::turn).sum();
         self.idle = if work > 0 { 0 } else { self.idle + 1 };
-        // What is on its way is in the kernel's hands, which may need this core. Not each time: on
-        // a busy machine it is long until a turn comes again.
+        // The kernel has the packets on their way, and may need this core. Not each time: on a busy
+        // machine it is long until a turn comes again.
         if self.idle % 1000 == 999 {
             std::thread::yield_now();
         }
@@ -213,7 +213,7 @@ impl fmt::Display for World {
     }
 }
 
-/// What the process of a node sets channels up with.
+/// The registrar of a node's process, for setting channels up.
 #[derive(Debug)]
 struct Process<'a> {
     inner: HostRegistrar<'a, InlineEngine>,

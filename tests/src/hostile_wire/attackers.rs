@@ -51,7 +51,8 @@ const ATTEMPTS: u32 = 20;
 
 const ALL_TYPES: [OpType; 3] = [OpType::Read, OpType::Write, OpType::Rekey];
 
-/// What A1 is after: a region, and the rights of one process to read, write and rekey it.
+/// The secret that A1 is after: a region, and the rights of one process to read, write and rekey
+/// it.
 struct Secret {
     region: RegisteredRegion,
     pattern: Pattern,
@@ -76,7 +77,7 @@ impl Secret {
         assert_eq!(rights(ends, &self.region, CLIENT_PID), self.grants);
     }
 
-    /// Who may read it, does.
+    /// Checks that a client with a right to read it does.
     fn assert_readable(&self, client: &Host, grant: &Grant) {
         let mut portal = client.portal(1).expect("a slot");
         let sink = client.register(4096, Permissions::NONE).expect("a sink");

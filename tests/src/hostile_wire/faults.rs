@@ -1,10 +1,10 @@
-//! What may happen to a packet on the wire, how often, and how often it did.
+//! The faults of packets on the wire, their chances, and their counts.
 
 use core::{fmt, time::Duration};
 
 use rma_sim::prng::{Chance, Prng};
 
-/// What the forwarder may do when a frame comes by.
+/// A fault that the forwarder may add when a frame comes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Fault {
@@ -48,7 +48,7 @@ impl Fault {
     ];
 }
 
-/// How likely each fault is, for each frame.
+/// The chance of each fault, for each frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     chances: [Chance; Fault::ALL.len()],
@@ -85,7 +85,7 @@ impl Faults {
         self
     }
 
-    /// How likely `fault` is.
+    /// Returns the chance of `fault`.
     #[must_use]
     pub const fn chance(&self, fault: Fault) -> Chance {
         self.chances[fault as usize]

@@ -71,7 +71,7 @@ pub struct Captured {
     pub frame: Vec<u8>,
 }
 
-/// What an attacker keeps: the latest packets, and some of all that ever came by.
+/// The packets that an attacker keeps: the latest packets, and some of all that ever came by.
 #[derive(Debug, Default)]
 pub struct Store {
     recent: VecDeque<Captured>,
@@ -141,7 +141,7 @@ impl Store {
     }
 }
 
-/// What a frame that came by says, and its tag.
+/// The claims of a frame that came by, and its tag.
 struct Seen {
     view: FrameView,
     octets: Vec<u8>,
@@ -244,8 +244,7 @@ impl Forger {
         payload(&captured.frame, self.port).map(|range| captured.frame[range].to_vec())
     }
 
-    /// What becomes of a packet on its way: other frames at other places, and what is made up among
-    /// them.
+    /// Changes a packet on its way: other frames at other places, and what is made up among them.
     pub fn change(&mut self, packet: &[u8], store: &Store) -> Vec<u8> {
         let other = self.forge(store).and_then(|forged| self.packet_of(&forged));
         let change = self.prng.choose(&Change::ALL);

@@ -35,7 +35,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// Frames taken from one side before the other is looked at.
 const BURST: usize = 64;
 
-/// What a recording may hold, in bytes.
+/// The most that a recording may hold, in bytes.
 const TAPE_MAX: usize = 256 << 20;
 
 type Question = Box<dyn FnOnce(&mut Forwarder) + Send>;
@@ -98,7 +98,7 @@ impl Wire {
         });
     }
 
-    /// What happened up to now.
+    /// Returns the tally up to now.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.ask(|forwarder| forwarder.tally)
@@ -151,7 +151,7 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // The thread sees that nobody can ask any more, and ends.
+        // The thread sees that nobody can ask any longer, and ends.
         self.questions = None;
         let ended = self.thread.take().map(JoinHandle::join);
         if let Some(Err(panic)) = ended
@@ -177,7 +177,7 @@ struct Tape {
     len: usize,
 }
 
-/// What the wire's thread has. See [`Wire::ask`].
+/// The state of the wire's thread. See [`Wire::ask`].
 #[derive(Debug)]
 pub struct Forwarder {
     /// In the order of [`End`].

@@ -1,5 +1,5 @@
-//! Where the packet of 1RMA lies in an Ethernet frame, and its frames in the packet; and Ethernet
-//! frames around other packets.
+//! The packet of 1RMA in an Ethernet frame, and its frames in the packet; and Ethernet frames
+//! around other packets.
 
 use core::ops::Range;
 

@@ -48,7 +48,7 @@ impl End {
     }
 }
 
-/// How the hosts at the two ends are opened.
+/// The settings that the hosts at the two ends are opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Of the wire's choices.
@@ -178,7 +178,7 @@ impl WireLab {
             it.nic = setup.nic;
         });
         if setup.udp {
-            // What the kernel sends as one is longer than the wire between them carries.
+            // A packet that the kernel sends as one is longer than the wire between them carries.
             let batching = UdpBatching::ALL.with(|it| it.gso = false);
             config.device = Device::udp().with_batching(batching);
         } else {
@@ -219,9 +219,9 @@ pub struct Ends {
     pub client: Option<Host>,
     /// The one whose memory they are on. `None` while it is down.
     pub server: Option<Host>,
-    /// How they were opened.
+    /// The settings that they were opened with.
     pub setup: Setup,
-    /// Where they are. Dropped last.
+    /// The lab that they are in. Dropped last.
     pub lab: WireLab,
 }
 

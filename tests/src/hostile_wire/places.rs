@@ -34,7 +34,7 @@ pub struct Places {
     over: Vec<Vec<Over>>,
 }
 
-/// How an op ended.
+/// The end of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All of it is there.
@@ -48,7 +48,7 @@ pub enum End {
 /// An op of a place that is over, and may have late effects.
 #[derive(Debug)]
 struct Over {
-    /// Where in the place it begins.
+    /// The offset in the place at which it begins.
     start: usize,
     right: Vec<u8>,
     /// Its granules that have come too late.
@@ -88,7 +88,7 @@ impl Places {
     }
 
     /// The same memory, registered anew at a host that is a new one: no op of before has an effect
-    /// any more, late or not.
+    /// any longer, late or not.
     pub fn set_memory(&mut self, memory: RegisteredRegion) {
         self.memory = memory;
         self.over.iter_mut().for_each(Vec::clear);
@@ -121,7 +121,7 @@ impl Places {
     /// happen again, it will be seen.
     ///
     /// # Errors
-    /// What is wrong, and no late effect either.
+    /// The fault, which is no late effect either.
     pub fn settle(
         &mut self,
         place: usize,
@@ -147,7 +147,7 @@ impl Places {
     /// Looks at all places at rest. What has changed by a late effect counts as changed no more.
     ///
     /// # Errors
-    /// What else has changed.
+    /// The other changes.
     pub fn look_at_rest(&mut self) -> Result<(), String> {
         for place in self.free.clone() {
             let there = self.there(place);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_known_if_it_is_of_an_op_that_may_be_late_and_in_its_place() {
+    fn late_bytes_are_known_if_their_op_may_be_late_and_they_are_in_its_place() {
         let mut scene = Scene::new();
         scene.op(100, 0..1408, End::MayBeLate).unwrap();
         scene.places.look_at_rest().unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_late_is_wrong() {
+    fn bytes_that_cannot_be_late_are_wrong() {
         for end in [End::Ok, End::Failed] {
             let mut scene = Scene::new();
             scene.op(100, 0..3000, end).unwrap();

@@ -46,7 +46,7 @@ const ASKED_MAX: u32 = 12;
 /// How long an op is waited for that may never end.
 const OP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How an op ended, as far as can be known.
+/// The end of an op, as far as can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Once, and this is its result, if it has one.
@@ -57,7 +57,7 @@ pub enum Known {
     Unknown,
 }
 
-/// What recorded ops of one type change, and what must be there.
+/// The changes of recorded ops of one type, and the check of their effects.
 pub trait Effect {
     /// The type that its ops are of.
     const OP_TYPE: OpType;
@@ -91,13 +91,13 @@ pub trait Effect {
         0
     }
 
-    /// What ops carry that the wire must not see.
+    /// Returns the bytes of ops that the wire must not see.
     fn secrets(&self) -> Vec<Vec<u8>> {
         Vec::new()
     }
 }
 
-/// What a slot is busy with.
+/// The job of a slot.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Op(u64),
@@ -290,7 +290,7 @@ impl<E: Effect> RecordedWorker<E> {
         self.effect.late_effects()
     }
 
-    /// What the wire must not have seen: [`Effect::secrets`].
+    /// Returns the secrets that the wire must not have seen: [`Effect::secrets`].
     #[must_use]
     pub fn secrets(&self) -> Vec<Vec<u8>> {
         self.effect.secrets()
@@ -303,7 +303,7 @@ impl<E: Effect> RecordedWorker<E> {
         (self.applied, self.verdicts, self.unknown)
     }
 
-    /// How the ops and the SETTLEs ended.
+    /// Returns the outcomes of the ops and the SETTLEs.
     #[must_use]
     pub const fn outcomes(&self) -> &Outcomes {
         &self.outcomes
@@ -320,7 +320,7 @@ pub struct Tickets {
     unknown: u64,
 }
 
-/// Where the word is.
+/// The offset of the word.
 const TICKET_AT: u64 = 64;
 
 impl Effect for Tickets {
@@ -382,7 +382,7 @@ pub struct Wholes {
     source: RegisteredRegion,
     pattern: Pattern,
     target: RegisteredRegion,
-    /// What must be there, at all places that rest.
+    /// The expected content, at all places that rest.
     model: Vec<u8>,
     free: Vec<usize>,
     /// By place: its op.
@@ -466,7 +466,7 @@ impl Effect for Wholes {
             Known::NotApplied => assert!(is_as_before, "{size} bytes at {start} of {place}: some"),
             Known::Unknown => {
                 assert!(is_whole || is_as_before, "{size} bytes at {start} of {place}: a part");
-                // It may still change, for all that is known here: nobody looks any more.
+                // It may still change, for all that is known here: nobody looks any longer.
                 model.fill(0);
                 return;
             }

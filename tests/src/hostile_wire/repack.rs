@@ -15,7 +15,7 @@ const LEN_MAX: usize = 1400;
 const FRAME_TYPE: usize = 1;
 const PAYLOAD_LEN: core::ops::Range<usize> = 30..32;
 
-/// What can be done to a packet.
+/// A change that can be made to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// It ends at any octet.
@@ -24,7 +24,7 @@ pub(super) enum Change {
     Doubled,
     /// Two of its frames change places.
     Swapped,
-    /// One of its frames is not in it any more.
+    /// One of its frames is no longer in it.
     LeftOut,
     /// Another frame is the first of it, is in the midst of it, or is the last.
     Joined,

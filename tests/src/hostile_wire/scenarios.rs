@@ -30,7 +30,7 @@ use crate::hosts::CLIENT_PID;
 /// How long what is right in everything may be lost on a good wire.
 const PATIENCE_NANOS: u64 = 5_000_000_000;
 
-/// How a run went.
+/// The report of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     lines: Vec<String>,
@@ -195,7 +195,8 @@ fn report(ends: &Ends, faults: &Faults, workers: &[(OpType, &Worker)]) -> Report
     report
 }
 
-/// What the wire made has reached the NICs, and they have told it from what hosts send.
+/// Checks that the wire's own frames have reached the NICs, and they have told it from what hosts
+/// send.
 fn assert_nics_have_seen_it(ends: &Ends, op_type: OpType) {
     use DropReason::{
         DataUnauthenticated, Duplicate, LateOrUnsolicited, RequestUnauthenticated,
@@ -217,7 +218,7 @@ fn assert_nics_have_seen_it(ends: &Ends, op_type: OpType) {
     }
 }
 
-/// Who changes the key of a worker's region: in turns its owner and, over the wire, the client.
+/// The rotation of a worker's key: in turns its owner and, over the wire, the client.
 struct Rotation {
     prng: Prng,
     client: MetricsSource,
@@ -277,8 +278,8 @@ impl Drop for Ending<'_> {
 }
 
 /// The key of the writes' region changes in mid-run, by its owner or by a Rekey op. Ops of that
-/// region alone fail of it; what came under an old key changes nothing any more, then or when it is
-/// replayed; and a Rekey that was not reported OK has happened by then or never.
+/// region alone fail of it; what came under an old key changes nothing any longer, then or when it
+/// is replayed; and a Rekey that was not reported OK has happened by then or never.
 ///
 /// # Panics
 /// If anything is not as it must be.
@@ -334,7 +335,7 @@ fn rotate(
     } else {
         rotation.rekey(key, faults)
     };
-    // What the server has by now is what stays.
+    // The server's present content stays.
     let key_gone = present(ends, writes, OpType::Write).key != writes.grant().key;
     assert!(key_gone || reported != OpStatus::Ok, "reported OK, and not done");
     writes.finish(faults, Circumstances { key_gone, ..Circumstances::default() });
@@ -342,7 +343,7 @@ fn rotate(
         writes.set_key(key);
         rotation.grant = rotation.grant.under(&key);
     }
-    // No op fails of it any more.
+    // No op fails of it any longer.
     writes.run(40, faults, Circumstances::default());
     assert_present(ends, writes, "a Rekey that was over");
 }

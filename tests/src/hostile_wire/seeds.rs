@@ -1,4 +1,4 @@
-//! Which seeds a test runs, and the line that repeats a failing one.
+//! The seeds that a test runs, and the line that repeats a failing one.
 
 use std::env;
 

@@ -1,5 +1,5 @@
-//! Which status an op may end with, and which faults explain it. What the table does not allow is a
-//! bug.
+//! The table of statuses that an op may end with, and the faults that explain each. What the table
+//! does not allow is a bug.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use rma_xdp::{Metrics, MetricsSource, OpStatus, OpType};
 
 use super::faults::{Fault, Faults};
 
-/// What an op asks for.
+/// The request of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// All is in order.
@@ -26,7 +26,7 @@ pub enum Kind {
     NotPermitted,
 }
 
-/// What is known about a run besides its faults.
+/// The circumstances of a run besides its faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances {
     /// The tables are so small that ops find them full.
@@ -72,7 +72,7 @@ pub fn allows(
         // processor.
         OpStatus::DispatchTimeout => circumstances.tight || circumstances.stood_still,
         OpStatus::InvalidCommand => false,
-        // Where no receive is posted.
+        // No receive is posted.
         OpStatus::RemoteNotReady => {
             matches!(op_type, OpType::Send | OpType::WriteWithImm | OpType::Notify)
         }

@@ -248,7 +248,7 @@ impl Worker {
             self.op_type
         );
         self.hold_against_model(op, status);
-        // What was reported before has not changed anything since.
+        // Bytes reported before have not changed since.
         if self.prng.below(8) == 0 {
             self.assert_targets_rest();
         }
@@ -256,7 +256,7 @@ impl Worker {
 
     fn hold_against_model(&mut self, op: Op, status: OpStatus) {
         let Op { kind, place, source, offset, size } = op;
-        // What is refused brings nothing.
+        // A refused op brings nothing.
         let mut right = vec![0; if kind == Kind::Good { size } else { 0 }];
         self.pattern.fill(source, &mut right);
         let end = match status {
@@ -269,7 +269,7 @@ impl Worker {
         settled.unwrap_or_else(|wrong| panic!("{:?}, {status}, {op:?}: {wrong}", self.op_type));
     }
 
-    /// Ops that are over leave no trace any more: no place that rests has changed, nor has the
+    /// Ops that are over leave no trace any longer: no place that rests has changed, nor has the
     /// source.
     ///
     /// # Panics
@@ -395,7 +395,7 @@ impl Worker {
         self.portal = client.portal(SLOTS).expect("slots");
     }
 
-    /// How the ops ended up to now, and how many were repeated on a good wire.
+    /// Returns the outcomes of ops up to now, and how many were repeated on a good wire.
     #[must_use]
     pub const fn outcomes(&self) -> (&Outcomes, u32) {
         (&self.outcomes, self.repeated)

@@ -1,4 +1,4 @@
-//! Which side is which, as both agree at the beginning and change it later.
+//! The sides of a connection, as both agree at the beginning and change them later.
 //!
 //! Roles change again and again while SENDs, WRITEs and READs go both ways (S6): each message comes
 //! once, in order and whole, whoever asks for the changes.
@@ -29,13 +29,13 @@ const DEPTH: u64 = 24;
 /// Bytes between the places of work requests, which are at least two shorter.
 const EACH: u64 = 6000;
 
-/// Where in the lower half what comes has its places: of messages, WRITEs and READs.
+/// The offsets in the lower half of what comes: of messages, WRITEs and READs.
 const AREAS: [u64; 3] = [0, DEPTH * EACH, 2 * DEPTH * EACH];
 
 /// Bytes that one end has to give, and that it has room for.
 const HALF: u32 = (3 * DEPTH * EACH) as u32;
 
-/// Who asks for a change of roles.
+/// The side that asks for a change of roles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asks {
     Stateful,
@@ -57,8 +57,9 @@ impl Asks {
     }
 }
 
-/// Who wants nothing gets what goes with the other's wish; of two such ends, that of the host with
-/// fewer connections has the state if there are many, and both if there are few.
+/// Checks that an end without a wish gets the role that the other's wish leaves; of two such ends,
+/// that of the host with fewer connections has the state if there are many, and both if there are
+/// few.
 pub(super) fn roles_that_are_negotiated(hosts: [&Host; 2]) {
     let stateful = |ends: &[End<'_>; 2]| {
         ends.each_ref().map(|end| end.verbs.is_stateful(end.qp).expect("it is connected"))
@@ -104,7 +105,7 @@ pub fn a_full_table_keeps_roles_as_they_are(hosts: [&Host; 2]) {
     until("an answer", || !look(&mut ends)[0].1);
     assert_eq!(look(&mut ends), roles(true), "it has no room for {RECVS}");
     messages(&mut ends, 0..LATER);
-    // What the other side has refused once it may take later.
+    // The other side may accept later what it has refused once.
     ends[0].verbs.switch_role(ends[0].qp).expect("a connection that is ready");
     until("a change of roles", || look(&mut ends) == roles(false));
     messages(&mut ends, LATER..RECVS);
@@ -160,7 +161,7 @@ pub(super) fn roles_change_under_load(hosts: [&Host; 2]) {
     }
 }
 
-/// What a work request of a send queue is, by its number.
+/// Returns the op of a work request of a send queue, by its number.
 const fn op_of(number: u64) -> WqeOp {
     match number % 4 {
         0 => WqeOp::Send,
@@ -183,12 +184,12 @@ const fn len_of(number: u64) -> u32 {
     (if number.is_multiple_of(5) { number % 65 } else { number * 331 % (EACH - 2) }) as u32
 }
 
-/// Where its bytes are, in what its giver has: each has others.
+/// Returns the offset of its bytes in its giver's memory: each has others.
 const fn source_of(number: u64) -> u64 {
     number * 97 % (HALF as u64 - EACH)
 }
 
-/// Where they go.
+/// Returns the offset that they go to.
 fn place_of(number: u64) -> u64 {
     let area = match op_of(number) {
         WqeOp::Write => 1,

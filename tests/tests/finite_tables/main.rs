@@ -32,7 +32,7 @@ use rma_core::{
 };
 use rma_xdp::Region;
 
-/// What a thread has asked of the allocator.
+/// The requests of a thread to the allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     /// Calls, of any kind.
@@ -443,7 +443,7 @@ fn the_memory_of_a_nic_is_constant_from_1_to_100_000_initiators() {
             responder.rekeyed.1 = next;
         }
 
-        // What was abandoned is forgotten in time, and then there is room again.
+        // An abandoned op is forgotten in time, and then there is room again.
         now = now + Duration::from_millis(10);
         responder.expire(now);
         let is_power_of_ten = (0..=5).any(|power| n == 10_u32.pow(power));
@@ -579,7 +579,7 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
             taken.push(responder.take(now, &mut request));
         }
         assert_eq!(taken[..room], vec![Ok(()); room]);
-        // Who finds no place may take that of an initiator who shares a list with others.
+        // An initiator that finds no place may take that of another who shares a list with others.
         let full = |it: &Result<(), DropReason>| {
             it.map_or_else(|why| why.refused_with() == Some(OpStatus::Nack), |()| true)
         };
@@ -592,7 +592,7 @@ fn full_tables_are_nacks_and_errors_and_do_not_grow() {
             peer.nic.handle_timeout(now);
             ended[peer.status().expect("every op has ended") as usize] += 1;
         }
-        // Who makes room depends on who shares a list with whom, and how many do not.
+        // The one that makes room depends on who shares a list with whom, and how many do not.
         let count = |status: OpStatus| ended[status as usize];
         assert_eq!((count(OpStatus::Ok), count(OpStatus::Nack)), (room, NOTICES));
         assert_eq!(count(OpStatus::Timeout), peers.len() - room - NOTICES);
@@ -667,7 +667,7 @@ fn full_records_and_queues_are_answers_and_do_not_grow() {
         .collect();
     assert_eq!(statuses[..3], [OpStatus::Ok; 3]);
     assert_eq!(statuses[3..], [OpStatus::Nack; 37]);
-    // What is left is for others: one message, though more receives are posted.
+    // The rest is for others: one message, though more receives are posted.
     let statuses: Vec<_> = peers
         .iter_mut()
         .map(|peer| {

@@ -15,7 +15,7 @@ const LEN: usize = 8192;
 /// How far before the end ops begin: their data is of several frames, of which one lies across it.
 const BEFORE_END: u64 = 2000;
 
-/// What the server's region permits.
+/// Returns all permissions, for the server's region.
 fn all() -> Permissions {
     Permissions::READ | Permissions::WRITE | Permissions::ATOMIC | Permissions::NOTIFY
 }

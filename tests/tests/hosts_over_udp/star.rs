@@ -182,7 +182,7 @@ fn memory_can_be_taken_back_and_windows_before_their_region() {
         matches!(again, Err(HostError::Star(StarError::Mr(MrError::NoSuchMr(_))))),
         "{again:?}"
     );
-    // What was taken back is of no use to the peer, who is told so.
+    // Memory that was taken back is of no use to the peer, who is told so.
     one.verbs.post_send(one.qp, &SendWr::read(2, one.mr.slice(0, 8), other.mr.remote(8))).unwrap();
     assert_eq!(one.completion().status, WcStatus::RemAccessErr);
     let refused = one.verbs.post_send(one.qp, &SendWr::send(3, one.mr.slice(0, 1)));
@@ -225,7 +225,7 @@ fn refused<T>(result: Result<T, HostError>) -> Resource {
 }
 
 #[test]
-fn what_a_tenant_has_of_star_is_within_its_quotas_and_comes_back() {
+fn a_tenants_share_of_star_is_within_its_quotas_and_comes_back() {
     let [host, other] = hosts();
     let quotas = Quotas::default().with(|it| {
         it.pds = Quota::new(1, 2);
@@ -273,7 +273,7 @@ fn what_a_tenant_has_of_star_is_within_its_quotas_and_comes_back() {
     assert_eq!(used(), [1, 1, 600, 60, 8]);
     let gone = host.dereg_mr(&twice).unwrap_err();
     assert!(matches!(gone, HostError::Star(StarError::Mr(MrError::NoSuchMr(_)))), "{gone}");
-    // What cannot be is refused, and charged to nobody.
+    // An impossible request is refused, and charged to nobody.
     let beyond = host.reg_mr_of(&pds[0], Arc::clone(mr.memory()), 500..700, ALL).unwrap_err();
     assert!(matches!(beyond, HostError::Star(StarError::Mr(MrError::OutOfBounds { .. }))));
     assert_eq!(used(), [1, 1, 600, 60, 8]);
@@ -368,7 +368,7 @@ fn the_share_of_a_dropped_portal_is_anothers_when_its_connections_are_over() {
 }
 
 #[test]
-fn who_waits_for_an_engine_that_ends_is_told_so() {
+fn a_waiter_for_an_engine_that_ends_is_told_so() {
     let hosts = hosts();
     let [mut one, other] = pair(&hosts, [Role::Stateless, Role::Stateful]);
     one.verbs.post_recv(one.qp, &RecvWr { wr_id: 1, sge: one.mr.slice(0, 64) }).unwrap();

@@ -151,7 +151,7 @@ fn the_buffer_of_a_future_that_was_dropped_is_kept_until_its_work_request_is_ove
         assert!(recv.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     let Async { verbs, qp, pool, .. } = other;
-    // When nobody has the queue pair any more, it is closed, whatever its peer does.
+    // When nobody has the queue pair any longer, it is closed, whatever its peer does.
     assert_eq!(pool.free(), 3);
     drop((verbs, qp));
     while pool.free() < 4 {
@@ -160,7 +160,7 @@ fn the_buffer_of_a_future_that_was_dropped_is_kept_until_its_work_request_is_ove
 }
 
 #[test]
-fn what_is_refused_or_fails_gives_its_buffer_back() {
+fn refused_or_failed_work_gives_its_buffer_back() {
     let hosts = hosts();
     let [one, other] = pair(&hosts);
     let foreign = other.pool.try_acquire().unwrap();
@@ -197,7 +197,7 @@ fn an_engine_that_ends_gives_all_buffers_back() {
     drop(other);
 }
 
-/// Who sleeps at once, so that each wake-up counts.
+/// Returns the policy of a thread that sleeps at once, so that each wake-up counts.
 fn lazy() -> IdlePolicy {
     IdlePolicy::default().with(|it| (it.spin, it.yield_for) = Default::default())
 }
@@ -379,7 +379,7 @@ fn a_set_up_ends_in_its_time_whatever_its_stream_does() {
 }
 
 #[test]
-fn who_awaits_the_end_of_a_connection_is_woken_by_it() {
+fn a_waiter_for_the_end_of_a_connection_is_woken_by_it() {
     let hosts = hosts();
     let [(one, one_cq), (other, _)] = lazy_pair(&hosts);
     let unused = another(&hosts[0], &one.verbs, (one_cq, Role::Stateless));

@@ -128,7 +128,7 @@ fn regions_and_bytes_have_quotas_and_memory_beyond_them_is_not_even_touched() {
 }
 
 #[test]
-fn what_is_reserved_comes_back_with_the_last_handle_portal_and_region() {
+fn a_reservation_comes_back_with_the_last_handle_portal_and_region() {
     let hosts = hosts();
     let quotas = Quotas::default().with(|it| it.slots = Quota::new(1000, 1000));
     let config = TenantConfig::named("serving").with(|it| it.quotas = quotas);

@@ -20,8 +20,8 @@ fn messages_of_all_lengths_come_whole_once_and_in_order() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_no_message_is_refused() {
-    in_both_modes(channels::what_is_no_message_is_refused);
+fn an_invalid_message_is_refused() {
+    in_both_modes(channels::an_invalid_message_is_refused);
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(super) fn wait_attachments(host: &Host, wanted: u64) {
     });
 }
 
-/// What the client reads and writes.
+/// The client's reads and writes.
 pub(super) struct Scene {
     /// Kept: it is what the grants are for.
     _region: RegisteredRegion,
@@ -243,7 +243,7 @@ fn an_interface_that_is_moved_away_is_left_alone_and_used_again_when_it_is_back(
     a.ip(&["link", "set", "dev", Lab::INTERFACE, "netns", elsewhere.name()]).unwrap();
     scene.take_all(issued);
     wait_state(&hosts.client, InterfaceState::Gone);
-    // Who has it now finds nothing of ours on it.
+    // The present owner finds nothing of ours on it.
     wait_for("the steering program to be detached", || {
         let link = elsewhere.ip(&["-d", "link", "show", "dev", Lab::INTERFACE]).unwrap();
         (!link.contains("prog/xdp")).then_some(())

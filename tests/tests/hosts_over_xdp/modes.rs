@@ -49,7 +49,7 @@ fn generic_mode_is_chosen_on_veth_and_the_reason_is_told() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_is_asked_for_is_had() {
+fn the_requested_mode_is_attached() {
     for (wanted, attached) in
         [(Mode::Native, AttachMode::Native), (Mode::Generic, AttachMode::Generic)]
     {

@@ -122,7 +122,7 @@ fn addresses_that_frames_do_not_come_in_for_are_refused_with_the_next_step() {
         a.ip(&["link", "set", "dev", interface, "up"]).unwrap();
         open_at(a, &[ours.parse().unwrap()]).unwrap();
     }
-    // What both have is here as well.
+    // The address that both have is here as well.
     address("198.51.100.1/32", Lab::INTERFACE);
     open_at(a, &["198.51.100.1".parse().unwrap()]).unwrap();
 }

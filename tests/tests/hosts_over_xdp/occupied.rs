@@ -1,4 +1,4 @@
-//! What a host is told that finds its interface in use: by another's XDP program, however and
+//! The errors of a host that finds its interface in use: by another's XDP program, however and
 //! wherever that is attached, or by another's AF_XDP socket. The advice is followed as it stands.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -71,7 +71,7 @@ fn follow_advice(netns: &Netns, error: &XdpError) {
     netns.exec(&["sh", "-c", command]).unwrap();
 }
 
-/// What holds a descriptor of somebody who has gone: a program that was started meanwhile.
+/// Starts a program that holds a descriptor of a process that has gone.
 fn heir(descriptor: OwnedFd) -> Child {
     fcntl_setfd(&descriptor, FdFlags::empty()).unwrap();
     Command::new("sleep").arg("3600").spawn().unwrap()
@@ -132,7 +132,7 @@ fn a_program_on_top_of_the_interface_is_told_as_what_it_is() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn who_holds_a_program_attached_is_named_where_no_command_detaches_it() {
+fn the_holder_of_an_attached_program_is_named_where_no_command_detaches_it() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     let index = index(lab.a(), Lab::INTERFACE);
     let object = program();
@@ -156,7 +156,7 @@ fn who_holds_a_program_attached_is_named_where_no_command_detaches_it() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn who_has_a_queue_is_named() {
+fn the_owner_of_a_queue_is_named() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     let config = XdpConfig::new(Lab::INTERFACE, &[Port(DEFAULT_PORT + 9)], &[Lab::A_V4.into()]);
     let mut sockets = {

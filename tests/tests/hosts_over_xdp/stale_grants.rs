@@ -1,7 +1,7 @@
-//! A server that restarts has new keys. Who comes with a grant of its last life is told so, also if
-//! this life has granted him nothing yet: over AF_XDP, where a notice needs a way to the initiator
-//! and must not have one looked for, as anybody can send in its name, it goes back the way that the
-//! request came.
+//! A server that restarts has new keys. Whoever comes with a grant of its last life is told so,
+//! also if this life has granted him nothing yet: over AF_XDP, where a notice needs a way to the
+//! initiator and must not have one looked for, as anybody can send in its name, it goes back the
+//! way that the request came.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    /// How a read under `grant` ends.
+    /// Reads under `grant`, and returns the status.
     fn read(&mut self, portal: &mut Portal, grant: &Grant, sink: &RegisteredRegion) -> OpStatus {
         portal.read(grant, 0, sink, 0, 64).unwrap();
         loop {
@@ -53,7 +53,7 @@ impl Server {
 }
 
 impl Server {
-    /// What the device has counted.
+    /// Returns a counter of the device.
     fn device(&self, name: &str) -> u64 {
         let metrics = match self {
             Self::Threaded(host) => host.metrics(),

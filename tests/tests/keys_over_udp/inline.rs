@@ -105,7 +105,7 @@ fn one_thread_turns_engines_service_and_fetches() {
     assert_eq!(owner.keys.counters().keys.rotations.rotated, 3);
 }
 
-/// Whose bytes are in the midst of the one region's are nobody's.
+/// Bytes in the midst of the one region belong to nobody.
 #[test]
 fn a_transfer_whose_owner_starts_again_midway_begins_anew() {
     const OLD: u8 = 1;

@@ -22,7 +22,7 @@ fn an_owner_that_starts_again_is_found_again() {
 }
 
 #[test]
-fn who_is_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
+fn a_client_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
     let world = World::new();
     let (owner, host) =
         (world.owner(Schedule::every(HOUR)), Host::open(world.client_config()).unwrap());
@@ -42,7 +42,7 @@ fn who_is_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
 
     world.allow(&format!("{POLICY}\n[[refuse]]\nidentity = \"{}\"\n", goes.id));
     owner.keys().reload_policy().unwrap();
-    // What it was given is worth nothing, before anybody has asked for anything.
+    // Its keys are worth nothing, before anybody has asked for anything.
     assert_eq!(read_by_hand(), OpStatus::RemoteAuthenticationFailure);
     let error = goes.read(&host, "kv/index", PATIENCE).unwrap_err();
     let KeyedError::NoKey { why, last: Some(last) } = &error else { panic!("{error}") };
@@ -99,7 +99,7 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     assert!(text.contains(&world.listen.to_string()), "{text}");
     assert!(text.ends_with("cannot connect: connection refused"), "{text}");
 
-    // Who polls is told the same.
+    // A caller that polls is told the same.
     let values = peer.region("kv/values", &[OpType::Read]);
     let local = host.register(64, Permissions::NONE).unwrap();
     let (portal, _lease) = host.portal(1).unwrap().into_parts();

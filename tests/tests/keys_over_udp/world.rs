@@ -35,7 +35,7 @@ pub(crate) const SERVER: &str = "spiffe://example.org/kv/server";
 
 pub(crate) const LEN: u64 = 1 << 18;
 
-/// Who may what while nobody is shut out. On loopback connections come from another address than
+/// The policy while nobody is shut out. On loopback connections come from another address than
 /// frames.
 pub(crate) const POLICY: &str = r#"
 [[allow]]
@@ -64,7 +64,7 @@ pub(crate) struct World {
     root: CertifiedIssuer<'static, KeyPair>,
     client: HostConfig,
     server: HostConfig,
-    /// Where the key service is, in all its lives.
+    /// The address of the key service, in all its lives.
     pub(crate) listen: SocketAddr,
     clients: Cell<u32>,
 }
@@ -164,7 +164,7 @@ impl World {
     }
 }
 
-/// Who serves. Without keys: the service is gone, the host lives.
+/// The host that serves. Without keys: the service is gone, the host lives.
 pub(crate) struct Owner {
     pub(crate) keys: Option<KeyServer>,
     pub(crate) region: RegisteredRegion,
@@ -181,7 +181,7 @@ impl Owner {
     }
 }
 
-/// Who reads and writes.
+/// The host that reads and writes.
 pub(crate) struct Peer {
     pub(crate) id: String,
     pub(crate) client: KeyedClient,

@@ -33,7 +33,7 @@ use station::{LEN, Orders, READER_TIMEOUT, Station, TIMING, hear, message, numbe
 const FIRST: u64 = 10;
 const THEN: u64 = 100;
 
-/// What is done to the other process.
+/// The fault of the other process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// SIGKILL: nothing of it is left.
@@ -261,13 +261,13 @@ fn play_the_receiver<F: Finds>(part: &Part) {
     }
 }
 
-/// Who a receiver in another process lets in.
+/// Returns the peer that a receiver in another process lets in.
 const fn peer_of_network(part: &Part) -> rma_channel::Peer {
     station::peer_in(part.network, Side::Initiator)
 }
 
-/// Who writes to a receiver that is gone is told which message was the first that was not
-/// delivered; and of those that were accepted none is lost if the receiver goes on.
+/// Checks that a sender to a receiver that is gone learns the first message that was not delivered;
+/// and of those that were accepted none is lost if the receiver goes on.
 fn strike_a_receiver<F: Finds>(name: &str, place: &Place, fault: Fault) {
     let mut child = Peer::start(place, name, Side::Target, 0);
     let mut here = Station::open(place, Side::Initiator);

@@ -26,7 +26,7 @@ pub(crate) const PID: Pid = Pid(1001);
 /// K_r of the target's region, known to both processes.
 pub(crate) const KEY: RegionKey = RegionKey::from_bytes([0x3c; 16]);
 
-/// Which of the two hosts.
+/// One of the two hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Initiator,
@@ -46,7 +46,7 @@ impl Side {
     }
 }
 
-/// Where the two hosts are.
+/// The namespaces of the two hosts.
 pub(crate) struct Place {
     pub(crate) network: Network,
     /// `None`: on loopback.
@@ -68,7 +68,7 @@ impl Place {
         Self { network: Network { addresses, ports: [0; 3] }, lab, counters: Scratch::new() }
     }
 
-    /// Where a host's process is to be started, or the host to be opened.
+    /// Enters the namespace in which a host, or its process, is started.
     pub(crate) fn enter(&self, side: Side) -> Option<Entered<'_>> {
         let lab = self.lab.as_ref()?;
         let netns = match side {
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// What a host must know to be opened, also in another process.
+/// The facts that a host must know to be opened, also in another process.
 #[derive(Clone, Copy)]
 pub(crate) struct Network {
     /// The initiator's and the target's.
@@ -151,11 +151,11 @@ pub(crate) struct Initiator {
     under_way: Vec<Option<(OpType, u64)>>,
 }
 
-/// How an op ended.
+/// The end of an op.
 #[derive(Clone, Copy)]
 pub(crate) struct Report {
     pub(crate) op_type: OpType,
-    /// Which WRITE.
+    /// The index of the WRITE.
     pub(crate) index: u64,
     pub(crate) completion: Completion,
 }

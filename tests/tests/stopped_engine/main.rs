@@ -40,7 +40,7 @@ const SEED: u64 = 0x51c5_70b1;
 /// Slots for all that.
 const SLOTS: u16 = 64;
 
-/// What a target tells of data that came too late.
+/// The target's count of data that came too late.
 #[derive(Clone, Copy, Debug, Default)]
 struct Late {
     /// Applied all the same: `late_effects`.
@@ -64,7 +64,7 @@ impl Late {
     }
 }
 
-/// How ops ended that were reported after a stop.
+/// The counts of ops by their end that were reported after a stop.
 #[derive(Debug, Default)]
 struct Tally {
     ok: u64,

@@ -1,4 +1,4 @@
-//! What the target's region should hold, area by area.
+//! The expected content of the target's region, area by area.
 //!
 //! Invariant: an area changes in the model only when its op is reported, or when a change has been
 //! counted.
@@ -42,7 +42,7 @@ impl Random {
 #[derive(Clone, Copy)]
 pub(crate) struct Op {
     index: u64,
-    /// Where in its area it begins.
+    /// The offset in its area.
     pub(crate) offset: u64,
     pub(crate) size: u32,
 }
@@ -71,7 +71,7 @@ pub(crate) fn area(index: u64) -> (Op, [u8; AREA as usize]) {
 /// The region as it should be, and how to look at the region as it is.
 pub(crate) struct Model<F> {
     bytes: Vec<u8>,
-    /// What was seen at the last look.
+    /// The content at the last look.
     seen: Vec<u8>,
     ok: Vec<bool>,
     look: F,

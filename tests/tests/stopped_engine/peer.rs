@@ -26,13 +26,13 @@ use super::hosts::{Network, Place, Side};
 /// Tells a process that it is the other host, and which.
 const PART: &str = "RMA_STOPPED_ENGINE_PART";
 
-/// How the lines of the other host begin, among those of the test harness.
+/// The mark that begins the lines of the other host, among those of the test harness.
 const MARK: &str = "peer: ";
 
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a process must know to be the other host.
+/// The facts that a process must know to be the other host.
 pub(crate) struct Part {
     pub(crate) side: Side,
     pub(crate) network: Network,
@@ -60,7 +60,7 @@ impl Part {
     }
 }
 
-/// What the process that started this one says, until it says no more.
+/// Reads the orders of the process that started this one, until it closes the pipe.
 pub(crate) fn orders() -> impl Iterator<Item = String> {
     stdin().lines().map_while(Result::ok)
 }
@@ -94,7 +94,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts test `name` in a process that is to be host `side`. An initiator is told the target's
+    /// Starts test `name` in a process that must be host `side`. An initiator is told the target's
     /// region.
     pub(crate) fn start(place: &Place, name: &str, side: Side, region: u32) -> Self {
         let state_dir = Scratch::new();

@@ -52,12 +52,12 @@ const DEPTH: u64 = 4;
 /// After how many successes more a side asks for a change of roles again.
 const ASKS_EVERY: u64 = 30;
 
-/// What the other process is told: whether it is the stateless side, and whether it is to ask for
+/// The orders to the other process: whether it is the stateless side, and whether it is to ask for
 /// changes of roles.
 const IS_Z: u32 = 1;
 const CHANGES_ROLES: u32 = 2;
 
-/// What is done to the other process.
+/// The fault of the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Killed,
@@ -89,9 +89,9 @@ struct End {
     posted: u64,
     ended: BTreeSet<u64>,
     succeeded: Kinds,
-    /// Nothing is posted any more.
+    /// Nothing is posted any longer.
     is_ending: bool,
-    /// What has failed first, if anything has.
+    /// The first failed completion, if anything has.
     failed: Option<Wc>,
     /// After how many successes it asks for a change of roles; how often there was one.
     asks_at: u64,
@@ -120,7 +120,7 @@ fn open(network: Network, side: Side, state_dir: &std::path::Path) -> Host {
     host.unwrap()
 }
 
-/// Where the two processes meet: a name of their own.
+/// Returns the address where the two processes meet: a name of their own.
 fn meeting_place(network: Network) -> SocketAddr {
     let name = format!("rma-stopped-star {}", network.words());
     SocketAddr::from_abstract_name(name.as_bytes()).unwrap()

@@ -101,7 +101,7 @@ fn a_blocking_transfer_has_the_options_that_it_is_given() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_and_nothing_is_issued() {
+fn an_impossible_transfer_is_refused_and_nothing_is_issued() {
     let hosts = hosts();
     let Remote { read, write, .. } = remote(&hosts);
     let local = local(&hosts);
@@ -256,7 +256,7 @@ fn a_deadline_ends_a_call_to_a_peer_that_never_answers() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_engine_ends() {
+fn a_waiter_is_told_when_the_engine_ends() {
     let mut hosts = hosts();
     let Remote { read, .. } = remote(&hosts);
     hosts.server = None;

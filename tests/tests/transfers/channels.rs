@@ -33,7 +33,7 @@ type Registrar<'a> = HostRegistrar<'a, EngineThread>;
 /// A host as the ends of channels are opened at it, and its link later.
 struct Side<'a> {
     registrar: Registrar<'a>,
-    /// Who is at the other end.
+    /// The peer at the other end.
     peer: Peer,
 }
 
@@ -51,7 +51,7 @@ fn portals(hosts: &Hosts) -> [Portal; 2] {
     [&hosts.client, hosts.server()].map(|host| host.portal(16).unwrap())
 }
 
-/// The links of two hosts. Who waits for them sleeps at once.
+/// The links of two hosts. Whoever waits for them sleeps at once.
 fn links(hosts: &Hosts, portals: [Portal; 2]) -> [Channels; 2] {
     let config = hosts.client.executor_config();
     portals.map(|portal| {
@@ -296,7 +296,7 @@ fn messages_that_nothing_tells_of_are_found_by_looking() {
         theirs.block_on(all).unwrap();
     });
     assert_eq!((mine.copied_bytes(), pool.free()), (0, 1));
-    // What the ends have registered goes back to their hosts.
+    // The regions that the ends have registered go back to their hosts.
     let mut registrars = [(&hosts.client, hosts.client_addr), (hosts.server(), hosts.server_addr)]
         .map(|(host, address)| HostRegistrar::new(host, address));
     tx.close(&mut registrars[0]).unwrap();

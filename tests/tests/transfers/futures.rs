@@ -30,7 +30,7 @@ use super::{hosts, hosts_with, poll_once, served};
 /// A timeout that ops of a dead peer end soon by.
 const IMPATIENT: Duration = Duration::from_millis(40);
 
-/// What everything that ends ends within.
+/// The time within which everything ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The length of a buffer: several ops.
@@ -39,7 +39,7 @@ const BUF: usize = 20_000;
 /// The length of the server's region.
 const LEN: usize = 10 * BUF;
 
-/// What the server's region has everywhere, and nobody else writes.
+/// The byte that fills the server's region, and that nobody else writes.
 const DATA: u8 = 0xda;
 
 fn remote(server: &Host, hosts: &Hosts) -> (RegisteredRegion, Grant, Grant) {
@@ -166,7 +166,7 @@ fn threads_that_block_on_futures_of_one_client_poll_for_each_other() {
 }
 
 #[test]
-fn who_blocks_within_a_future_that_blocks_is_polled_for() {
+fn a_block_within_a_future_that_blocks_is_polled_for() {
     let hosts = hosts();
     let (_region, read, write) = remote(hosts.server(), &hosts);
     let (client, pool) = (client(&hosts), hosts.client.buffer_pool(2, BUF as u32).unwrap());
@@ -204,7 +204,7 @@ fn a_future_that_computes_for_long_does_not_keep_others_from_theirs() {
 }
 
 #[test]
-fn what_other_threads_wake_ends_a_block_that_sleeps_on_the_portal() {
+fn a_wake_by_another_thread_ends_a_block_that_sleeps_on_the_portal() {
     let hosts = hosts();
     let client = client(&hosts);
     let state = Arc::new(Mutex::new((false, None::<Waker>)));
@@ -279,7 +279,7 @@ fn a_replica_has_what_the_first_host_left_missing() {
         assert_eq!(outcome.status, CallStatus::Failed(OpStatus::Timeout));
         let (second, buf) = client.read(&read_copy, 64, buf).remaining(&outcome).await;
         second.unwrap();
-        // What is missing of a longer buffer is not looked for in the next one.
+        // Bytes that are missing of a longer buffer are not looked for in the next one.
         let mut short = buf;
         short.set_len(10);
         let (third, buf) = client.read(&read_copy, 64, short).remaining(&outcome).await;
@@ -378,7 +378,7 @@ impl Held {
     }
 }
 
-/// What happened in a run of [`drop_reads_at_random`].
+/// The events of a run of [`drop_reads_at_random`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     finished: usize,

@@ -17,7 +17,7 @@ use super::{futures::until, hosts, hosts_with};
 /// A timeout that ops end soon by which nobody answers.
 const IMPATIENT: Duration = Duration::from_millis(100);
 
-/// What a server that is turned tells within.
+/// The time within which a server that is turned answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn grant(hosts: &Hosts, region: &RegisteredRegion, op_type: OpType) -> Grant {
@@ -309,7 +309,7 @@ fn an_op_whose_end_is_known_may_be_asked_about_as_well() {
 }
 
 #[test]
-fn who_waits_for_an_op_is_told_when_the_engine_ends() {
+fn a_waiter_for_an_op_is_told_when_the_engine_ends() {
     let mut hosts = hosts_with(Duration::from_secs(30));
     let (_queue, region) = queue_and_region(&hosts);
     let to_add = grant(&hosts, &region, OpType::FetchAdd);

@@ -25,7 +25,7 @@ const BUF: usize = 20_000;
 /// The length of the server's region.
 const LEN: usize = 10 * BUF;
 
-/// What the server's region has at `at`.
+/// Returns the byte of the server's region at `at`.
 fn data(at: usize) -> u8 {
     (at / 251 + at) as u8
 }

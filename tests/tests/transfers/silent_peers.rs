@@ -63,7 +63,7 @@ fn untried(outcomes: &[Outcome]) -> usize {
 }
 
 #[test]
-fn what_is_queued_for_a_dead_server_ends_in_one_poll_without_having_been_tried() {
+fn calls_queued_for_a_dead_server_end_in_one_poll_without_having_been_tried() {
     for which in [0, 1] {
         let mut hosts = Hosts::over_udp(nic());
         let (_region, grants) = remote(hosts.server(), &hosts, 7);
@@ -84,7 +84,7 @@ fn what_is_queued_for_a_dead_server_ends_in_one_poll_without_having_been_tried()
             let is_tried = outcome.missing[0].tried == Some(OpStatus::Timeout);
             assert!(is_told || is_tried, "{outcome:?}");
         }
-        // Who comes now is told with the next poll; a probe may be among them.
+        // The next caller is told with the next poll; a probe may be among them.
         for _ in 0..1000 {
             submit(&mut executor, grant, &local, RetryPolicy::NONE);
         }
@@ -164,7 +164,7 @@ fn calls_outlast_a_restart_and_learn_that_their_grant_is_of_the_last_life() {
     for _ in 0..100 {
         submit(&mut executor, &old, &local, RetryPolicy::DEFAULT.with(|it| it.outlast = outlast));
     }
-    // What is told at once when the server is dead is not for these.
+    // A call that ends at once when the server is dead is not for these.
     while executor.protocol().silent_peers().probing == 0 {
         executor.poll();
         std::thread::yield_now();

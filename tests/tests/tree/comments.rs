@@ -11,7 +11,7 @@ use super::{crate_folders, root, sources};
 /// The widest line of a comment. Tables and what is quoted in fences may be wider.
 const WIDTH: usize = 100;
 
-/// What is wrong with the comments of a file, each with its line.
+/// Returns the faults of a file's comments, each with its line.
 fn faults(text: &str) -> Vec<(usize, String)> {
     let mut faults = Vec::new();
     let mut in_fence = false;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{crate_folders, file, root, sources};
 
-/// Which crates a crate stands on, in order.
+/// The crates that a crate stands on, in order.
 type Picture = BTreeMap<String, Vec<String>>;
 
 /// The crate that a manifest is of, and those of this project that it depends on.
@@ -43,7 +43,7 @@ fn drawn(document: &str) -> Picture {
     arrows.flat_map(arrow).collect()
 }
 
-/// What the picture shows otherwise than it is.
+/// Returns the differences of the picture from the manifests.
 fn faults(drawn: &Picture, real: &Picture) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, on) in real {
@@ -169,7 +169,8 @@ fn a_picture_that_shows_it_otherwise_is_a_fault() {
     }
 }
 
-/// Why the package of a crate would not stand by itself. `files` are those in its folder.
+/// Returns the reasons why the package of a crate would not stand by itself. `files` are those in
+/// its folder.
 fn gaps(manifest: &str, readme: &str, files: &[&str]) -> Vec<String> {
     let wanted = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
     let missing = wanted.iter().filter(|file| !files.contains(file));

@@ -159,7 +159,7 @@ const NEVERS: &[Never] = &[
             "rma_core::executor",
             "rma_core::wire",
         ],
-        // What goes by the keys.
+        // The modules that go by the keys.
         but: &["rma_keys::keyed", "rma_keys::replicas"],
         why: "keys are given out of band: whoever gives them knows neither NIC nor host",
     },
@@ -385,7 +385,7 @@ const ROOMS: &[Room] = &[
     },
 ];
 
-/// What is wrong with `imports`, by these tables.
+/// Returns the faults of `imports`, by these tables.
 fn faults(imports: &Imports, nevers: &[Never], rooms: &[Room]) -> Vec<String> {
     let arrows = imports.arrows();
     let is_there = |room: &str| arrows.keys().any(|it| is_in(it, room));

@@ -1,4 +1,4 @@
-//! What the tree says of itself, read from its files: nothing here opens a host.
+//! Checks of the tree, read from its files: nothing here opens a host.
 //!
 //! | module | what is held against what |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | `crates` | the picture of the crates in ARCHITECTURE.md against the manifests |
 //! | `tested` | tests that pages name against those that there are |
 //! | `comments` | docs that say nothing, and comments that are too wide |
+//! | `words` | docs and names of tests that open with a question |
 //!
 //! `modules` reads imports for `layers`. Each check has tests of its own, with input that is wrong.
 
@@ -20,6 +21,7 @@ mod modules;
 mod readme;
 mod spec_coverage;
 mod tested;
+mod words;
 
 use std::{
     fs,

@@ -14,7 +14,7 @@ use std::{
 /// The name of a module with its crate's: `rma_core::nic::responder`.
 pub(super) type Module = String;
 
-/// Which module imports from which others, of its own crate or of another.
+/// The imports of modules, of its own crate or of another.
 #[derive(Debug, Default)]
 pub(super) struct Imports {
     texts: BTreeMap<Module, String>,
@@ -132,7 +132,7 @@ impl Imports {
     }
 }
 
-/// What can be reached from `from` by one arrow or more, within its crate.
+/// Returns the modules that can be reached from `from` by one arrow or more, within its crate.
 fn reached<'a>(arrows: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTreeSet<&'a str> {
     let crate_name = from.split("::").next().unwrap();
     let (mut found, mut ahead) = (BTreeSet::new(), vec![from]);
@@ -199,7 +199,7 @@ fn paths(text: &str) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// What a line says after `use`, if it begins with that.
+/// Returns the text of a line after `use`, if it begins with that.
 fn use_tree(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = match line.strip_prefix("pub") {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_takes_from_the_one_that_it_stands_in_may_be_left_out() {
+    fn imports_from_the_parent_module_may_be_left_out() {
         let found = imports(&[("a", NOTHING), ("a::b", "use c::C;"), ("a::b::c", "use super::B;")]);
         assert_eq!(found.circles(true), [["a::b", "a::b::c"].into()]);
         assert!(found.circles(false).is_empty());

@@ -1,4 +1,4 @@
-//! README and the pages show what there is.
+//! README against the tree: what it shows is what there is.
 
 use std::{fs, path::Path};
 

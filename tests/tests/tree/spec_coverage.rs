@@ -26,7 +26,7 @@ struct Requirement {
     pending: Option<String>,
 }
 
-/// Where one requirement is cited.
+/// The places where one requirement is cited.
 #[derive(Debug, Default)]
 struct Cited {
     code: usize,
@@ -73,7 +73,7 @@ fn every_requirement_has_code_and_a_test_or_a_reason() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// What is wrong with the requirements of one file, or with what cites them.
+/// Returns the faults of one file's requirements, or with what cites them.
 fn faults_of(prefix: &str, what: &str) -> Vec<String> {
     let text = file(&format!("docs/spec/{prefix}.toml"));
     let spec: Spec = toml::from_str(&text).unwrap();

@@ -16,7 +16,8 @@ use crate::host;
 /// The program, by name.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// What a newer one is unpacked from. It runs with the libraries of the one that is installed.
+/// The packages that a newer emulator is unpacked from. It runs with the libraries of the one that
+/// is installed.
 const PACKAGES: [&str; 4] =
     ["qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios"];
 
@@ -24,7 +25,7 @@ const PACKAGES: [&str; 4] =
 #[derive(Clone, Debug)]
 pub(super) struct Emulator {
     pub(super) program: PathBuf,
-    /// Where it is unpacked, if it is.
+    /// The folder that it is unpacked in, if it is.
     folder: Option<PathBuf>,
 }
 

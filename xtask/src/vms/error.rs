@@ -1,10 +1,10 @@
-//! What can go wrong with virtual machines: while they are made, and in a row of the matrix.
+//! Errors of virtual machines: while they are made, and in a row of the matrix.
 
 use std::{io, path::PathBuf};
 
 use crate::{cargo, host, requirements};
 
-/// Why the matrix could not be run, or not all of it is as it should be.
+/// The reason why the matrix could not be run, or not all of it is as it should be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -32,14 +32,14 @@ pub(crate) enum Error {
     NothingRan,
 }
 
-/// Why a machine, or what it is made of, cannot be made.
+/// The reason why a machine, or a part of it, cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Setup {
     /// A file could not be read or written.
     #[error("{doing} {path}: {source}")]
     File {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub(crate) enum Setup {
     Command {
         /// The command line.
         command: String,
-        /// What it printed.
+        /// The output.
         said: String,
     },
     /// The network between the machines could not be made.
@@ -70,12 +70,12 @@ pub(crate) enum Setup {
     NotInPackage {
         /// The file that is missing.
         what: String,
-        /// Where the package was unpacked.
+        /// The folder of the unpacked package.
         folder: PathBuf,
     },
 }
 
-/// Why a row of the matrix failed.
+/// The reason why a row of the matrix failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Trouble {
@@ -87,7 +87,7 @@ pub(crate) enum Trouble {
     Ended {
         /// The machine, by its name.
         host: String,
-        /// What for.
+        /// The thing that was awaited.
         waiting_for: String,
     },
     /// A machine said nothing for too long.
@@ -97,7 +97,7 @@ pub(crate) enum Trouble {
         host: String,
         /// For how long.
         seconds: u64,
-        /// What for.
+        /// The thing that was awaited.
         waiting_for: String,
     },
     /// A line is not one of those that are known.
@@ -117,7 +117,7 @@ pub(crate) enum Trouble {
         command: String,
         /// Its exit status.
         status: String,
-        /// What it printed.
+        /// The output.
         said: String,
     },
     /// `rma-bench` ended before its time.
@@ -129,7 +129,7 @@ pub(crate) enum Trouble {
         program: &'static str,
         /// Its exit status.
         status: String,
-        /// What it printed.
+        /// The output.
         said: String,
     },
     /// It went on, otherwise than it should.
@@ -137,9 +137,9 @@ pub(crate) enum Trouble {
     Unexpected {
         /// The machine that it ran in.
         host: String,
-        /// What should have come.
+        /// The expected line.
         expected: String,
-        /// What did.
+        /// The line that came.
         came: String,
     },
     /// The machine's monitor did not do what it was asked.
@@ -147,7 +147,7 @@ pub(crate) enum Trouble {
     Monitor {
         /// The machine whose monitor it is.
         host: String,
-        /// What it said, or why it could not be asked.
+        /// The answer, or the reason why there is none.
         said: String,
     },
 }

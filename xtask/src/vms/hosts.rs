@@ -44,7 +44,7 @@ pub(super) trait Host {
     /// Puts a grant where `verify` finds it.
     fn put_grant(&mut self, grant: &str) -> Result<(), Trouble>;
 
-    /// Where grants are on this host.
+    /// Returns the path of grants on this host.
     fn grant_path(&self) -> String;
 }
 
@@ -83,7 +83,7 @@ impl Here {
         }
     }
 
-    /// What its programs have said.
+    /// Returns the output of its programs.
     pub(super) fn consoles(&self) -> String {
         let mut text = String::new();
         for (program, running) in &self.running {

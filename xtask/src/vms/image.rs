@@ -17,10 +17,10 @@ use super::{
 };
 use crate::host;
 
-/// What runs in a machine.
+/// The script that runs in a machine.
 const INIT: &[u8] = include_bytes!("init.sh");
 
-/// Where the programs are in a machine.
+/// The folder of programs in a machine.
 const PROGRAMS: &str = "bin";
 
 /// Writes the image of a machine with this kernel, these `programs`, and `modules` with all that
@@ -206,7 +206,7 @@ pub(super) fn program(name: &str) -> String {
     format!("/{PROGRAMS}/{name}")
 }
 
-/// Where busybox is.
+/// Returns the path of busybox.
 pub(super) fn busybox() -> Option<PathBuf> {
     host::find_program("busybox")
 }

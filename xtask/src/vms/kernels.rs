@@ -26,7 +26,7 @@ pub(crate) struct Kernel {
     pub(super) release: String,
 }
 
-/// Which kernel is wanted.
+/// A series of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series {
     /// Of upstream: `6.12`.
@@ -37,11 +37,11 @@ pub(super) struct Series {
     pub(super) suite: Option<&'static str>,
 }
 
-/// How the names of packages with kernels begin.
+/// The prefix of packages with kernels.
 const IMAGE: &str = "linux-image-";
 /// The end of those whose kernel is not signed. There are signed ones as well, or instead.
 const UNSIGNED: &str = "-unsigned";
-/// What newer kernels come in, where a package of the image's name holds nothing.
+/// The packages that newer kernels come in, where a package of the image's name holds nothing.
 const PARTS: [&str; 3] = ["linux-binary-", "linux-modules-", "linux-base-"];
 
 impl Series {
@@ -87,8 +87,8 @@ impl Series {
         };
         let mut why = format!("{place} no {IMAGE}{}.*{flavour}-amd64{others}", self.version);
         for lists_are_new in [false, true] {
-            // There may be no lists, as in a fresh container, and old ones name what is there no
-            // more.
+            // There may be no lists, as in a fresh container, and old ones name what is no longer
+            // there.
             if lists_are_new {
                 lists.update();
             }

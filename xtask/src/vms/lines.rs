@@ -1,7 +1,7 @@
-//! What a process says, line by line, read by a thread of its own so that waiting for it can end.
+//! The lines of a process, read by a thread of its own so that waiting for it can end.
 //!
 //! There is one bound for waiting, and it is generous: a machine that says nothing for so long says
-//! nothing any more. Nothing here judges how long anything took.
+//! nothing any longer. Nothing here judges how long anything took.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
@@ -32,7 +32,7 @@ impl Lines {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(from).split(b'\n') {
-                // An end like any other: who waits is told that nothing comes any more.
+                // An end like any other: who waits is told that nothing comes any longer.
                 let Ok(line) = line else { break };
                 let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
                 if sender.send(line).is_err() {

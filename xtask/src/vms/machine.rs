@@ -71,7 +71,7 @@ impl Model {
 /// For the port, before the NIC's.
 const PORT_MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
 
-/// What a machine is made of.
+/// The parts of a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// `a` or `b`.
@@ -159,7 +159,7 @@ pub(super) struct Machine {
     qemu: Child,
     stdin: ChildStdin,
     lines: Lines,
-    /// What programs have said while something else was awaited.
+    /// The lines of programs that came while something else was awaited.
     said: VecDeque<String>,
 }
 
@@ -297,7 +297,7 @@ impl Machine {
         self.monitor(&[json!({ "execute": "qmp_capabilities" }), set])
     }
 
-    /// What a program has said until now and nobody has taken.
+    /// Takes the output of a program so far and nobody has taken.
     pub(super) fn said_until_now(&mut self, program: &'static str) -> Result<Vec<String>, Trouble> {
         // Whatever it said before this command ends comes before that.
         self.run("true")?;
@@ -418,7 +418,7 @@ impl Machine {
     }
 }
 
-/// What a line says, if it is the program's.
+/// Returns the text of a line, if it is the program's.
 fn text_of<'l>(line: &'l str, program: &str) -> Option<&'l str> {
     let (name, text) = line.split_once(' ').unwrap_or((line, ""));
     (name == program).then_some(text)

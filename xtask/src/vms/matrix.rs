@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub(super) short: bool,
 }
 
-/// What must become of a row.
+/// The expected result of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected {
     /// XDP in the driver.
@@ -74,7 +74,7 @@ impl Row {
         Self { short: true, ..self }
     }
 
-    /// How `rma-bench` must describe the device.
+    /// Returns the description of the device that `rma-bench` has to print.
     pub(super) fn device(&self) -> String {
         let (mode, reason) = (self.mode(), self.reason());
         // The buffers of a socket hold 4 KiB.
@@ -84,8 +84,8 @@ impl Row {
         format!("AF_XDP on eth0: {mode} ({reason}), {copy}, {queues} queue(s), MTU {mtu}{buffers}")
     }
 
-    /// How the sentences begin about what works less well than it could: these and no others, in
-    /// this order.
+    /// Lists the beginnings of the expected sentences about fallbacks: these and no others, in this
+    /// order.
     pub(super) const fn fallbacks(&self) -> &'static [&'static str] {
         match (self.expected, self.model) {
             (Expected::Native, Model::Igb) => &[
@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// Why it is that mode, as `rma-bench` must say it.
+    /// Returns the reason for that mode, as `rma-bench` must say it.
     const fn reason(&self) -> &'static str {
         match (self.expected, self.model) {
             (Expected::Generic, Model::Veth) => "faster on veth",
@@ -192,7 +192,7 @@ pub(super) const ROWS: &[Row] = {
     ]
 };
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It went as it must.
@@ -276,7 +276,7 @@ fn cells_of(row: &Row, [a, b]: &[String; 2], outcome: &Outcome) -> [String; COLU
     ]
 }
 
-/// What was verified, how many keys were rotated, which ops failed.
+/// Returns the counts in words: what was verified, how many keys were rotated, which ops failed.
 fn counts(shown: &Shown) -> [String; 3] {
     let all = [&shown.ipv4, &shown.ipv6, &shown.of_udp, &shown.by_udp];
     let sum = |of: fn(&Totals) -> u64| all.iter().map(|totals| of(totals)).sum::<u64>();

@@ -22,7 +22,7 @@ use crate::host;
 /// The bridge that joins the machines of one network.
 const BRIDGE: &str = "br0";
 
-/// How its name begins: like those of the lab, whose makers can be told.
+/// The prefix of its name: like those of the lab, whose makers can be told.
 const PREFIX: &str = "rma-vms-";
 
 /// A namespace with a bridge.

@@ -122,14 +122,14 @@ pub(super) fn backports() -> Option<String> {
     Some(format!("{}-backports", release.split('-').next().unwrap_or_default()))
 }
 
-/// What a command prints. Where it cannot be asked, nothing is known.
+/// Returns the output lines of a command. Where it cannot be asked, nothing is known.
 fn lines_of(command: &mut Command) -> Vec<String> {
     command.stdin(Stdio::null()).stderr(Stdio::null());
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()
 }
 
-/// What is unpacked in a folder, by name.
+/// Lists the names of files unpacked in a folder.
 pub(super) fn unpacked(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

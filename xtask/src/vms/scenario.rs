@@ -1,4 +1,4 @@
-//! What two machines and a UDP host go through together.
+//! The scenario of two machines and a UDP host.
 //!
 //! The first reads and writes the second over IPv4, while the second's server is killed and started
 //! again, stopped and flooded, its link goes down and up, and the first's cable is pulled and put
@@ -34,7 +34,7 @@ pub(super) fn addresses(host: u8) -> [String; 2] {
     [format!("{}/24", address(host, false)), format!("{}/64", address(host, true))]
 }
 
-/// Where 1RMA listens.
+/// The port of 1RMA.
 const PORT: u16 = 10472;
 
 /// Datagrams that go to a process which takes none, and how many at once: more than the rings and
@@ -59,7 +59,7 @@ const ROUNDS: &str = "2";
 /// round.
 const EVENTS_MAX: usize = 50;
 
-/// What `rma-bench verify --json` says.
+/// The events of `rma-bench verify --json`.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case", deny_unknown_fields)]
 enum Event {
@@ -89,7 +89,7 @@ enum Event {
     End(Totals),
 }
 
-/// What a region held under a new grant.
+/// The content that a region had under a new grant.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Found {
@@ -97,7 +97,7 @@ enum Found {
     Fresh,
 }
 
-/// What a client has done in all.
+/// The totals of a client.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Totals {
@@ -114,7 +114,7 @@ pub(super) struct Totals {
     pub(super) restored: bool,
 }
 
-/// What a row has shown.
+/// The observations of a row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     /// Sentences of the hosts about what works less well than it could.
@@ -265,7 +265,7 @@ fn progress(what: &str) {
     println!("  {what}");
 }
 
-/// What a host has opened.
+/// The description of a host's device.
 struct Opened {
     device: String,
     fallbacks: Vec<String>,

@@ -126,7 +126,8 @@ impl AsyncChannels {
         Ok(channels)
     }
 
-    /// What a thread of the application's runs instead of [`AsyncChannels::start`]'s.
+    /// Returns the poller that a thread of the application's runs instead of
+    /// [`AsyncChannels::start`]'s.
     pub fn poller(&self) -> Poller {
         self.handle.poller()
     }
@@ -139,7 +140,7 @@ impl AsyncChannels {
         Tx::new(self.handle.clone(), end)
     }
 
-    /// A receiver's end of a channel. Of a kind that events tell of, its queue is to be bound to
+    /// A receiver's end of a channel. Of a kind that events tell of, its queue must be bound to
     /// this link's portal (`HostRegistrar::waking` of the crate `rma-xdp`).
     #[must_use]
     pub fn receiver<R: Receiver + Send + 'static>(&self, receiver: R) -> Rx<R> {

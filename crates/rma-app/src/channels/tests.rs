@@ -28,11 +28,11 @@ fn us() -> Peer {
     Peer { address: HERE.into(), pid: PID }
 }
 
-/// What registers memory for channels: no engine looks at it.
+/// A registrar of memory for channels: no engine looks at it.
 struct Scribe {
     /// The one that is bound to the portal, until a channel has it.
     queue: Option<ReceiveQueue>,
-    /// What others may write.
+    /// The regions that others may write.
     written: Vec<RegisteredRegion>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Bench {
     pub(crate) channels: Channels,
     pub(crate) engine: Scripted,
     pub(crate) receiver: Receiver,
-    /// Which has room for one word.
+    /// The sender, which has room for one word.
     pub(crate) sender: Sender,
     /// A sender of one slot, and the word that it is told its tail by.
     pub(crate) slot: (immediate::Sender, RegisteredRegion),
@@ -233,7 +233,7 @@ fn a_send_that_waits_for_memory_sees_it() {
         };
         next();
         engine.until_asleep();
-        // What the receiver's WRITE would do, which wakes nobody.
+        // The effect of the receiver's WRITE, which wakes nobody.
         tail.store(0, 1_u64.to_le()).unwrap();
         engine
     });
@@ -256,7 +256,7 @@ fn nobody_waits_for_an_engine_that_is_gone_and_what_came_before_is_received() {
     ];
     for (number, wait) in waits.iter().enumerate() {
         let Bench { mut channels, engine, mut receiver, mut sender, .. } = Bench::new();
-        // Which takes all the room.
+        // The message takes all the room.
         let handle = channels.send(&mut sender, &bytes).unwrap();
         let engine = Bench::ends_soon(engine);
         assert_eq!(wait(&mut channels, &mut receiver, &mut sender), Err(GONE), "{number}");

@@ -12,7 +12,7 @@ use rma_core::{
     receive_queue::{Event, Receive, ReceiveQueue},
 };
 
-/// A receive queue, and who waits for it. Its lock is taken under that of the client's state, never
+/// A receive queue, and its waiter. Its lock is taken under that of the client's state, never
 /// around it.
 #[derive(Debug)]
 pub(super) struct Inbox(Mutex<Inner>);
@@ -65,7 +65,7 @@ impl Inbox {
         }
     }
 
-    /// Nobody waits any more. Returns the waker of who did.
+    /// Nobody waits any longer. Returns the waker of the last waiter.
     pub(super) fn stop_waiting(&self) -> Option<Waker> {
         self.lock().waker.take()
     }
@@ -76,7 +76,7 @@ impl Inbox {
         inner.waker.is_some() && inner.queue.has_event()
     }
 
-    /// The waker of who waits, if there is an event: woken once.
+    /// The waker of the waiter, if there is an event: woken once.
     pub(super) fn news(&self) -> Option<Waker> {
         let mut inner = self.lock();
         if inner.waker.is_some() && inner.queue.has_event() { inner.waker.take() } else { None }

@@ -110,7 +110,7 @@ impl Line {
         (self.served, self.passed) = (class, it.fences);
     }
 
-    /// It waits no more.
+    /// It no longer waits.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         self.leave(ticket);
     }
@@ -131,7 +131,7 @@ impl Line {
         core::mem::replace(&mut self.passed, self.fences) != self.fences
     }
 
-    /// Nobody waits any more.
+    /// Nobody waits any longer.
     pub(super) fn clear(&mut self) {
         self.waiting.iter_mut().for_each(BTreeMap::clear);
         self.deadlines.clear();

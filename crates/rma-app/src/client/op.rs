@@ -46,7 +46,7 @@ use crate::{
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Op<O> {
     pending: Pending,
-    /// What the end of the call is to the application.
+    /// The step from the call's end to the application's result.
     finish: fn(Result<Outcome, TransferError>, Bufs) -> O,
 }
 
@@ -61,10 +61,10 @@ impl<O> Op<O> {
         self.with(|order| order.options = order.options.class(class))
     }
 
-    /// What to do when it was not applied: for how long to offer it to a queue that has no receive
-    /// posted ([`RetryPolicy::not_ready`]), and how often to issue it again after other failures.
-    /// Default: [`RetryPolicy::DEFAULT`]. A question has no policy: it is asked until it is
-    /// answered, or time is over.
+    /// Sets the policy for an op that was not applied: for how long to offer it to a queue that has
+    /// no receive posted ([`RetryPolicy::not_ready`]), and how often to issue it again after other
+    /// failures. Default: [`RetryPolicy::DEFAULT`]. A question has no policy: it is asked until it
+    /// is answered, or time is over.
     pub fn retry(self, retry: RetryPolicy) -> Self {
         self.with(|order| order.options = order.options.retry(retry))
     }
@@ -115,13 +115,13 @@ impl Op<Result<u64, TransferError>> {
 }
 
 impl Op<Result<Settlement, TransferError>> {
-    /// What became of another op.
+    /// Asks what became of another op.
     pub(super) const fn question(pending: Pending) -> Self {
         Self { pending, finish: |result, _| result.and_then(well).map(Settlement::of) }
     }
 }
 
-/// What an atomic that is OK found.
+/// Returns the word that an atomic found, if it is OK.
 fn found(outcome: Outcome) -> u64 {
     outcome.result.expect("an atomic that is OK found a word")
 }

@@ -1,4 +1,4 @@
-//! What a future of a [`Client`](super::Client) asks for, until it is a [`Request`].
+//! The order of a future of a [`Client`](super::Client), until it is a [`Request`].
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     options::TransferOptions,
 };
 
-/// What to do, and how.
+/// The ordered op and its options.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) what: What,
@@ -51,7 +51,7 @@ pub(super) enum What {
     },
 }
 
-/// What of its buffers a transfer transfers.
+/// The part of its buffers that a transfer transfers.
 #[derive(Debug)]
 pub(super) enum Extent {
     /// All of the only buffer.
@@ -62,7 +62,7 @@ pub(super) enum Extent {
     Pieces(Vec<BufPiece>),
 }
 
-/// How a write tells that all of it is there.
+/// The way in which a write tells that all of it is there.
 #[derive(Debug, Default)]
 pub(super) struct Publication {
     /// By its last word.

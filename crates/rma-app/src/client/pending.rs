@@ -1,5 +1,5 @@
-//! What all futures of calls have in common: an order that is submitted when it is first polled,
-//! and given up when it is dropped.
+//! The common part of all futures of calls: an order that is submitted when it is first polled, and
+//! given up when it is dropped.
 
 use core::{
     mem,
@@ -53,8 +53,8 @@ impl Pending {
         }
     }
 
-    /// What became of the call, in the numbers of all that the application has asked for, and its
-    /// buffers.
+    /// Returns the outcome of the call, in the numbers of all that the application has asked for,
+    /// and its buffers.
     pub(super) fn poll(
         &mut self,
         context: &Context<'_>,

@@ -92,7 +92,7 @@ impl Receiver {
         &self.region
     }
 
-    /// How large the queue is.
+    /// Returns the size of the queue.
     #[must_use]
     pub const fn layout(&self) -> ReceiveQueueLayout {
         self.layout
@@ -151,7 +151,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// What has come, from whom, and where. Also what this dereferences to.
+    /// Returns the event: what has come, from whom, and where. Also what this dereferences to.
     #[must_use]
     pub const fn event(&self) -> &Event {
         &self.event

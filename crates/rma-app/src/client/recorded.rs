@@ -67,9 +67,9 @@ impl Client {
         Op::of_buffer(self.op(grant, op, Bufs::One(buf)))
     }
 
-    /// Writes all bytes of `buf`, any number of them, so that the last word lands last: for who
-    /// polls that word. What one op can carry lands in whole or not at all. It is
-    /// [`Client::write`] and [`Transfer::ordered`], which says more.
+    /// Writes all bytes of `buf`, any number of them, so that the last word lands last: for whoever
+    /// polls that word. What one op can carry lands in whole or not at all. It is [`Client::write`]
+    /// and [`Transfer::ordered`], which says more.
     pub fn write_ordered(&self, grant: &Grant, remote_offset: u64, buf: RegionBuf) -> Transfer {
         self.write(grant, remote_offset, buf).ordered()
     }

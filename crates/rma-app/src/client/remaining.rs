@@ -18,8 +18,8 @@ pub(super) fn check_within(outcome: &Outcome, whole: &[Piece<'_>]) -> Result<(),
     Ok(())
 }
 
-/// What a call for what is missing by `only` left missing, in the numbers of the whole; in order,
-/// as an [`Outcome`] has it.
+/// Returns the missing pieces of a call for `only`, in the numbers of the whole; in order, as an
+/// [`Outcome`] has it.
 pub(super) fn missing_in_whole(only: &[Missing], mut all: Vec<Missing>) -> Vec<Missing> {
     for missing in &mut all {
         let part = &only[missing.piece];
@@ -29,7 +29,7 @@ pub(super) fn missing_in_whole(only: &[Missing], mut all: Vec<Missing>) -> Vec<M
     Missing::in_order(all)
 }
 
-/// Why the call for what is missing by `only` was refused, with the pieces' numbers in the whole.
+/// Returns the error of a refused call for `only`, with the pieces' numbers in the whole.
 pub(super) fn error_in_whole(only: &Outcome, mut error: CallError) -> CallError {
     let in_whole = |piece: &mut usize| *piece = only.missing[*piece].piece;
     match &mut error {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_part_left_missing_is_told_in_order_and_in_one_where_it_is_one() {
+    fn missing_pieces_are_told_in_order_and_joined_where_they_touch() {
         let (no, timeout) = (None, Some(OpStatus::Timeout));
         let missing = |piece, offset, len, tried| Missing { piece, offset, len, tried };
         // Two that touch, as the second was not tried; one of another piece, which comes first.

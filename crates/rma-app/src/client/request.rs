@@ -1,4 +1,4 @@
-//! What a client asks its executor for: a transfer, one recorded op, or what became of one.
+//! A client's request to its executor: a transfer, one recorded op, or what became of one.
 
 use rma_core::{
     executor::{Call, CallError, CallId, CallStatus, OpCall, Outcome},
@@ -56,7 +56,7 @@ impl Request<'_> {
         }
     }
 
-    /// What became of it if its time was over before there was a place.
+    /// Returns the outcome of a request whose time was over before there was a place.
     pub(super) fn expired(self) -> Outcome {
         let status = CallStatus::DeadlineExceeded;
         match self {

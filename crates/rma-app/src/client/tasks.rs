@@ -80,7 +80,7 @@ enum Task {
     },
 }
 
-/// What a future wants that waits for a place.
+/// A future's order that waits for a place.
 #[derive(Debug)]
 struct InLine {
     ticket: Ticket,
@@ -143,7 +143,7 @@ impl State {
         self.line.fence();
     }
 
-    /// The end of a task's call; or its future is to be woken then. Polls meanwhile.
+    /// The end of a task's call; or its future must be woken then. Polls meanwhile.
     pub(super) fn poll_task(
         &mut self,
         TaskId(id): TaskId,
@@ -205,12 +205,12 @@ impl State {
         self.inboxes.push(inbox);
     }
 
-    /// Nobody awaits events of this receive queue any more.
+    /// Nobody awaits events of this receive queue any longer.
     pub(super) fn forget(&mut self, inbox: &Arc<Inbox>) {
         self.inboxes.retain(|it| !Arc::ptr_eq(it, inbox));
     }
 
-    /// The next event of a receive queue that is awaited here; or its future is to be woken then.
+    /// The next event of a receive queue that is awaited here; or its future must be woken then.
     /// Polls meanwhile.
     pub(super) fn poll_event(
         &mut self,
@@ -223,7 +223,7 @@ impl State {
         self.turn(after);
         let (event, unused) = match self.seat.gone {
             None => inbox.take_or_wait(context, last),
-            // What came before is still there.
+            // The earlier event is still there.
             Some(_) => (inbox.take(), last),
         };
         after.unused.extend(unused);
@@ -271,7 +271,7 @@ impl Polled for State {
         if let (Err(gone), None) = (ended, self.seat.gone)
             && gone.is_for_good()
         {
-            // Nobody writes to the buffers any more.
+            // Nobody writes to the buffers any longer.
             self.seat.gone = Some(gone);
             for id in 0..self.tasks.len() as u32 {
                 self.end(id, Err(gone.into()), after);

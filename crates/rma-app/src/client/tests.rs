@@ -261,7 +261,7 @@ fn an_unknown_outcome_is_no_failure_and_names_what_can_be_asked_about() {
     let (told, _) = bench.run(question, Fate::Ends(OpStatus::Nack));
     let Err(TransferError::Unknown(outcome)) = told else { panic!("{told:?}") };
     assert_eq!(outcome.in_doubt, Some(NAME));
-    // What failed was not applied, and says so.
+    // A failed op was not applied, and says so.
     let none = RetryPolicy::NONE;
     let add = client.fetch_add(&add, 0, 1).retry(none);
     let (result, _) = bench.run(add, Fate::Ends(OpStatus::Nack));
@@ -445,7 +445,7 @@ fn a_message_is_in_the_queue_until_a_future_takes_it_and_its_receive_until_it_is
 }
 
 #[test]
-fn who_waits_for_an_event_is_woken_once_and_by_no_other_event() {
+fn a_waiter_for_an_event_is_woken_once_and_by_no_other_event() {
     let mut bench = Bench::new();
     let mut receiver = bench.client.receiver(bench.queue.take().unwrap());
     let count = Arc::new(Count::default());
@@ -542,14 +542,14 @@ fn a_thread_that_sleeps_gets_every_event_with_and_without_calls() {
 }
 
 #[test]
-fn what_came_before_the_engine_ended_is_received_first() {
+fn events_from_before_the_engines_end_are_received_first() {
     let mut bench = Bench::new();
     let mut receiver = bench.client.receiver(bench.queue.take().unwrap());
     bench.engine.publish(1);
     bench.engine.end_engine();
     assert_eq!(ready(receiver.recv()).unwrap().immediate, 1);
     assert_eq!(ready(receiver.recv()).map(|it| it.immediate), Err(WaitError::EngineGone));
-    // Who waits is told.
+    // A waiting future is told.
     let mut bench = Bench::new();
     let mut receiver = bench.client.receiver(bench.queue.take().unwrap());
     let engine = bench.engine;

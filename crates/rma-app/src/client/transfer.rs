@@ -39,7 +39,7 @@ use crate::{
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Transfer<B = RegionBuf> {
     pending: Pending,
-    /// What the application gave is what it gets.
+    /// The step from buffers back to what the application gave.
     give_back: fn(Bufs) -> B,
 }
 
@@ -58,7 +58,7 @@ impl<B> Transfer<B> {
         self.with(|order| order.options = order.options.class(class))
     }
 
-    /// What to do when ops fail. Default: [`RetryPolicy::DEFAULT`].
+    /// Sets the policy for ops that fail. Default: [`RetryPolicy::DEFAULT`].
     pub fn retry(self, retry: RetryPolicy) -> Self {
         self.with(|order| order.options = order.options.retry(retry))
     }
@@ -113,7 +113,7 @@ impl<B> Transfer<B> {
     }
 
     /// A write whose last bytes tell that all of it is there: they go last, when all others are
-    /// there, as an ordered WRITE. Who sees the last aligned word of it by a load that acquires
+    /// there, as an ordered WRITE. Whoever sees the last aligned word of it by a load that acquires
     /// (`RegisteredRegion::load`) sees all bytes. The end of the write, in the remote region, is a
     /// multiple of 8, and it has 8 bytes at least; in a write of several pieces that is so of the
     /// last one.

@@ -1,5 +1,5 @@
-//! How a thread waits for transfers of an [`Executor`]: one at a time, any of several, or in an
-//! event loop of its own.
+//! Waiting for transfers of an [`Executor`]: one at a time, any of several, or in an event loop of
+//! its own.
 //!
 //! A thread that waits polls; outcomes of other calls that it meets are kept for whoever asks for
 //! them. It spins, then yields, then sleeps, and looks once more before it sleeps.
@@ -278,7 +278,7 @@ impl Executor {
     ///
     /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do.
     ///    [`Executor::wait_any_timeout`] with no time does both, and says so if nothing will come
-    ///    any more. Without a call there is nothing to be armed for: submit one, or wait for
+    ///    any longer. Without a call there is nothing to be armed for: submit one, or wait for
     ///    whatever else, without the descriptor.
     /// 2. [`Executor::arm`]. If it returns `false`, go to 4.
     /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else,
@@ -336,8 +336,8 @@ impl Executor {
         sleeps
     }
 
-    /// Says that this thread sleeps no more, after [`Executor::arm`]. The descriptor is not
-    /// readable any longer.
+    /// Says that this thread no longer sleeps, after [`Executor::arm`]. The descriptor is no longer
+    /// readable.
     pub fn disarm(&mut self) {
         if let Some(sleep) = self.lease.sleep() {
             sleep.end();

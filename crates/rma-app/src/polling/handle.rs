@@ -1,5 +1,5 @@
-//! What keeps a state that futures share alive: those and what makes them by a [`Handle`], whoever
-//! polls for them by an [`Owner`].
+//! The owners of a state that futures share: futures and their makers hold a [`Handle`], those that
+//! poll for them an [`Owner`].
 
 use core::{fmt, future::poll_fn, pin::pin};
 use std::{sync::Arc, thread};
@@ -13,7 +13,7 @@ use crate::{
     sleep::Sleep,
 };
 
-/// What clients, channels' ends and their futures have, and pollers have not.
+/// The handle of clients, channels' ends and their futures; pollers have none.
 #[derive(Debug)]
 pub(crate) struct Handle<S: Polled> {
     owner: Arc<Owner<S>>,
@@ -28,7 +28,7 @@ impl<S: Polled> Handle<S> {
         &self.owner.shared
     }
 
-    /// What polls for it, wherever it is run.
+    /// Returns the poller, which may run anywhere.
     pub(crate) fn poller(&self) -> Poller {
         Poller { owner: self.owner.clone() }
     }
@@ -54,7 +54,7 @@ impl<S: Polled> Drop for Handle<S> {
     }
 }
 
-/// What keeps buffers until nobody uses them any more.
+/// The owner of a state, which keeps buffers until nobody uses them any longer.
 #[derive(Debug)]
 struct Owner<S: Polled> {
     shared: Arc<Shared<S>>,
@@ -73,7 +73,7 @@ impl<S: Polled> Drop for Owner<S> {
     }
 }
 
-/// What threads are called that poll for futures.
+/// The name of threads that poll for futures.
 const THREAD: &str = "rma-client";
 
 /// Starts a thread that polls until there is nothing to poll for.
@@ -91,7 +91,7 @@ fn poll_until_done<S: Polled>(shared: &Shared<S>) -> Result<(), WaitError> {
     block_on(shared, pin!(over))
 }
 
-/// What can be polled until there is nothing left to poll for.
+/// A state that can be polled until there is nothing left to poll for.
 trait Polls: fmt::Debug + Send + Sync {
     fn poll_until_done(&self) -> Result<(), WaitError>;
 }
@@ -114,7 +114,7 @@ pub struct Poller {
 
 impl Poller {
     /// Polls until the last client, or end of a channel, and the last future are gone, and nothing
-    /// uses their buffers any more; or the engine is gone. Sleeps when there is nothing to do.
+    /// uses their buffers any longer; or the engine is gone. Sleeps when there is nothing to do.
     ///
     /// # Errors
     /// If the engine is inline.

@@ -1,4 +1,4 @@
-//! Which thread polls while no future does.
+//! The seat of the thread that polls while no future does.
 //!
 //! One thread at a time has the *seat*: it polls the executor, and sleeps on the portal when there
 //! is nothing to do. The others that block on futures are parked, and are woken by the futures'
@@ -65,7 +65,7 @@ impl Wake for Parker {
     }
 }
 
-/// Where one thread stands. Left when dropped, also by a panic of the future.
+/// The place of one thread in line. Left when dropped, also by a panic of the future.
 struct Place<'a, S: Polled> {
     shared: &'a Shared<S>,
     parker: Arc<Parker>,

@@ -1,4 +1,4 @@
-//! What futures of any number of tasks share: a state under one lock, [`Shared`], which somebody
+//! The state that futures of any number of tasks share, under one lock, [`Shared`], which somebody
 //! polls ([`Polled`]).
 
 use core::{
@@ -29,13 +29,13 @@ pub(crate) trait Polled: fmt::Debug + Send + 'static {
     /// lives.
     fn may_sleep(&self) -> bool;
 
-    /// Whether something has buffers, so that it is to be waited for though nobody awaits it.
+    /// Whether something has buffers, so that it must be waited for though nobody awaits it.
     fn is_busy(&self) -> bool;
 
     /// The time that [`Polled::poll_timeout`] is of.
     fn now(&self) -> Instant;
 
-    /// How the one who polls waits.
+    /// Returns the idle policy of the thread that polls.
     fn idle(&self) -> IdlePolicy;
 
     fn seat(&self) -> &Seat;
@@ -48,7 +48,7 @@ pub(crate) trait Polled: fmt::Debug + Send + 'static {
     /// Somebody else has done something while the one who polls sleeps.
     fn tell_news(&mut self) {}
 
-    /// Why nothing will ever be over.
+    /// Returns the error after which nothing will ever be over.
     fn gone(&self) -> Option<WaitError> {
         self.seat().gone
     }
@@ -96,7 +96,8 @@ pub(crate) trait Polled: fmt::Debug + Send + 'static {
     }
 }
 
-/// Which thread polls while no future does, one at a time; and for how long anybody has to.
+/// The seat of the thread that polls while no future does, one at a time; and for how long anybody
+/// has to.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     pub(crate) taken: bool,
@@ -106,7 +107,7 @@ pub(crate) struct Seat {
     pub(crate) sleeps_until: Option<Option<Instant>>,
     /// Another thread has slept in its place, and taken its wake-ups.
     pub(crate) is_robbed: bool,
-    /// Why nothing will ever be over.
+    /// The error after which nothing will ever be over.
     pub(crate) gone: Option<WaitError>,
     /// All handles and their futures are gone.
     pub(crate) closing: bool,
@@ -114,7 +115,7 @@ pub(crate) struct Seat {
     stopping: Vec<Waker>,
 }
 
-/// What is to be done without the lock: wakers and pools may do anything.
+/// Tasks left for after the lock is released: wakers and pools may do anything.
 #[derive(Debug, Default)]
 pub(crate) struct After {
     pub(crate) wakers: Vec<Waker>,
@@ -132,11 +133,12 @@ impl After {
     }
 }
 
-/// What futures share: the state under its lock, and what a thread needs before it has the lock.
+/// The state that futures share: the state under its lock, and what a thread needs before it has
+/// the lock.
 #[derive(Debug)]
 pub(crate) struct Shared<S> {
     state: Mutex<S>,
-    /// How the thread that has the seat sleeps; `None` if the engine is inline.
+    /// The sleep of the thread that has the seat; `None` if the engine is inline.
     pub(crate) sleep: Option<Sleep>,
     /// How many threads want the lock. A thread that polls all the time lets them have it.
     wanted: AtomicUsize,
@@ -185,8 +187,8 @@ impl<S: Polled> Shared<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, S> {
-        // What an application does in `AsyncVerbs::with` may panic, and otherwise nothing but a
-        // bug does. Buffers stay where they are then.
+        // The application's code in `AsyncVerbs::with` may panic, and otherwise nothing but a bug
+        // does. Buffers stay where they are then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -101,7 +101,7 @@ impl Portal {
     ///
     /// It is applied at most once. OK: it was. TIMEOUT with
     /// [`may_have_changed`](rma_core::command::Completion::may_have_changed): it may have been, and
-    /// never will be any more; [`Portal::settle`] asks which. Any other status: it was not, and
+    /// never will be any longer; [`Portal::settle`] asks which. Any other status: it was not, and
     /// will not be (but of a WRITE_WITH_IMM that is not ordered some bytes may have landed).
     ///
     /// To issue it again after a TIMEOUT without asking applies it twice, if it was applied: where

@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// What of a [`StarVerbs`] completes into one completion queue, as futures. Clones share it, and
+/// A [`StarVerbs`] whose completions into one completion queue are futures. Clones share it, and
 /// may be used in any thread.
 ///
 /// When the last of them, of their queue pairs and of their futures is gone, queue pairs that have
@@ -128,7 +128,8 @@ impl AsyncVerbs {
         Ok(verbs)
     }
 
-    /// What a thread of the application's runs instead of [`AsyncVerbs::start`]'s.
+    /// Returns the poller that a thread of the application's runs instead of
+    /// [`AsyncVerbs::start`]'s.
     pub fn poller(&self) -> Poller {
         self.handle.poller()
     }

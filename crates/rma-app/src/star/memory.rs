@@ -1,4 +1,4 @@
-//! What a maker of portals gives out beside them: protection domains, and memory in those.
+//! The protection domains that a maker of portals gives out, and the memory in them.
 //!
 //! These are names, and hold no memory but that of their own regions: what they name is there until
 //! the maker takes it back, or the portal is dropped.
@@ -49,7 +49,7 @@ impl ProtectionDomain {
 #[derive(Clone, Debug)]
 pub struct MemoryRegion {
     mr: Mr,
-    /// Where in the memory it begins, in bytes.
+    /// The offset of its first byte in the memory, in bytes.
     start: u64,
     portal: StarTag,
 }
@@ -74,8 +74,8 @@ impl MemoryRegion {
         self.mr.id()
     }
 
-    /// Its number as applications tell it to their peers: `rkey`. Who has it and a connection of
-    /// the protection domain may do what the region allows.
+    /// Its number as applications tell it to their peers: `rkey`. Whoever has it and a connection
+    /// of the protection domain may do what the region allows.
     #[must_use]
     pub const fn rkey(&self) -> u32 {
         self.mr.id().0
@@ -93,7 +93,7 @@ impl MemoryRegion {
         self.portal
     }
 
-    /// Where in the memory it begins, in bytes.
+    /// Returns its first byte's offset in the memory.
     pub(crate) const fn start(&self) -> u64 {
         self.start
     }
@@ -123,7 +123,7 @@ impl MemoryRegion {
         self.mr.slice(offset, length)
     }
 
-    /// What is at `offset`, as a READ or WRITE of a peer names it.
+    /// Names the place at `offset`, as a READ or WRITE of a peer names it.
     #[must_use]
     pub const fn remote(&self, offset: u64) -> Remote {
         Remote { mr: self.id(), offset }
@@ -145,7 +145,7 @@ impl MemoryRegion {
         self.memory().copy_out(self.place(offset, bytes.len())?, bytes)
     }
 
-    /// Where in the memory `len` bytes at `offset` are.
+    /// Returns the offset in the memory of `len` bytes at `offset`.
     fn place(&self, offset: u64, len: usize) -> Result<u64, OutOfBounds> {
         let is_within = offset.checked_add(len as u64).is_some_and(|end| end <= self.len());
         match self.start.checked_add(offset) {
@@ -195,7 +195,7 @@ impl MemoryWindow {
         self.portal
     }
 
-    /// What is at `offset` of the window, as a READ or WRITE of a peer names it.
+    /// Names the place at `offset` of the window, as a READ or WRITE of a peer names it.
     #[must_use]
     pub const fn remote(&self, offset: u64) -> Remote {
         Remote { mr: self.id, offset }

@@ -2,12 +2,12 @@
 //! before it.
 //!
 //! The stream must keep secrets and say who the peer is, as TLS with certificates of both does, or
-//! a socket that stays within the machine: one of the messages has the connection's key, and who
-//! gets that is the peer. Nothing here encrypts anything.
+//! a socket that stays within the machine: one of the messages has the connection's key, and
+//! whoever gets that is the peer. Nothing here encrypts anything.
 //!
 //! Here a thread blocks that has the library; [futures](super::futures) have it for a step at a
-//! time. Both take the same steps, and no longer than the library's `set_up_timeout`
-//! for all of them.
+//! time. Both take the same steps, and no longer than the library's `set_up_timeout` for all of
+//! them.
 
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
@@ -29,7 +29,7 @@ const MESSAGE_LEN_MAX: usize = 1024;
 /// longer. Shorter: more of the core.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Why a connection was not set up. Its queue pair is of no use any more, and is to be closed.
+/// The reason why a connection was not set up. Close its queue pair; it is of no further use.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SetUpError {
@@ -44,7 +44,8 @@ pub enum SetUpError {
     Wait(#[from] WaitError),
     /// An engine refused the connection, or the peer was not heard of in time.
     #[error(
-        "the connection did not begin: a table is full, an address cannot be reached, or the peer is silent"
+        "the connection did not begin: a table is full, an address cannot be reached, or the \
+         peer is silent; close the queue pair and connect anew"
     )]
     Failed,
     /// Not all of it was done in time.
@@ -80,7 +81,7 @@ pub trait SetUpStream: Send {
     fn write_all(&mut self, octets: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// Who speaks first.
+/// The side that speaks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Connects,
@@ -99,7 +100,7 @@ pub(super) enum Step {
 }
 
 impl Part {
-    /// What it does, in turn.
+    /// Returns its steps, in order.
     pub(super) const fn steps(self) -> [Step; 4] {
         match self {
             Self::Connects => [Step::Tell, Step::Hear, Step::Tell, Step::BeReady],
@@ -136,7 +137,7 @@ impl StarVerbs {
     /// Blocks for the library's `set_up_timeout` at most, by a clock, if no read or write of the
     /// stream blocks for longer: give it a timeout (`TcpStream::set_read_timeout`; a stream that
     /// would block or whose time is over is tried again), or make it nonblocking. Between reads the
-    /// other queue pairs are tended. Who serves others meanwhile connects by futures
+    /// other queue pairs are tended. Whoever serves others meanwhile connects by futures
     /// ([`AsyncVerbs::connect`](super::AsyncVerbs::connect)).
     ///
     /// # Errors
@@ -201,7 +202,7 @@ impl StarVerbs {
     }
 }
 
-/// What a queue pair's state comes to in a set-up: an error once that has failed.
+/// Returns the state of a queue pair in a set-up: an error once that has failed.
 pub(super) fn alive(state: Option<QpState>) -> Result<QpState, SetUpError> {
     match state {
         Some(state @ (QpState::Init | QpState::Ready)) => Ok(state),

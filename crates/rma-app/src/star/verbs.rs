@@ -21,22 +21,22 @@ use crate::{
     sleep::Sleep,
 };
 
-/// One turn of an inline engine, for who waits on the thread that has it.
+/// One turn of an inline engine, for whoever waits on the thread that has it.
 pub(crate) type Turn<'a> = Option<&'a mut dyn FnMut() -> usize>;
 
-/// What a [`StarVerbs`] is made of.
+/// The parts that a [`StarVerbs`] is made of.
 #[derive(Debug)]
 pub struct StarParts {
     /// The library, over the application's end of the portal. The engine has the other.
     pub verbs: Verbs,
-    /// Which portal it is.
+    /// The tag of the portal.
     pub tag: StarTag,
     /// The maker of the portal.
     pub home: Arc<dyn Home>,
     /// Whether the engine can still report anything.
     pub life: Life,
-    /// How the thread that waits sleeps, if the engine's end of the portal has the [`Sleep::bell`]
-    /// of it. `None` if the engine is inline.
+    /// The sleep of the thread that waits, if the engine's end of the portal has the
+    /// [`Sleep::bell`] of it. `None` if the engine is inline.
     pub sleep: Option<Sleep>,
 }
 
@@ -61,7 +61,7 @@ impl Drop for StarLease {
 ///
 /// When it is dropped, all its connections end, and so do its protection domains with what they
 /// have. Its share of the host's tables is free again when nothing of its connections is on its way
-/// any more.
+/// any longer.
 #[derive(Debug)]
 pub struct StarVerbs {
     verbs: Verbs,
@@ -99,7 +99,7 @@ impl StarVerbs {
         Self { verbs, lease, life, sleep, has_seat, has_slept, idle, clock }
     }
 
-    /// Which portal it is over.
+    /// Returns the tag of its portal.
     #[must_use]
     pub const fn tag(&self) -> StarTag {
         self.lease.tag
@@ -136,7 +136,8 @@ impl StarVerbs {
         self.verbs.create_qp(pd.id(), send_cq, recv_cq, config)
     }
 
-    /// What a queue pair can do: `ibv_query_qp`. `None` once it is closed.
+    /// Returns the state of a queue pair, which says what it can do: `ibv_query_qp`. `None` once it
+    /// is closed.
     #[must_use]
     pub fn state(&self, qp: Qp) -> Option<QpState> {
         self.verbs.state(qp)
@@ -155,7 +156,7 @@ impl StarVerbs {
         self.verbs.is_rc(qp)
     }
 
-    /// What there is to know of a queue pair: `ibv_query_qp`. `None` once it is closed.
+    /// Describes a queue pair: `ibv_query_qp`. `None` once it is closed.
     #[must_use]
     pub fn query_qp(&self, qp: Qp) -> Option<QpInfo> {
         self.verbs.query_qp(qp)
@@ -209,8 +210,8 @@ impl StarVerbs {
         self.verbs.poll_cq(cq, wcs)
     }
 
-    /// How [`StarVerbs::wait_cq`] and set-ups wait from now on. Default: they yield for
-    /// 120 µs, then sleep until the engine wakes them.
+    /// Sets how [`StarVerbs::wait_cq`] and set-ups wait from now on. Default: they yield for 120
+    /// µs, then sleep until the engine wakes them.
     pub const fn set_idle(&mut self, idle: IdlePolicy) {
         self.idle = idle;
     }
@@ -299,7 +300,7 @@ impl StarVerbs {
         self.verbs.note_stateful_elsewhere(connections);
     }
 
-    /// What the library takes, in bytes (S4).
+    /// Returns the memory that the library takes, in bytes (S4).
     #[must_use]
     pub fn memory(&self) -> VerbsMemory {
         self.verbs.memory()
@@ -336,7 +337,7 @@ impl StarVerbs {
         !self.has_seat && self.prepare_sleep()
     }
 
-    /// Says that this thread sleeps no more, after [`StarVerbs::arm`].
+    /// Says that this thread no longer sleeps, after [`StarVerbs::arm`].
     pub fn disarm(&mut self) {
         if !self.has_seat {
             self.end_sleep();
@@ -365,12 +366,12 @@ impl StarVerbs {
         core::mem::replace(&mut self.has_slept, false)
     }
 
-    /// How the thread that waits sleeps; `None` if the engine is inline.
+    /// Returns the sleep of the thread that waits; `None` if the engine is inline.
     pub(crate) const fn sleep(&self) -> Option<&Sleep> {
         self.sleep.as_ref()
     }
 
-    /// How it waits.
+    /// Returns its idle policy.
     pub(crate) const fn idle(&self) -> IdlePolicy {
         self.idle
     }

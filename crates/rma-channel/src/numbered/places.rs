@@ -1,4 +1,4 @@
-//! Where numbered messages have their places.
+//! The places of numbered messages.
 
 use crate::ring::Position;
 
@@ -19,12 +19,12 @@ impl Places {
         self.count as u64 * self.stride
     }
 
-    /// Which place a message has.
+    /// Returns the index of a message's place.
     pub(crate) const fn index(&self, number: Position) -> u64 {
         number.to_bits() % self.count as u64
     }
 
-    /// Where that begins, in bytes.
+    /// Returns the offset of a message's place, in bytes.
     pub(crate) const fn offset(&self, number: Position) -> u64 {
         self.index(number) * self.stride
     }

@@ -21,7 +21,7 @@ use crate::{
     ring::{Malformed, Position, Record},
 };
 
-/// How a channel's events tell of messages.
+/// The form in which a channel's events tell of messages.
 pub trait Tells: fmt::Debug {
     /// Whether a message lies in the buffer of its receive, which is its own until it is given
     /// back. Otherwise receives are posted again at once.
@@ -42,13 +42,13 @@ pub trait Tells: fmt::Debug {
 pub struct EventReceiver<T> {
     tells: T,
     queue: ReceiveQueue,
-    /// Where messages lie: the queue's buffers, or slots.
+    /// The memory that messages lie in: the queue's buffers, or slots.
     pub(super) memory: RegisteredRegion,
     /// How far apart.
     stride: u64,
     arrivals: Arrivals<Record>,
     teller: Teller,
-    /// What came that cannot be.
+    /// The malformed input that came.
     malformed: Option<Malformed>,
     /// For [`Close`].
     registered: Registered,
@@ -72,8 +72,8 @@ impl<T: Tells> EventReceiver<T> {
         self.arrivals.tail()
     }
 
-    /// Where a message of this receiver lies: in the memory that it was opened with, or in a buffer
-    /// of its queue, and from where to where, in bytes. It stays there until it is given back.
+    /// Returns the place of one of this receiver's messages: in the memory that it was opened with,
+    /// or in a buffer of its queue, with its range in bytes. It stays there until it is given back.
     #[must_use]
     pub const fn place(&self, claim: &Claim) -> (&RegisteredRegion, Range<u64>) {
         (&self.memory, claim.record.range())
@@ -140,7 +140,7 @@ impl<T: Tells> Claims for EventReceiver<T> {
 impl<T: Tells, P: AsMut<CommandPortal>> Receiver<P> for EventReceiver<T> {
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
         let is_all = self.arrivals.is_all() && !self.queue.has_event();
-        // What failed is told again.
+        // A failed report is repeated.
         self.teller.poll(link, now, (self.arrivals.tail(), is_all))?;
         Ok(())
     }

@@ -16,24 +16,24 @@ use crate::{
     sending::Sending,
 };
 
-/// A message that is to be carried.
+/// A message to carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Parcel<'a> {
     pub(crate) number: Position,
     pub(crate) len: u32,
-    /// Where it lies, in this host's memory.
+    /// The region of this host that it lies in.
     pub(crate) region: &'a RegisteredRegion,
-    /// Where in that, in bytes.
+    /// The offset in that region, in bytes.
     pub(crate) offset: u64,
 }
 
-/// How a channel carries a message: by which ops, and where to.
+/// The way in which a channel carries a message: by which ops, and where to.
 pub trait Carries: fmt::Debug + Send {
     /// How many bytes behind a message, padded to 8, are written with it: 0 or 8. If there are
     /// any, the message begins at a multiple of 8.
     const BEHIND: u64 = 0;
 
-    /// Where in a place of the sender's a message of `len` bytes lies.
+    /// Returns the offset of a message of `len` bytes in its place at the sender.
     fn shift(&self, _len: u32) -> u64 {
         0
     }
@@ -67,7 +67,7 @@ pub trait Carries: fmt::Debug + Send {
 pub struct NumberedSender<C> {
     carrier: C,
     places: Places,
-    /// What messages that are copied are written from: a place for each.
+    /// The image from which copied messages are written: a place for each.
     image: RegisteredRegion,
     /// A word of this host, which the receiver writes: its tail.
     tail: RegisteredRegion,

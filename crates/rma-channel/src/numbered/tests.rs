@@ -235,7 +235,7 @@ fn a_message_that_was_not_applied_breaks_the_channel_and_is_named() {
 }
 
 #[test]
-fn what_a_link_has_no_room_for_was_not_taken_and_a_bell_is_rung_later() {
+fn a_message_without_room_in_the_link_is_not_taken_and_a_bell_is_rung_later() {
     for (name, open) in ALL {
         let mut it = open(1, 4, 100);
         it.send(b"first").unwrap();
@@ -300,8 +300,7 @@ fn settings_that_cannot_be_are_refused() {
     assert!(is_refused(opened.map(drop)), "memory that is too short");
 }
 
-/// What a receiver says of a sender that lies, once it has been told so; and that it goes on saying
-/// it.
+/// Returns the error about a lying sender, and checks that the receiver repeats it.
 fn refusal(receiver: &mut impl Claims) -> ReceiveError {
     let refusal = receiver.claim().unwrap_err();
     assert_eq!(receiver.claim().unwrap_err(), refusal, "it stays so");

@@ -67,7 +67,8 @@ impl Sender {
         opened(registrar, |registrar| Self::open_with(registrar, config, InRecords(())))
     }
 
-    /// What `peer` has to be told to receive all that is sent from now on.
+    /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
+    /// to it.
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.

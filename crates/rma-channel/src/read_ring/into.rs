@@ -1,5 +1,5 @@
-//! How a receiver that reads messages into the application's memory finds them in a ring: it READs
-//! the first word of each record, which says how long it is.
+//! A receiver's search for messages in a ring that it reads into the application's memory: it READs
+//! the first word of each record, which says the record's length.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ pub(super) fn join_into<R: Registrar, L: Look>(
 #[derive(Debug)]
 #[expect(private_bounds, reason = "the three kinds of looks are all there are")]
 pub struct RecordFinds<L: Look> {
-    /// How it is known that there are records, if not by their first words.
+    /// The source of news about records, if not their first words.
     pub(super) look: Option<L>,
     /// Of which the memory is one word, where first words land.
     pub(super) image: Image,
@@ -96,7 +96,7 @@ impl<L: Look> Finds for RecordFinds<L> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.look {
-            // Where a record is known to be, its first word is read next.
+            // The first word of a known record is read next.
             Some(look) => look.poll_timeout().filter(|_| self.next == self.known),
             None => self.pace.poll_timeout(),
         }

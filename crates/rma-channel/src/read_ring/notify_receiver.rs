@@ -78,7 +78,7 @@ impl Notices {
         Self { head: Position::ZERO, notices: Vec::new() }
     }
 
-    /// What comes next is after `head`.
+    /// Sets the head after which the next notice counts.
     pub(crate) const fn go_on(&mut self, head: Position) {
         self.head = head;
     }
@@ -166,8 +166,8 @@ impl Sender {
         opened(registrar, |registrar| Self::open_with(registrar, config, Notices::new()))
     }
 
-    /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
-    /// notified: [`Sender::accept`].
+    /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
+    /// to it. The peer tells how it is notified: [`Sender::accept`].
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.

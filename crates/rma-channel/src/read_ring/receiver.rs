@@ -34,7 +34,7 @@ use crate::{
     terms::{Agreed, Needs, OpenError, Side, Terms},
 };
 
-/// What a receiver has of a ring.
+/// A receiver's copy of a ring.
 #[derive(Debug)]
 pub(crate) struct Image {
     /// For READ of the sender's ring.
@@ -48,7 +48,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// What is read from `from` on, which is `len` bytes.
+    /// Returns the piece that reads `len` bytes from `from` on.
     pub(crate) const fn piece(&self, from: Position, len: u64) -> Piece<'_> {
         let at = self.ring.offset(from);
         let (grant, local) = (&self.grant, &self.memory);
@@ -56,7 +56,7 @@ impl Image {
     }
 }
 
-/// Where a receiver is.
+/// The position of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     /// Up to where it knows of messages.
@@ -73,7 +73,7 @@ impl At {
     }
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     /// Nothing that is new. The look was issued then.
@@ -82,12 +82,12 @@ pub(crate) enum Found {
     Known { known: Position, whole: Position },
 }
 
-/// How a receiver learns of messages.
+/// The way in which a receiver learns of messages.
 pub(crate) trait Look: core::fmt::Debug {
     /// Whether there are looks that find nothing.
     const ASKS: bool = true;
 
-    /// What has been found, if something was or a look is over.
+    /// Takes the result of a look, if something was or a look is over.
     fn take<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
@@ -95,7 +95,7 @@ pub(crate) trait Look: core::fmt::Debug {
         at: At,
     ) -> Result<Option<Found>, Fault>;
 
-    /// When a look is to be made, if not at once.
+    /// When a look must be made, if not at once.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
@@ -124,7 +124,7 @@ impl Pace {
         Self { every, call: None, next: Instant::ZERO }
     }
 
-    /// Whether a look is to be made now.
+    /// Whether a look must be made now.
     pub(crate) fn is_time(&self, now: Instant) -> bool {
         self.call.is_none() && now >= self.next
     }
@@ -133,7 +133,7 @@ impl Pace {
         self.call = call.map(|call| (call, now));
     }
 
-    /// When a look is to be made, if there are pauses between them.
+    /// When a look must be made, if there are pauses between them.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         (self.call.is_none() && !self.every.is_zero()).then_some(self.next)
     }
@@ -189,7 +189,7 @@ pub struct RingReceiver<L: Look> {
     next: Position,
     asked: Position,
     known: Position,
-    /// What was asked for and has not landed, in order.
+    /// The bodies that were asked for and have not landed, in order.
     bodies: VecDeque<Body>,
     /// Whether the last look has found nothing.
     is_idle: bool,
@@ -197,11 +197,11 @@ pub struct RingReceiver<L: Look> {
     is_alone: bool,
     /// For [`Close`].
     registered: Registered,
-    /// What it has told last, if that was an error.
+    /// The error that it has reported, if any.
     told: Ended,
 }
 
-/// What a receiver joins with: which grants of the terms there are besides seat and ring.
+/// The means by which a receiver joins: which grants of the terms there are besides seat and ring.
 pub(super) struct Joining<'a> {
     pub(super) config: ReaderConfig,
     pub(super) terms: &'a Terms,
@@ -211,7 +211,7 @@ pub(super) struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// What the ring is like, what both agreed on, and the grants.
+    /// Checks and returns the ring's settings, the agreed terms and the grants.
     pub(super) fn check<R: Registrar>(
         &self,
         registrar: &R,
@@ -230,8 +230,8 @@ impl Joining<'_> {
     }
 }
 
-/// What a receiver has of a ring, part of which lands in `memory`, and of its sender. `grants`: to
-/// read and write its seat, and to read the ring.
+/// Makes the receiver's parts of a ring, part of which lands in `memory`, and of its sender.
+/// `grants`: to read and write its seat, and to read the ring.
 pub(super) fn parts<R: Registrar>(
     registrar: &mut R,
     config: ReadRingConfig,
@@ -400,7 +400,7 @@ impl<L: Look> RingReceiver<L> {
             return self.reading.ended().map_or(Ok(None), Err);
         }
         let Image { memory, ring, len_max, .. } = &self.image;
-        // Nothing lands there any more, so what cannot be stays so.
+        // Nothing lands there any longer, so what cannot be stays so.
         let len = bell(memory, (*ring, *len_max), position)?;
         let cannot_be = Malformed::Head { told: 0, from: position.to_bits() };
         let len = len.ok_or(cannot_be)?;
@@ -447,7 +447,7 @@ impl<L: Look, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<L> {
         if self.is_begun {
             self.take_bodies(link);
             self.take_look(link, now)?;
-            // What a look brought along has landed if nothing before it is under way.
+            // The data of a look has landed if nothing before it is under way.
             self.take_bodies(link);
         }
         let is_all = (self.is_idle || !L::ASKS) && self.tail == self.known;

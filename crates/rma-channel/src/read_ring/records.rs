@@ -11,14 +11,13 @@
 //! the first word of a READ before all others. Of the words behind the record it has zeros, or what
 //! was stored there later: a word at which the next record begins is 0, or that record's bell.
 //!
-//! The paper clears the next bell alone: `ahead` is 0 then. Who is to find several bells in one
-//! READ
-//! needs zeros for as many bytes as such a READ has (not in the paper): the words in the middle of
-//! it are loaded in any order, so what was left there by the lap before could be taken for a bell
-//! behind one that is. Each byte is zeroed once a lap either way.
+//! The paper clears the next bell alone: `ahead` is 0 then. Whoever is to find several bells in one
+//! READ needs zeros for as many bytes as such a READ has (not in the paper): the words in the
+//! middle of it are loaded in any order, so what was left there by the lap before could be taken
+//! for a bell behind one that is. Each byte is zeroed once a lap either way.
 //!
 //! What a bell in the *middle* of a READ says is true: that record is there. But its message may
-//! have been loaded before it was stored, so it is to be read again.
+//! have been loaded before it was stored, so it must be read again.
 
 use rma_core::region::RegisteredRegion;
 
@@ -34,7 +33,7 @@ pub(crate) const fn capacity(ring: RingLen, ahead: u32) -> u64 {
     ring.get().saturating_sub(WORD + padded(ahead))
 }
 
-/// What a ring's memory does for its writer.
+/// The accesses of a ring's writer to its memory.
 pub(crate) trait Memory {
     /// Stores bytes, in any order.
     fn put(&self, offset: u64, bytes: &[u8]);
@@ -113,7 +112,8 @@ impl<M: Memory> Writer<M> {
     }
 }
 
-/// What stands at `position` of a ring's memory where a record may begin: its length, if one does.
+/// Reads the bell at `position` of a ring's memory, where a record may begin: its length, if one
+/// does.
 pub(crate) fn bell(
     memory: &RegisteredRegion,
     (ring, len_max): (RingLen, u32),
@@ -122,7 +122,7 @@ pub(crate) fn bell(
     record(word_at(memory, ring.offset(position)), (ring, len_max), position)
 }
 
-/// What the word at `position` says: how long the record is that begins there, if one does.
+/// Decodes the word at `position`: how long the record is that begins there, if one does.
 pub(crate) const fn record(
     head: u64,
     (ring, len_max): (RingLen, u32),

@@ -225,7 +225,7 @@ fn one_of_four_readers_that_stops_is_ejected_and_the_others_go_on() {
 /// A reader asks for a body, and the ring goes around before that is read. Then it tells a tail,
 /// which is done as any.
 #[test]
-fn what_was_overwritten_is_not_believed_and_a_tail_told_after_that_renews_nothing() {
+fn overwritten_data_is_not_believed_and_a_later_tail_renews_nothing() {
     for which in ALL {
         let mut it = Channel::open(which, 1024, 200, 1);
         it.settle(8);

@@ -90,7 +90,8 @@ impl BellWords {
         self.copies.take((number, freed), padded(len))
     }
 
-    /// What the application sends from where it lies is not where copies are.
+    /// Whether a message that the application sends in place may begin at `offset`: behind the
+    /// copies.
     pub(super) const fn may_lie(&self, offset: u64) -> bool {
         offset >= self.copies.len
     }
@@ -142,22 +143,22 @@ const RUN: u64 = 16;
 #[derive(Debug)]
 pub(super) struct BellLook {
     grant: Grant,
-    /// Where bells land.
+    /// The region in which bells land.
     image: RegisteredRegion,
     pace: Pace,
-    /// Which messages the look under way asks for.
+    /// The messages that the look under way asks for.
     asked: u64,
     messages: Messages,
 }
 
-/// What messages can be, and which comes next.
+/// The limits of messages, and the position of the next one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Messages {
     pub(super) slots: u64,
     pub(super) len_max: u32,
     /// How long the region is that they lie in.
     pub(super) reach: u64,
-    /// Which comes next.
+    /// The position of the next message.
     pub(super) next: Position,
 }
 
@@ -179,7 +180,7 @@ impl Messages {
 
 const LEN_BITS: u64 = (1 << 28) - 1;
 
-/// What looks at the bells of a sender, of which the last grant is.
+/// Opens the look at the bells of a sender, of which the last grant is.
 pub(super) fn open_look<R: Registrar>(
     registrar: &mut R,
     joined: &Joined,
@@ -246,7 +247,7 @@ impl BellLook {
         Ok(())
     }
 
-    /// When a look is to be made, if there are pauses between them, and there is one to be made.
+    /// When a look must be made, if there are pauses between them, and there is one to be made.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.pace.poll_timeout().filter(|_| self.asked > 0)
     }

@@ -78,7 +78,8 @@ impl Bells for Elsewhere {
 }
 
 impl Sender {
-    /// What `peer` has to be told to receive all that is sent from now on.
+    /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
+    /// to it.
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
@@ -132,7 +133,7 @@ impl Finds for BellFinds {
         // Of what is known, and has not come.
         let waiting = messages.next.since(tail);
         let room = messages.slots.saturating_sub(waiting);
-        // What is known of is asked for first: a look before it would make it wait. And a message
+        // Known messages are asked for first: a look before it would make it wait. And a message
         // that comes alone is waited for: with a look beside it the way of 64 B took 1.25 times as
         // long as its two READs, without 1.1.
         let may_look = found.is_empty() && waiting != 1;

@@ -1,7 +1,7 @@
 //! Read slot, indirect read (§4.5): the receiver lends a buffer of its own to a sender and tells it
 //! the address, by a NOTIFY; the sender writes a message into it by a WRITE_WITH_IMM, as into a
 //! [write slot](crate::write_slot::immediate). So the receiver says from whom the next messages
-//! are to come, and where each is to lie; and buffers are one pool for all senders.
+//! will come, and where each must lie; and buffers are one pool for all senders.
 //!
 //! # Offers
 //!
@@ -16,12 +16,12 @@
 //!
 //! # Who lends
 //!
-//! Either the [receiver](Receiver::open) does, out of a pool, as soon as a buffer is free: to who
-//! has fewest, and one buffer for each sender that there can be is kept for it, so that none waits
-//! for another. Or the application [offers](Receiver::offer) each, and says to whom and where in
-//! its memory: then any number of senders share any amount of memory, and who is offered nothing
-//! sends nothing. In both cases a message lies where it has landed until it is given back
-//! ([`Receiver::place`]).
+//! Either the [receiver](Receiver::open) does, out of a pool, as soon as a buffer is free: to
+//! whoever has fewest, and one buffer for each sender that there can be is kept for it, so that
+//! none waits for another. Or the application [offers](Receiver::offer) each, and says to whom and
+//! where in its memory: then any number of senders share any amount of memory, and whoever is
+//! offered nothing sends nothing. In both cases a message lies where it has landed until it is
+//! given back ([`Receiver::place`]).
 //!
 //! # A sender that never writes
 //!

@@ -5,14 +5,14 @@
 //! | bell | message, padded to 8 |
 //! ```
 //!
-//! A look is one op, which reads its first word first ([`RegisteredRegion::store`]): if that is
-//! the bell, the message is in what follows. A message of more than 4088 bytes does not fit the op
-//! with its bell, and is read when its bell is known. So is any of which nobody has said beforehand
-//! where it is to go: all that go to an [`Into`]. A [`Receiver`] has a buffer for the next one,
+//! A look is one op, which reads its first word first ([`RegisteredRegion::store`]): if that is the
+//! bell, the message is in what follows. A message of more than 4088 bytes does not fit the op with
+//! its bell, and is read when its bell is known. So is any of which nobody has said beforehand
+//! where it must go: all that go to an [`Into`]. A [`Receiver`] has a buffer for the next one,
 //! unless all are full.
 //!
 //! Slots are as long as the longest message. A message that is copied is copied to its slot; one
-//! that is not is to be written there: [`SlotSender::place`].
+//! that is not must be written there: [`SlotSender::place`].
 
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ pub type Receiver = SlotReceiver<SlotFinds>;
 /// message.
 pub type Into = IntoReceiver<SlotFinds>;
 
-/// Where slots are.
+/// The places of slots.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     count: u64,
@@ -62,7 +62,7 @@ impl Slots {
         WORD + padded(self.len_max)
     }
 
-    /// Where the slot of a message begins.
+    /// Returns the offset of a message's slot.
     const fn of(self, number: Position) -> u64 {
         number.to_bits() % self.count * self.stride()
     }
@@ -93,7 +93,7 @@ impl Bells for InSlots {
     ) -> Result<Self, OpenError<R::Error>> {
         let slots = Self::slots(config);
         for number in 0..slots.count {
-            // What the application has there is no bell. The memory is long enough.
+            // The application's content there is no bell. The memory is long enough.
             let _ = memory.store_release(slots.of(Position::from_bits(number)), 0);
         }
         Ok(Self(slots))
@@ -119,7 +119,8 @@ impl Bells for InSlots {
 }
 
 impl Sender {
-    /// What `peer` has to be told to receive all that is sent from now on.
+    /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
+    /// to it.
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
@@ -132,9 +133,9 @@ impl Sender {
         Ok(Terms::new(self.agreed(), Side::Sender, grants))
     }
 
-    /// Where in [`SlotSender::memory`] the next message is to lie, if its slot is free: the
-    /// application may write it there, and then [send it](crate::SendRegion). `None`: somebody may
-    /// yet read what is there.
+    /// Returns the offset in [`SlotSender::memory`] for the next message, if its slot is free: the
+    /// application may write it there, and then [send it](crate::SendRegion). `None`: a reader may
+    /// still read the message there.
     pub fn place(&mut self, now: Instant) -> Option<u64> {
         self.has_slot(now).then(|| self.bells.0.of(self.head) + WORD)
     }
@@ -148,13 +149,13 @@ const LOOK_MAX: u64 = 4096;
 pub struct SlotFinds {
     grant: Grant,
     slots: Slots,
-    /// Where a bell lands of which the message has no place.
+    /// The word in which a bell lands when its message has no place.
     word: RegisteredRegion,
     pace: Pace,
     messages: Messages,
-    /// Where the next message is to go.
+    /// The place of the next message.
     place: Option<(RegisteredRegion, u64)>,
-    /// Where the look under way lands, if its message does as well.
+    /// The place at which the look under way lands, if its message does as well.
     landing: Option<(RegisteredRegion, u64)>,
     /// Whether there is no look to be made.
     waits: bool,

@@ -14,10 +14,10 @@ use crate::{
 
 /// A way to find messages by looking for them.
 pub(crate) trait Looks: Finds + Sized {
-    /// Which channel's.
+    /// The kind of channel.
     const KIND: Kind;
 
-    /// What grants are for: its seat, messages, and bells elsewhere.
+    /// The op types that grants are for: its seat, messages, and bells elsewhere.
     const GRANTS: &[OpType];
 
     fn open<R: Registrar>(

@@ -112,8 +112,8 @@ impl Bells for Told {
 }
 
 impl Sender {
-    /// What `peer` has to be told to receive all that is sent from now on. It tells how it is
-    /// notified: [`Sender::accept`].
+    /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
+    /// to it. The peer tells how it is notified: [`Sender::accept`].
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.

@@ -28,12 +28,12 @@ use crate::{
 pub struct SlotReceiver<F: Finds> {
     pub(super) into: IntoReceiver<F>,
     memory: RegisteredRegion,
-    /// Where messages go in buffers that are free. Before each there is a word for its bell.
+    /// The offsets of messages in free buffers. Before each there is a word for its bell.
     free: VecDeque<u64>,
-    /// What is being received, in order.
+    /// The messages that are being received, in order.
     under_way: VecDeque<(ReceiveHandle, Record)>,
     ended: Option<ReceiveError>,
-    /// What it has told last, if that was an error.
+    /// The error that it has reported, if any.
     told: Ended,
 }
 
@@ -72,7 +72,7 @@ impl<F: Finds> SlotReceiver<F> {
         &self.memory
     }
 
-    /// Where in it a message is, from when it was claimed until it is given back.
+    /// Returns the offset of a message in it, from when it was claimed until it is given back.
     #[must_use]
     pub const fn place(&self, claim: &Claim) -> u64 {
         claim.record.offset
@@ -152,7 +152,7 @@ impl<F: Finds> SlotReceiver<F> {
             is_new = true;
         }
         if is_new {
-            // What has landed with its bell is there now, and the next look can begin.
+            // The message that landed with its bell is there now, and the next look can begin.
             self.into.finds.land(self.free.front().map(|&offset| (&self.memory, offset)));
             self.into.poll(link, now)?;
         }

@@ -48,7 +48,7 @@ fn join_looking<F: looking::Looks + 'static>(
     }
 }
 
-/// Whose sender it is, and whether receivers read into memory of the application's.
+/// The senders of a kind, and whether receivers read into memory of the application's.
 #[derive(Debug)]
 struct Sends {
     what: (Which, bool),
@@ -207,7 +207,7 @@ fn messages_are_sent_from_where_they_lie_and_from_nowhere_else() {
 }
 
 #[test]
-fn what_stands_in_the_applications_memory_before_is_no_message() {
+fn earlier_content_of_the_applications_memory_is_no_message() {
     let what = (Which::Inlined, false);
     let mut it = Channel::open(what, 0);
     let memory = Arc::new(Region::new(5 * 208).unwrap());
@@ -258,7 +258,7 @@ fn a_reader_that_stops_is_ejected_and_told_and_its_seat_and_slots_are_used_again
         assert!(refused > 0, "it held them up first");
         assert_eq!(it.sender.readers()[3].standing, Standing::Silent, "{what:?}");
         it.hosts.step = Duration::from_micros(10);
-        // What the others have not taken yet may hold all slots.
+        // Messages that the others have not taken yet may hold all slots.
         it.settle(20);
         it.join(Node::new(9));
         it.send(70).unwrap();

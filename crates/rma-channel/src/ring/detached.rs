@@ -37,7 +37,7 @@ pub struct Reader {
     len_max: u32,
     /// The latest head that was told.
     head: Position,
-    /// Where the next record begins.
+    /// The position of the next record.
     next: Position,
     /// Up to where records were given back.
     tail: Position,

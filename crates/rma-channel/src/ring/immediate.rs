@@ -30,7 +30,7 @@ pub const fn footprint(len: u32) -> u64 {
     padded(len)
 }
 
-/// What the event of a message of `len` bytes at `position` says.
+/// Encodes the event of a message of `len` bytes at `position`.
 pub(crate) const fn immediate(position: Position, len: u32) -> u64 {
     position.to_bits() << u32::BITS | len as u64
 }
@@ -42,11 +42,11 @@ pub struct Reader {
     queue: ReceiveQueue,
     len: RingLen,
     len_max: u32,
-    /// What has come and was not taken: where it begins, and how many bytes it has.
+    /// The messages that have come and were not taken, by position, with their lengths in bytes.
     come: BTreeMap<Position, u32>,
-    /// What came and cannot be.
+    /// The malformed input that came.
     malformed: Option<Malformed>,
-    /// Where the next message begins.
+    /// The position of the next message.
     next: Position,
     /// Up to where messages were given back.
     tail: Position,
@@ -103,7 +103,7 @@ impl Reader {
         self.malformed.map_or(Ok(()), Err)
     }
 
-    /// Where the message of an event begins and how many bytes it has, if there can be one.
+    /// Returns the position and length of an event's message, if there can be one.
     fn place(&self, event: &Event) -> Option<(Position, u32)> {
         let Self { len: ring, next, tail, .. } = *self;
         let (len, at) = (event.immediate as u32, (event.immediate >> u32::BITS) as u32);

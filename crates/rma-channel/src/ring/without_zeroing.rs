@@ -15,7 +15,7 @@
 //! The paper needs messages in order, as one op writes 0 where the next op writes a length. Ops
 //! here have no order. So what has gathered while an op is under way goes as one *run*: records one
 //! below the other, of which only the topmost bell tells the receiver anything; the others are in
-//! their places by then. [`Writer`] makes runs. Who has more than an op's worth writes the run
+//! their places by then. [`Writer`] makes runs. Whoever has more than an op's worth writes the run
 //! *without* its topmost bell first, by any ops in any order, and then that one word, an ordered
 //! WRITE after the bytes of its run and of the run before: [`Run::split`].
 //!
@@ -38,8 +38,8 @@ pub const fn footprint(len: u32) -> u64 {
     padded(len) + WORD
 }
 
-/// Where in the region the bell of the record at `position` is: positions count down from the last
-/// word.
+/// Returns the offset in the region of the bell of the record at `position`: positions count down
+/// from the last word.
 const fn bell_offset(ring: RingLen, position: Position) -> u64 {
     ring.get() - WORD - ring.offset(position)
 }
@@ -47,9 +47,9 @@ const fn bell_offset(ring: RingLen, position: Position) -> u64 {
 /// Messages that go together: records one below the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where the first, topmost record begins.
+    /// The position of the first, topmost record.
     pub position: Position,
-    /// Where in the receiver's region the run's lowest byte is; from there on it is one run of
+    /// The offset of the run's lowest byte in the receiver's region; from there on it is one run of
     /// bytes, as the region is circular.
     pub remote_offset: u64,
     /// How many bytes it has, the 0 at its bottom and the bell at its top included.
@@ -83,7 +83,7 @@ impl Run {
         }
     }
 
-    /// Where in the run the topmost bell is.
+    /// Returns the offset of the topmost bell in the run.
     pub(crate) const fn bell_word(&self) -> u64 {
         self.len - WORD
     }
@@ -113,7 +113,7 @@ impl Writer {
         Self { image, ring: len, room, len_max, run, messages: 0, bell: 0 }
     }
 
-    /// What is used up, and what is free again.
+    /// Returns the account of used and free room.
     #[must_use]
     pub const fn room(&self) -> &Room {
         &self.room
@@ -124,7 +124,7 @@ impl Writer {
         &mut self.room
     }
 
-    /// Where runs are written from: at their [`Run::remote_offset`].
+    /// Returns the image that runs are written from: at their [`Run::remote_offset`].
     #[must_use]
     pub const fn image(&self) -> &RegisteredRegion {
         &self.image

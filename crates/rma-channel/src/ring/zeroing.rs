@@ -17,10 +17,10 @@ use rma_core::region::RegisteredRegion;
 
 use super::{Held, Malformed, Position, Reads, Record, RingLen, Room, WORD, padded, word_at};
 
-/// Where records begin: at multiples of this many bytes, a cache line.
+/// The alignment of records: at multiples of this many bytes, a cache line.
 pub const ALIGN: u64 = 64;
 
-/// What a record has besides its message: the words before it and after it.
+/// The length of a record's words besides its message: the words before it and after it.
 const WORDS: u64 = 2 * WORD;
 
 /// How many bytes of the ring a message of `len` bytes uses up.
@@ -29,12 +29,12 @@ pub const fn footprint(len: u32) -> u64 {
     (WORDS + padded(len)).next_multiple_of(ALIGN)
 }
 
-/// A place in the ring that a message is to go to.
+/// A place in the ring that a message must go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where it begins: the record's name.
+    /// The position of the record, which is its name.
     pub position: Position,
-    /// Where in the receiver's region, in bytes.
+    /// The offset in the receiver's region, in bytes.
     pub remote_offset: u64,
     /// How many bytes are written, from there on: the first word, the message and the last word.
     pub len: u64,
@@ -42,7 +42,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where in the record its message begins, in bytes.
+    /// The offset of a record's message in the record, in bytes.
     pub const MESSAGE: u64 = WORD;
 
     /// The place of a message of `len` bytes at `position`: what a sender of a shared ring makes of
@@ -76,8 +76,8 @@ impl Place {
         let _ = memory.write(end, &self.last_word());
     }
 
-    /// Makes the record of `message`, which is as long as was said, in `image`, which is as long as
-    /// the place: what is to be written.
+    /// Makes the record of `message`, which has the announced length, in `image`, which is as long
+    /// as the place and is then written.
     ///
     /// # Panics
     /// If they are not.
@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-/// What a record at `position` ends with: never 0, and no other record's.
+/// Returns the word that ends a record at `position`: never 0, and no other record's.
 const fn done(position: Position) -> u64 {
     position.to_bits() | 1
 }
@@ -113,7 +113,7 @@ impl Writer {
         Self { ring: len, room: Room::new(len.get()), len_max }
     }
 
-    /// What is used up, and what is free again.
+    /// Returns the account of used and free room.
     #[must_use]
     pub const fn room(&self) -> &Room {
         &self.room
@@ -142,7 +142,7 @@ pub struct Reader {
     ring: RegisteredRegion,
     len: RingLen,
     len_max: u32,
-    /// Where the next record begins.
+    /// The position of the next record.
     next: Position,
     /// Up to where records were given back.
     tail: Position,

@@ -204,7 +204,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
             self.sending.rung(head, outcome.status);
         }
         let polled = self.sending.poll(link, &self.parts.tail, &mut self.room);
-        // What has landed before a message that failed is told all the same.
+        // Messages that landed before a failed one are announced all the same.
         self.ring(link, now)?;
         polled
     }

@@ -80,7 +80,7 @@ struct Bell {
     run: Run,
     /// From where in the run on it is issued.
     start: u64,
-    /// Where the run lies, if not in the image.
+    /// The place of the run, if not in the image.
     elsewhere: Option<(RegisteredRegion, u64)>,
 }
 
@@ -292,7 +292,7 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
     }
 }
 
-/// What the link has no room for now goes with a later poll.
+/// Accepts a refusal for lack of room in the link: a later poll goes on.
 fn later(error: SendError) -> Result<(), SendError> {
     if error == SendError::Full { Ok(()) } else { Err(error) }
 }

@@ -1,5 +1,5 @@
-//! What a sender does that has one op under way: the next goes when that is done, so they come in
-//! order wherever they go, and nobody there has to know of it.
+//! A sender that has one op under way: the next goes when that is done, so they come in order
+//! wherever they go, and nobody there has to know of it.
 
 use std::collections::VecDeque;
 
@@ -22,9 +22,9 @@ pub(super) struct OneByOne<T> {
     waiting: VecDeque<T>,
     /// The number of the first that waits.
     first: Position,
-    /// What is under way of the first.
+    /// The call under way for the first.
     call: Option<CallId>,
-    /// How the first ended, if it was not delivered, or nobody knows.
+    /// The status of the first, if it was not delivered, or nobody knows.
     broken: Option<CallStatus>,
 }
 
@@ -92,7 +92,7 @@ impl<T> OneByOne<T> {
         Ok(())
     }
 
-    /// What became of a message.
+    /// Returns the state of a message.
     pub(super) fn test(&self, handle: SendHandle) -> SendState {
         let ahead = handle.0.since(self.first);
         if ahead >= self.waiting.len() as u64 {

@@ -67,7 +67,7 @@ impl Receiver {
         Self { queue, agreed, next: Position::ZERO, registered: Registered::default() }
     }
 
-    /// What `peer` has to be told to be a sender.
+    /// Admits `peer` as a sender, and returns the terms to send to it.
     ///
     /// # Errors
     /// If the host makes no grant for it.

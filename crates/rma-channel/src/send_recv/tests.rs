@@ -78,7 +78,7 @@ impl<S: Sender, R: Receiver + Blocking> Ends<S, R> {
     }
 }
 
-/// What both kinds do alike.
+/// Checks the common behaviour of both kinds.
 fn share<S: Sender, R: Receiver + Blocking>(mut it: Ends<S, R>) {
     let (mut expected, mut sent) = ([Vec::new(), Vec::new()], Vec::new());
     let mut received = Vec::new();
@@ -150,7 +150,7 @@ fn a_sender_waits_for_a_receiver_that_posts_nothing() {
     wait(open_bufferless(1));
 }
 
-/// What breaks is one sender's.
+/// Checks that a break is one sender's.
 fn break_one<S: Sender, R: Receiver + Blocking>(mut it: Ends<S, R>) {
     let (first, second) = (it.send(0, 1).unwrap(), it.send(0, 2).unwrap());
     it.bench.turn();

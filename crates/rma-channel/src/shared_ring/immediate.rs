@@ -76,7 +76,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// What an event tells of, if there can be such a message.
+    /// Returns the message that an event tells of, if there can be such a message.
     fn found(view: &View<'_>, event: &Event) -> Option<Found> {
         let View { ring, len: ring_len, len_max, tail, .. } = *view;
         let Event { len, immediate, initiator: address, pid, region_offset: offset, .. } = *event;

@@ -27,7 +27,7 @@ use crate::{
     terms::{OpenError, Side, Terms},
 };
 
-/// What the receiver knows of its ring while it looks for messages.
+/// The receiver's knowledge of its ring while it looks for messages.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct View<'a> {
@@ -51,14 +51,14 @@ impl View<'_> {
     }
 }
 
-/// How a receiver finds messages.
+/// A receiver's search for messages.
 pub trait Finds: fmt::Debug + Send + Sized + 'static {
-    /// What senders do.
+    /// The senders' form.
     type Form: Form;
     /// Whether free memory is zero.
     const ZEROES: bool;
 
-    /// What there is to find them by, and what others may do with the ring.
+    /// Opens the means to find messages, and returns them with the rights of others on the ring.
     #[doc(hidden)]
     fn open<R: Registrar>(
         registrar: &mut R,
@@ -86,7 +86,7 @@ pub(super) struct Landed {
     pub(super) is_free: bool,
 }
 
-/// What a message of an earlier epoch was.
+/// A message of an earlier epoch.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) bytes: Box<[u8]>,
@@ -97,13 +97,13 @@ pub(super) struct Saved {
 /// How far a recovery has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovering {
-    /// Where there is a hole that could be filled, and since when.
+    /// The recovery of a hole that could be filled: its place, and when it was first seen.
     pub(super) since: Option<(Position, Instant)>,
     /// The ring is in order, and nobody can use it.
     pub(super) done: Option<Recovery>,
 }
 
-/// What a recovery found. There is an epoch more.
+/// The result of a recovery, which begins another epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// How many epochs there were before the present one.
@@ -120,7 +120,7 @@ pub struct Recovery {
 #[derive(Debug)]
 pub(super) struct Known {
     peer: Peer,
-    /// Which of his messages is handed out next.
+    /// The number of the message that is handed out next.
     next: u32,
     /// Those behind it that have come: their numbers, and where they are. Empty but after a
     /// recovery, or where events come in any order.
@@ -135,11 +135,11 @@ pub struct SharedReceiver<F: Finds> {
     pub(super) epochs: Epochs<2>,
     pub(super) tail: Position,
     pub(super) frontier: Position,
-    /// What lies in the ring from the tail on, by where it begins.
+    /// The messages that lie in the ring from the tail on, by the position where each begins.
     pub(super) landed: BTreeMap<Position, Landed>,
-    /// What earlier epochs have left, by where it began.
+    /// The messages that earlier epochs have left, by the position where each began.
     pub(super) saved: BTreeMap<Position, Saved>,
-    /// What is to be handed out, in this order, and who sent it.
+    /// The messages to hand out, in this order, with their senders.
     ready: VecDeque<(Position, u32, Option<Peer>)>,
     senders: Vec<Known>,
     malformed: Option<Malformed>,
@@ -352,7 +352,7 @@ impl<F: Finds> Claims for SharedReceiver<F> {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
         let looked = if self.ready.is_empty() { self.look() } else { Ok(()) };
         let Some((position, len, from)) = self.ready.pop_front() else {
-            // What came before it was handed out.
+            // Messages that came before it was handed out.
             return looked.map(|()| None).map_err(ReceiveError::Malformed);
         };
         let offset = self.landed.get(&position).map_or(0, |landed| landed.offset);

@@ -7,8 +7,8 @@
 //! [`SharedRingConfig::hole_timeout`] all the same, counted from when the receiver first sees it,
 //! the receiver ends the epoch:
 //!
-//! 1. The regions get keys that nobody has, C first. Nothing lands any more, the head stands still,
-//!    and each reservation has been used in whole or never will be.
+//! 1. The regions get keys that nobody has, C first. Nothing lands any longer, the head stands
+//!    still, and each reservation has been used in whole or never will be.
 //! 2. What is there is copied out of the ring: messages that were not handed out, and those that
 //!    the application still holds, whose claims stay good. With zeroing the next record is behind a
 //!    hole of zeros, at a multiple of 64; otherwise events have told.
@@ -43,8 +43,8 @@
 //! refused: within seven hops, which is less where a hop takes less than a millisecond. If the
 //! receiver is stopped between the Rekeys a sender may have looked in vain meanwhile, and looks
 //! every other time for the next epoch: `SEARCH_MAX` counts twice then. The reservation itself, and
-//! room for what follows, take what they ever take. Who slept longer than the epochs that he has
-//! grants for needs new terms.
+//! room for what follows, take what they ever take. Whoever slept longer than the epochs that he
+//! has grants for needs new terms.
 
 use rma_core::time::Instant;
 
@@ -100,7 +100,7 @@ impl<F: Finds> SharedReceiver<F> {
                 return Ok(None);
             }
             self.epochs.fence(registrar).map_err(RecoverError::Host)?;
-            // What came just before the fence.
+            // Messages that came just before the fence.
             self.look().map_err(ReceiveError::from)?;
             self.recovering.done = Some(self.take_over().map_err(ReceiveError::from)?);
         }

@@ -58,7 +58,7 @@ const QUIET: Duration = Duration::from_millis(10);
 /// in vain more often. Longer: it is known later.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// How a call ends whose key is not the present one.
+/// The status of a call whose key is not the present one.
 const AUTH: CallStatus = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
 
 /// The longest wait until a sender that has lost the epoch looks for it again. Longer: he goes on
@@ -87,7 +87,7 @@ enum Stage {
 /// An op that may have been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doubt {
-    /// What its target calls it.
+    /// The target's name for it.
     name: OpName,
     /// In which epoch it was issued.
     epoch: usize,
@@ -98,7 +98,7 @@ struct Doubt {
 #[derive(Debug)]
 struct Item {
     region: RegisteredRegion,
-    /// Where the message begins there.
+    /// The offset of the message there.
     offset: u64,
     len: u32,
     /// How many bytes of the image it takes.
@@ -120,8 +120,8 @@ struct Lost {
 }
 
 impl Lost {
-    /// Which epoch is tried next, of those from `at` on, before `count`: every other time the one
-    /// that comes after, and between them all in turn.
+    /// Returns the epoch to try next, of those from `at` on, before `count`: every other time the
+    /// one that comes after, and between them all in turn.
     const fn next(self, at: usize, count: usize) -> usize {
         let behind = count - at;
         let beyond = if self.step.is_multiple_of(2) { 1 } else { self.step / 2 };
@@ -136,7 +136,7 @@ pub struct SharedSender<F: Form> {
     len: RingLen,
     len_max: u32,
     window: usize,
-    /// Which sender this is, to the receiver.
+    /// The index of this sender at the receiver.
     index: u16,
     search_for: Duration,
     /// Circular: from where messages are written that are copied.
@@ -144,12 +144,12 @@ pub struct SharedSender<F: Form> {
     image_room: Room,
     /// A word: what was read of the tail.
     sight: RegisteredRegion,
-    /// What was sent and has not landed with all before it.
+    /// The messages that were sent and have not landed with all before them.
     items: VecDeque<Item>,
     /// The number of the first of them.
     first: u64,
-    /// What has landed and is not known to be processed: numbers from `first` back, and where each
-    /// ends.
+    /// The ends of the messages that have landed and are not known to be processed, by number from
+    /// `first` back.
     landed: VecDeque<Position>,
     /// A FETCH_ADD that is under way, for how many messages, and in which epoch.
     reserving: Option<(CallId, usize, usize)>,
@@ -228,7 +228,7 @@ impl<F: Form> SharedSender<F> {
         self.tail
     }
 
-    /// What a test lies with.
+    /// Returns the image and the grant, with which a test forges messages.
     #[cfg(test)]
     pub(super) fn image_and_grant(&self) -> (RegisteredRegion, rma_core::grant::Grant) {
         (self.image.clone(), *self.ahead.grant(super::MESSAGE))

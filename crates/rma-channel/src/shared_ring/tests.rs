@@ -223,7 +223,7 @@ both! {
         }
     }
 
-    fn what_landed_just_before_the_fence_is_received_once_though_its_answer_is_lost(it: 1) {
+    fn a_message_landed_just_before_the_fence_is_received_once_though_its_answer_is_lost(it: 1) {
         let sent = it.reserve(0, 1);
         it.send(0, &message(2, LEN)).unwrap();
         it.poll(0).unwrap();
@@ -355,7 +355,7 @@ both! {
         assert_eq!(it.receive_all(), [message(1, LEN)]);
     }
 
-    fn what_the_application_holds_stays_what_it_is_through_a_recovery(it: 2) {
+    fn a_held_message_stays_as_it_is_through_a_recovery(it: 2) {
         it.send(0, &message(1, LEN)).unwrap();
         it.run(0, 3);
         let held: Claim = it.receiver.claim().unwrap().unwrap();

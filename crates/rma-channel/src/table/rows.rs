@@ -36,7 +36,7 @@ pub enum Mark {
     Nothing,
 }
 
-/// How the memory of one end grows with the number of its peers.
+/// The growth of one end's memory with the number of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Not at all: O(1).
@@ -62,11 +62,11 @@ pub struct Offer {
     pub zero_copy_receive: Mark,
     /// Whether a short message takes less memory than a long one.
     pub variable_size: Mark,
-    /// How a receiver's memory grows with the number of its senders (N:1).
+    /// The growth of a receiver's memory with the number of its senders (N:1).
     pub memory_of_receiver: Growth,
 }
 
-/// What a channel of this crate offers.
+/// The properties of a channel of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
     /// The row.
@@ -74,15 +74,15 @@ pub struct Ours {
     /// Half round trips until the sender knows that a message is in the receiver's memory; `None`
     /// where it is told by a tail alone.
     pub done: Option<u8>,
-    /// Why it is not the paper's row. Empty where it is.
+    /// The reason why it is not the paper's row. Empty if it is.
     pub reason: &'static str,
 }
 
 impl Ours {
-    /// How the sender's memory grows with the number of its receivers (1:N). The paper has O(1) in
-    /// every row. Here a sender that pushes has an image for each receiver, which its copies of
-    /// messages are written from: the next message may be another one to each. What it sends where
-    /// it lies ([`SendRegion`](crate::SendRegion)) does not go through it.
+    /// Returns the growth of the sender's memory with the number of its receivers (1:N). The paper
+    /// has O(1) in every row. Here a sender that pushes has an image for each receiver, which its
+    /// copies of messages are written from: the next message may be another one to each. Messages
+    /// sent from where they lie ([`SendRegion`](crate::SendRegion)) do not go through it.
     #[must_use]
     pub const fn memory_of_sender(&self) -> Growth {
         let is_word = matches!(self.offer.zero_copy_send, Mark::Nothing);
@@ -158,14 +158,14 @@ const fn offer(
     }
 }
 
-/// Why what is pushed comes two half round trips later.
+/// The reason why pushed messages come two half round trips later.
 const SOLICITED: &str = "what is pushed is solicited first: its target asks for it when it has room, which takes two hops more";
 
-/// Why two ops in order take twice as long.
+/// The reason why two ops in order take twice as long.
 const IN_TURN: &str = "ops have no order, so the bell is issued when the bytes are there; and both are solicited first";
 
 impl Kind {
-    /// What the paper's channel offers and costs: its row.
+    /// Returns the offer and cost of the paper's channel: its row.
     #[must_use]
     pub const fn paper(self) -> Offer {
         use Growth::{Constant as O1, Linear as ON};
@@ -202,7 +202,7 @@ impl Kind {
         }
     }
 
-    /// What this crate's channel offers and costs.
+    /// Returns the offer and cost of this crate's channel.
     #[must_use]
     pub const fn ours(self) -> Ours {
         let paper = self.paper();

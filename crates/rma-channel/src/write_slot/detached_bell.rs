@@ -2,9 +2,8 @@
 //! elsewhere: so memory of slots is messages and nothing else.
 //!
 //! Ops have no order: the bell's is held until the message has landed, which is a round trip more
-//! than other kinds take. Of slots the others are the better choice, unless bells are to be
-//! together (one word for each slot, eight in a line), or messages to be written by ops without a
-//! record.
+//! than other kinds take. Of slots the others are the better choice, unless bells must be together
+//! (one word for each slot, eight in a line), or messages to be written by ops without a record.
 //!
 //! The bell may be an event instead of a word ([`Bell::Event`]), a NOTIFY: then who waits for
 //! messages is woken.
@@ -39,7 +38,7 @@ use crate::{
     terms::{Half, OpenError},
 };
 
-/// What a bell is. Both ends have to agree on it.
+/// The form of a bell. Both ends have to agree on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bell {
     /// A word for each slot, which the receiver polls: [`Receiver`].

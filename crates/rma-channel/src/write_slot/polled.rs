@@ -16,12 +16,12 @@ use crate::{
     ring::{Held, Malformed, Position, Record, word_at},
 };
 
-/// Where messages and their bells lie.
+/// The layout of messages and their bells.
 pub trait Lies: fmt::Debug {
-    /// Where the bell of a message lies, in the memory of bells.
+    /// Returns the offset of a message's bell in the memory of bells.
     fn bell(places: &Layout, number: Position) -> u64;
 
-    /// Where a message of `len` bytes lies, in that of slots.
+    /// Returns the offset of a message of `len` bytes in the memory of slots.
     fn message(places: &Layout, number: Position, len: u32) -> u64;
 }
 
@@ -36,7 +36,7 @@ pub struct Polled<L> {
     lies: PhantomData<L>,
     /// The slots.
     memory: RegisteredRegion,
-    /// Where bells are: the same, or another region.
+    /// The region of bells: the same, or another region.
     bells: RegisteredRegion,
     layout: Layout,
     /// By slot: the bell that was taken last.
@@ -45,7 +45,7 @@ pub struct Polled<L> {
     tail: Position,
     held: Held,
     teller: Teller,
-    /// What stood there that cannot be.
+    /// The malformed word that stood there.
     malformed: Option<Malformed>,
     /// For [`Close`].
     registered: Registered,
@@ -84,8 +84,8 @@ impl<L: Lies> Polled<L> {
         self.tail
     }
 
-    /// Where a message of this receiver lies, in the memory that it was opened with: from where to
-    /// where, in bytes. It stays there until it is given back.
+    /// Returns the place of one of this receiver's messages, in the memory that it was opened with:
+    /// its range in bytes. It stays there until it is given back.
     #[must_use]
     pub const fn place(&self, claim: &Claim) -> (&RegisteredRegion, Range<u64>) {
         (&self.memory, claim.record.range())
@@ -162,7 +162,7 @@ impl<L: Lies> Claims for Polled<L> {
 impl<L: Lies, P: AsMut<CommandPortal>> Receiver<P> for Polled<L> {
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
         let is_all = self.tail == self.next && !self.has_next();
-        // What failed is told again.
+        // A failed report is repeated.
         self.teller.poll(link, now, (self.tail, is_all))?;
         Ok(())
     }

@@ -13,7 +13,7 @@ use rma_contract::kinds::ROWS;
 
 const PAGE: &str = include_str!("../../../../docs/CHANNELS.md");
 
-/// Where each kind's module is.
+/// The module of each kind.
 const MODULES: [&str; 20] = [
     "send_recv::normal",
     "send_recv::shared",
@@ -124,7 +124,7 @@ fn each_need_on_the_page_has_the_kinds_that_meet_it() {
         let out = ruled_out.into_iter().flat_map(|(_, kinds)| kinds).collect::<Vec<_>>();
         let has = Kind::ALL.into_iter().filter(|kind| kinds.iter().any(|it| it.kind == *kind));
         let has = if out.is_empty() { "all".to_owned() } else { numbers(has) };
-        // What others lack is told in words, which no table has.
+        // The needs that others lack are told in words, which no table has.
         let words = written.iter().find(|row| row[0] == need.name()).map_or("?", |row| row[2]);
         vec![need.to_string(), has, words.to_owned()]
     });
@@ -132,7 +132,7 @@ fn each_need_on_the_page_has_the_kinds_that_meet_it() {
     assert!(written.iter().all(|row| row[2].len() > 20), "each need has a reason");
 }
 
-/// What the page leads to first. `None`: to nothing, as it cannot be had.
+/// The kind that the page leads to first. `None`: to nothing, as it cannot be had.
 const PROFILES: [(&str, Option<Kind>); 10] = [
     ("an RPC of two hosts, asleep while idle", Some(Kind::WriteSlotImmediate)),
     ("a stream of messages of many lengths", Some(Kind::RingImmediate)),
@@ -165,7 +165,7 @@ fn the_first_choice_for_common_needs_is_what_the_page_says() {
 }
 
 #[test]
-fn who_shares_and_who_is_read_by_many_is_as_the_contract_opens_them() {
+fn shared_and_broadcast_kinds_are_those_that_the_contract_opens_so() {
     for row in ROWS {
         let ours = row.kind.ours();
         assert_eq!(row.senders > 1, ours.is_shared(), "{}: senders", row.kind);

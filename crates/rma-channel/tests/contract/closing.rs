@@ -46,7 +46,7 @@ fn ends_that_are_closed_give_back_all_that_they_have_registered() {
 }
 
 #[test]
-fn what_is_under_way_of_ends_that_are_closed_comes_to_an_end_and_others_go_on() {
+fn ops_of_closed_ends_come_to_an_end_and_others_go_on() {
     for row in rows() {
         for hops in 0..14 {
             let (mut run, settings) = channel(row);

@@ -162,7 +162,7 @@ fn a_tail_that_rides_to_who_takes_no_messages_is_told_by_itself() {
     drop(message);
     let (link, now) = world.link(NodeId(1));
     sides[1].0.send(link, now, &[2; 64]).unwrap();
-    // Who asked does not look at the answer.
+    // The asker does not look at the answer.
     pass(&mut world, &mut sides, Duration::from_micros(500)).unwrap();
     assert_eq!(sides[0].0.test(asked), SendState::Accepted);
     pass(&mut world, &mut sides, Duration::from_millis(2)).unwrap();
@@ -170,7 +170,7 @@ fn a_tail_that_rides_to_who_takes_no_messages_is_told_by_itself() {
 }
 
 #[test]
-fn what_is_sent_from_where_it_lies_carries_a_tail_and_is_not_copied() {
+fn a_message_sent_from_where_it_lies_carries_a_tail_and_is_not_copied() {
     let mut world = World::new(NetworkOptions::exact(2));
     let mut sides = pair!(with_zeroing, world).map(|(sender, receiver)| duplex(sender, receiver));
     let mut registrar = world.registrar(NodeId(0));

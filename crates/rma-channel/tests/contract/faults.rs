@@ -1,6 +1,6 @@
 //! The contract on networks that lose, repeat, reorder, damage and replay frames, and stop or crash
 //! hosts: each message comes once and in order, or its sender is told; and when nothing goes wrong
-//! any more, all of a channel that was not told to be broken comes, and all of one that is set up
+//! any longer, all of a channel that was not told to be broken comes, and all of one that is set up
 //! anew.
 
 use core::time::Duration;
@@ -34,7 +34,7 @@ fn seeds() -> Range<u64> {
     first..first + variable("RMA_CHANNEL_SEEDS").unwrap_or(SEEDS)
 }
 
-/// What became of the messages of runs.
+/// The fates of the runs' messages.
 #[derive(Debug, Default)]
 struct Report {
     messages: u64,
@@ -123,7 +123,7 @@ fn crash(run: &mut Run<World>, prng: &mut Prng) {
     run.crash(node);
     run.pass(timeout.mul_f64(prng.choose(&[0.0, 0.1, 1.0, 4.0])));
     run.world.restart(node);
-    // What was sent in its life before is still on its way.
+    // Frames of its life before are still on their way.
     run.pass(timeout.mul_f64(prng.choose(&[0.0, 0.1, 1.0])));
 }
 
@@ -196,7 +196,7 @@ fn run_seed(row: &Row, seed: u64) -> Report {
         run.pass(timeout * 20);
         run.check_end();
     } else {
-        // What has gone wrong before may yet come out; and who is out is told so.
+        // Earlier failures may yet come out, and an end that is out is told so.
         run.finish();
         run.check_end();
         if !run.is_broken_but(out) {

@@ -10,7 +10,7 @@ use rma_channel::{
     write_slot,
 };
 
-/// What a probe says of a type that does not implement its trait.
+/// The answer of a probe about a type that does not implement its trait.
 trait IsNot {
     fn is(&self) -> bool {
         false
@@ -37,7 +37,7 @@ probe!(Sends, SendRegion);
 probe!(Sleeps, Blocking);
 probe!(Reads, ReceiveInto);
 
-/// What the ends of a kind implement.
+/// The traits that the ends of a kind implement.
 struct Ends {
     kind: Kind,
     sends: bool,
@@ -65,7 +65,7 @@ macro_rules! ends {
 }
 
 #[test]
-fn what_a_kind_can_do_is_in_its_types() {
+fn the_abilities_of_a_kind_are_in_its_types() {
     let all = [
         ends!(SendRecvNormal, send_recv::normal, [Receiver]),
         ends!(SendRecvShared, send_recv::shared, [Receiver]),
@@ -94,7 +94,7 @@ fn what_a_kind_can_do_is_in_its_types() {
         let has = |mark| !matches!(mark, Mark::No | Mark::Nothing);
         assert_eq!(sends, has(zero_copy_send), "{kind}: sends where messages lie");
         assert_eq!(sleeps, has(blocking), "{kind}: sleeps");
-        // Where the receiver does not READ, messages lie where they were written.
+        // Without READs of the receiver, messages lie where they were written.
         let is_read = kind.ours().is_read();
         assert_eq!(reads, is_read && has(zero_copy_receive), "{kind}: reads to a place");
     }

@@ -58,7 +58,7 @@ fn messages_of_all_lengths_come_whole_once_and_in_order() {
 }
 
 #[test]
-fn what_is_no_message_is_refused_and_nothing_is_sent() {
+fn an_invalid_message_is_refused_and_nothing_is_sent() {
     for row in &all_rows().collect::<Vec<_>>() {
         for len_max in [row.shortest, row.longest.min(100), row.longest] {
             let (mut run, _) = channel(row, len_max, 2, false);
@@ -162,7 +162,7 @@ fn either_end_may_be_dropped_at_any_point_and_another_channel_of_the_same_links_
 }
 
 #[test]
-fn who_sends_to_a_host_that_crashes_is_told_and_both_may_set_up_anew() {
+fn a_sender_to_a_crashed_host_is_told_and_both_may_set_up_anew() {
     for row in &all_rows().collect::<Vec<_>>() {
         for (hops, node) in (0..14).map(|hops| (hops, NodeId(hops as u16 % 2))) {
             let (mut run, settings) = channel(row, row.longest.min(300), 3, false);
@@ -177,7 +177,7 @@ fn who_sends_to_a_host_that_crashes_is_told_and_both_may_set_up_anew() {
                 stream.end.is_none() || stream.broken.is_some() || !waits
             });
             let is_passive = run.world.network.counts(NodeId(0)).total().issued == 0;
-            // Where receivers read, one that is gone costs nobody else anything.
+            // With receivers that read, one that is gone costs nobody else anything.
             assert!(is_told || is_passive || row.into.is_some(), "{}: {:?}", row.kind, run.streams);
             run.world.restart(node);
             let settings = Settings { name: settings.name + 1, ..settings };
@@ -205,7 +205,7 @@ fn terms_of_a_host_that_has_restarted_since_are_of_no_use_and_break_the_channel(
 }
 
 #[test]
-fn what_was_lent_to_a_sender_that_stops_is_taken_back_and_the_others_go_on() {
+fn buffers_lent_to_a_stopped_sender_are_taken_back_and_the_others_go_on() {
     for row in rows().filter(|row| row.lends) {
         let mut told = 0;
         for hops in 0..40 {
@@ -218,11 +218,11 @@ fn what_was_lent_to_a_sender_that_stops_is_taken_back_and_the_others_go_on() {
             let is_asleep = hops % 3 > 0;
             let after = Duration::from_micros(100 * (hops % 5));
             run.take_back(index, is_asleep.then_some(asleep), after);
-            // Who wakes up with something to send is told that it is out.
+            // A sender that wakes up with something to send is told that it is out.
             run.finish();
             run.check_all_came_but(Some(index));
             told += u64::from(run.streams[index].broken.is_some());
-            // Nothing is lent to who is out.
+            // Nothing is lent to whoever is out.
             assert!(run.streams.iter().enumerate().all(|(it, stream)| {
                 it == index || stream.broken.is_none() && stream.sent.len() == 30
             }));

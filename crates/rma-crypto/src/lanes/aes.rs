@@ -23,7 +23,7 @@ pub(crate) type Row<const P: usize> = [Block; P];
 /// RotWord of the last word, in all four columns.
 const ROTATE_LAST: Block = [13, 14, 15, 12, 13, 14, 15, 12, 13, 14, 15, 12, 13, 14, 15, 12];
 
-/// What each round of the key expansion adds to a word (FIPS 197, Rcon).
+/// The constants that the rounds of the key expansion add to a word (FIPS 197, Rcon).
 const ROUND_CONSTANTS: [u32; ROUND_KEYS - 1] =
     [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36];
 

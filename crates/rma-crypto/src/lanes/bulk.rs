@@ -35,7 +35,7 @@ pub(super) const fn chunk_len<I: Isa>() -> usize {
     REGISTERS * I::LANES * 16
 }
 
-/// What each lane adds to the block number.
+/// The numbers that the lanes add to the block number.
 const LANE_NUMBERS: [Block; LANES_MAX] = [
     (0_u128).to_le_bytes(),
     (1_u128).to_le_bytes(),
@@ -119,7 +119,7 @@ impl<I: Isa> Crypt<I> {
 pub(super) struct Hash<I: Isa> {
     /// By lanes, without the last multiplication.
     hash: I::V,
-    /// What the next block is added to: at first, the hash of everything before.
+    /// The value that the next block is added to: at first, the hash of everything before.
     before: I::V,
     powers: [I::V; REGISTERS],
     halves: [I::V; REGISTERS],

@@ -155,7 +155,8 @@ fn count(from: &DeriveFrom<'_>) -> usize {
     }
 }
 
-/// What is added before encryption number `index`, its first octet lowest; nothing after the last.
+/// Returns the block that is added before encryption number `index`, its first octet lowest;
+/// nothing after the last.
 #[inline(always)]
 fn block(from: &DeriveFrom<'_>, index: usize, subkeys: &[Block; 2]) -> u128 {
     match from {

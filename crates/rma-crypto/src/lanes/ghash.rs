@@ -29,7 +29,7 @@ const FOLD: Block = (0xc200_0000_0000_0000_u128).to_le_bytes();
 /// modulus.
 const DOUBLE: Block = (0xc200_0000_0000_0001_0000_0000_0000_0001_u128).to_le_bytes();
 
-/// What stays constant over a batch, in registers.
+/// The values that stay constant over a batch, in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<I: Isa> {
     pub(crate) isa: I,

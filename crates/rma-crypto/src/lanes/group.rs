@@ -18,8 +18,8 @@ use crate::{
     text::{Side, Text},
 };
 
-/// How a group is done: with registers of type `I` for frames side by side, and of type `B` in the
-/// bulk loop, for texts of at least `bulk_min` octets.
+/// The layout of a group's work: with registers of type `I` for frames side by side, and of type
+/// `B` in the bulk loop, for texts of at least `bulk_min` octets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<I, B> {
     pub(crate) isa: I,
@@ -50,10 +50,10 @@ pub(crate) trait Job<'j> {
         B: Isa<One = I::One>;
 }
 
-/// What the shapes of a group's frames have in common.
+/// The common limits of the shapes of a group's frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    /// What the bulk loop takes at once, in octets.
+    /// The octets that the bulk loop takes at once.
     chunk: usize,
     /// The shortest text that it has a part in.
     bulk_min: usize,

@@ -1,4 +1,4 @@
-//! What is computed from the keys of a group: round keys, powers of the hash keys, tag masks.
+//! Values computed from the keys of a group: round keys, powers of the hash keys, tag masks.
 
 use core::mem::MaybeUninit;
 
@@ -28,7 +28,7 @@ pub(crate) struct Material<const P: usize> {
     pub(super) rounds: [Row<P>; ROUND_KEYS],
     /// H, H^2, H^3, H^4, and then by [`bulk_powers`].
     pub(super) powers: [Row<P>; POWERS],
-    /// What tags are XORed with.
+    /// The masks that tags are XORed with.
     pub(super) masks: Row<P>,
     /// The key stream for the rest of each text.
     pub(super) rest_streams: Row<P>,
@@ -82,8 +82,8 @@ impl<const P: usize> Drop for Place<P> {
     }
 }
 
-/// Where in [`Material::powers`] the powers of the bulk loop are, for registers of `lanes`: H to
-/// the 4, 3, 2 and 1 times `lanes`.
+/// Returns the indexes in [`Material::powers`] of the bulk loop's powers, for registers of `lanes`:
+/// H to the 4, 3, 2 and 1 times `lanes`.
 #[inline(always)]
 pub(super) const fn bulk_powers(lanes: usize) -> [usize; 4] {
     match lanes {
@@ -110,7 +110,7 @@ impl Drop for Expanded {
     }
 }
 
-/// What a group's frames are in need of.
+/// The needs of a group's frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// Some text has a bulk part.
@@ -258,7 +258,7 @@ pub(super) fn counter(iv: &[u8; IV_LEN], number: u32) -> u128 {
     u128::from(low) | u128::from(high) << 64 | u128::from(number.swap_bytes()) << 96
 }
 
-/// What was prepared of a key, if it was for registers of `lanes` in the bulk loop.
+/// Returns the prepared form of a key, if it was for registers of `lanes` in the bulk loop.
 #[inline(always)]
 fn expanded(key: JobKey<'_>, lanes: usize) -> Option<&Expanded> {
     match key {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::text::{Side, Text, blocks, padded};
 
-/// Which frames of a group.
+/// The chosen frames of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen(u32);
 

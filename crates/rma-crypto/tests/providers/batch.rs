@@ -12,7 +12,7 @@ use rma_crypto::{
 const GUARD: usize = 32;
 const GUARD_OCTET: u8 = 0xc3;
 
-/// What is wrong with a frame that is to be opened.
+/// The damage done to a frame that is then opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
     None,
@@ -26,7 +26,7 @@ pub(crate) enum Damage {
     Key(u8),
 }
 
-/// How the key comes.
+/// The way in which the key is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Fresh,
@@ -153,7 +153,7 @@ impl Frame {
     }
 }
 
-/// What RustCrypto makes of it.
+/// Computes RustCrypto's result for it.
 pub(crate) fn reference(
     key: &[u8; 16],
     iv: &[u8; 12],

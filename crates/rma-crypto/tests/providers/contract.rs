@@ -1,4 +1,4 @@
-//! What the interface says, beyond right results.
+//! The promises of the interface, beyond right results.
 
 use rma_crypto::{
     AeadProvider, CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob, JobKey, Key, KeySchedule, OpenJob,

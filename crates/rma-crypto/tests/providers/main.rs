@@ -1,4 +1,4 @@
-//! What every provider promises, for every provider that this processor can run.
+//! The promises of every provider, for every provider that this processor can run.
 //!
 //! | file | evidence |
 //! |---|---|

@@ -17,7 +17,7 @@ struct Vector {
     is_valid: bool,
 }
 
-/// Why lengths are right.
+/// The reason why lengths are right.
 const BY_SIZE: &str = "the group has this size";
 
 /// The vectors with 128-bit keys, 96-bit IVs and 128-bit tags.

@@ -27,7 +27,7 @@ use crate::audit::Event;
 /// How often what has been written is brought to the disk.
 pub const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// What becomes of a reply whose events cannot be written.
+/// The treatment of a reply whose events cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
     /// No record, no grant: the client is told to come back.
@@ -37,14 +37,14 @@ pub enum OnFull {
     Serve,
 }
 
-/// How a log is kept.
+/// The settings of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogConfig {
     /// How long a file may become, in octets. Default: 64 MiB.
     pub len_max: u64,
     /// How many full files are kept. Default: 9.
     pub files_max: u32,
-    /// What becomes of a reply whose events cannot be written. Default: it is not sent.
+    /// The treatment of a reply whose events cannot be written. Default: it is not sent.
     pub on_full: OnFull,
 }
 
@@ -54,7 +54,7 @@ impl Default for LogConfig {
     }
 }
 
-/// What a log has done.
+/// The counters of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
     /// Events that were written.
@@ -75,7 +75,7 @@ pub struct LogCounters {
     pub cut_off: u64,
 }
 
-/// Why a log cannot be kept, or an event not written.
+/// The reason why a log cannot be kept, or an event not written.
 #[derive(Debug, thiserror::Error)]
 #[error("the audit log {}: {why}", path.display())]
 pub struct LogError {
@@ -85,7 +85,7 @@ pub struct LogError {
     pub why: io::Error,
 }
 
-/// What a log writes to.
+/// The sink that a log writes to.
 trait Sink: Send {
     /// How long the file is, if it is the one at `path`. `None`: another one is there, or none.
     fn len_at(&self, path: &Path) -> io::Result<Option<u64>>;
@@ -160,20 +160,20 @@ impl Log {
         Ok(Self { path, config, sink, len, is_torn, sync_at, rotate_at, is_told, counters })
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub const fn counters(&self) -> LogCounters {
         self.counters
     }
 
-    /// When [`Self::poll`] is to be called.
+    /// When [`Self::poll`] must be called.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.sync_at
     }
 
     /// Writes events, all or none. Returns whether the reply that they are about may be sent: they
-    /// are written, or it is to be sent all the same.
+    /// are written, or it must be sent all the same.
     ///
     /// # Errors
     /// If they could not be written, and the reply is not to be sent.
@@ -214,7 +214,7 @@ impl Log {
             self.rotate(now);
         }
         if self.is_torn {
-            // What could not be taken back gets a line of its own, which is none of JSON.
+            // Octets that could not be taken back get a line of their own, which is none of JSON.
             self.sink.append(b"\n")?;
             self.len = self.sink.len()?;
             self.is_torn = false;
@@ -294,11 +294,11 @@ impl Log {
         let new = name(".new");
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // What a run that was killed has left is gone.
+            // Files that a killed run has left are gone.
             _ => {}
         }
         let (file, ..) = open(&new)?;
-        // Where a number is free, as one was that could not be named anew, it is filled.
+        // A free number, such as that of a file which could not be renamed, is filled.
         let is_free = |&number: &u32| numbered(number).symlink_metadata().is_err();
         let last = (1..self.config.files_max).find(is_free).unwrap_or(self.config.files_max);
         for number in (0..last).rev() {

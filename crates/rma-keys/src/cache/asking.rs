@@ -17,7 +17,7 @@ use crate::{
     ring::{GiveUp, Want},
 };
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
     /// Each region has its answer. To so many it brought nothing new of keys that were refused.
@@ -46,7 +46,7 @@ impl Ended {
 pub(super) struct Asking {
     /// The number of the request that is under way, or of the last.
     number: u32,
-    /// What it is about.
+    /// The rings that it is about.
     asked: Option<Vec<RingId>>,
     /// When there is something to ask.
     wake_at: Option<Instant>,
@@ -101,12 +101,13 @@ impl Asking {
         self.number
     }
 
-    /// What request `number` was about, if it is the one that is under way: it has ended.
+    /// Returns the rings that request `number` was about, if it is the one that is under way: it
+    /// has ended.
     pub(super) fn asked(&mut self, number: u32) -> Option<Vec<RingId>> {
         if number == self.number { self.asked.take() } else { None }
     }
 
-    /// The request under way is nobody's any more.
+    /// The request under way no longer has an owner.
     pub(super) fn abandon(&mut self) {
         self.asked = None;
     }

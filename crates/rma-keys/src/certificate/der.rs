@@ -2,14 +2,14 @@
 //!
 //! It goes forward only, never recurses, and takes no length but in its shortest form.
 
-/// Why octets are not what should be there.
+/// The reason why octets are not the expected DER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DerError {
     /// The octets end within an element.
     #[error("it ends where {expected} should be")]
     Truncated {
-        /// What should be there.
+        /// The expected item.
         expected: &'static str,
     },
     /// The element is another one.
@@ -17,13 +17,13 @@ pub enum DerError {
     Type {
         /// The type that is there.
         found: u8,
-        /// What should be there.
+        /// The expected item.
         expected: &'static str,
     },
     /// The contents of the element mean nothing.
     #[error("{expected} has contents that mean nothing")]
     Contents {
-        /// What it should be.
+        /// The expected content.
         expected: &'static str,
     },
 }

@@ -19,7 +19,7 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// What there is to say of a public key.
+/// The kind and parameters of a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublicKey {

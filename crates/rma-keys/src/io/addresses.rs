@@ -1,14 +1,14 @@
-//! Where a service is, as people type it: an address, or a name that is looked up.
+//! The addresses of a service, as people type them: an address, or a name that is looked up.
 
 use core::{net::SocketAddr, str::FromStr};
 use std::net::ToSocketAddrs;
 
 /// The addresses of a service: the one that was typed, or all that a name has, in the order in
-/// which they are to be tried. At least one.
+/// which they must be tried. At least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses(Vec<SocketAddr>);
 
-/// Why a text is no place of a service.
+/// The reason why a text is no address of a service.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{text} is no address and port, and no name that is known with one ({why}): give one such as 192.0.2.1:7471, \

@@ -49,7 +49,7 @@ impl Client {
         Ok(Self { fetcher, thread: Some(thread) })
     }
 
-    /// Where to fetch.
+    /// Returns the fetcher.
     #[must_use]
     pub const fn fetcher(&self) -> &Fetcher {
         &self.fetcher

@@ -8,7 +8,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::time::{Now, WallTime};
 
-/// What time it is: CLOCK_BOOTTIME, which goes on while the host is suspended, and the wall's.
+/// Returns the present time: CLOCK_BOOTTIME, which goes on while the host is suspended, and the
+/// wall's.
 #[must_use]
 pub fn now() -> Now {
     let boot = clock_gettime(ClockId::Boottime);

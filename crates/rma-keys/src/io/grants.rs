@@ -1,7 +1,7 @@
 //! The client's side as one: regions by name, whose keys are fetched, renewed and checked by a
 //! thread, or by a loop that an application turns itself.
 //!
-//! A [`GrantCache`] says what is to be fetched, a [`ClientLoop`] fetches it. Here the one is told
+//! A [`GrantCache`] says what must be fetched, a [`ClientLoop`] fetches it. Here the one is told
 //! what the other brought, and tasks are woken that wait for a key. Nothing is asked of a service
 //! before somebody wants to use a region of it.
 //!
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// Who turns a cache. When it goes, those who wait are told that nothing will come.
+/// A thread that turns a cache. When it goes, those who wait are told that nothing will come.
 #[derive(Debug)]
 struct Turner(Arc<Shared>);
 
@@ -160,7 +160,7 @@ impl Grants {
         Ok(grants)
     }
 
-    /// A service at one of `addresses`, tried one after the other, which is to be `expected`. Names
+    /// A service at one of `addresses`, tried one after the other, which must be `expected`. Names
     /// of regions belong to it. Nothing is asked of it yet.
     ///
     /// # Panics
@@ -214,8 +214,8 @@ impl Grants {
         NoKey::Late { region, service, waited, why: Box::new(why) }
     }
 
-    /// Which addresses keys of a ring's region are asked for, and where the connection to its
-    /// service comes from.
+    /// Returns the addresses that keys of a ring's region are asked for, and where the connection
+    /// to its service comes from.
     fn addresses(&self, ring: RingId) -> Addresses {
         let shared = &self.owner.shared;
         let state = shared.lock();
@@ -230,7 +230,7 @@ impl Grants {
         self.with_cache(|cache, now| cache.rebind(now, holder));
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         let shared = &self.owner.shared;

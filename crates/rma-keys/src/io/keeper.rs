@@ -52,7 +52,7 @@ use regions::Regions;
 
 /// The host that an owner's regions are registered at, and that is the owner's own.
 pub trait OwnHost {
-    /// Why it did not do what it was asked.
+    /// The error of the host.
     type Error: core::error::Error;
 
     /// Has a region go by `key` from now on.
@@ -71,16 +71,16 @@ pub trait OwnHost {
     fn prepare(&self, initiator: HostAddr);
 }
 
-/// How an owner keeps keys.
+/// The settings by which an owner keeps keys.
 #[derive(Clone, Debug)]
 pub struct KeeperConfig {
     /// The file that holds the policy.
     pub policy: PathBuf,
     /// The directory of the audit log, `audit.log` in it. `None`: there is none.
     pub audit: Option<PathBuf>,
-    /// How that is kept.
+    /// The settings of the audit log.
     pub log: LogConfig,
-    /// What the service allows its clients. Its seed is drawn anew by [`Keeper::new`].
+    /// The service's limits for its clients. Its seed is drawn anew by [`Keeper::new`].
     pub service: ServiceConfig,
 }
 
@@ -93,16 +93,16 @@ impl KeeperConfig {
     }
 }
 
-/// What a keeper has done.
+/// The counters of a keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeeperCounters {
-    /// What it has given and refused.
+    /// The counts of grants given and refused.
     pub service: ServiceCounters,
-    /// What it has written down, if it does.
+    /// The counts of audit records, if it writes them.
     pub log: LogCounters,
     /// The rotations of all regions, those that are gone among them.
     pub rotations: RotationCounters,
-    /// What people should have been told of rotations; each is an event of `tracing` as well.
+    /// The number of rotation alarms for people; each is an event of `tracing` as well.
     pub alarms: u64,
     /// Times that the regions' host did not change a key.
     pub host_failures: u64,
@@ -166,7 +166,7 @@ impl Keeper {
         self.recorded.service()
     }
 
-    /// What it has done so far.
+    /// Returns its counters.
     #[must_use]
     pub fn counters(&self) -> KeeperCounters {
         KeeperCounters {
@@ -197,7 +197,8 @@ impl Keeper {
         self.regions.publish(now, host, &mut self.recorded, (name, region), schedule)
     }
 
-    /// Takes a region out. Nobody is given its keys any more, and who has some is shut out.
+    /// Takes a region out. No client is given its keys any longer, and clients that hold some are
+    /// shut out.
     ///
     /// # Errors
     /// If there is none of this name.
@@ -225,7 +226,7 @@ impl Keeper {
     }
 
     /// Changes the key of a region now, for one that nobody can hold: one has leaked, or somebody
-    /// is to be shut out.
+    /// must be shut out.
     ///
     /// # Errors
     /// If there is none of this name.

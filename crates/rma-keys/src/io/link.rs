@@ -40,16 +40,16 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Why a link has ended.
+/// The reason why a link has ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The other end has closed it.
     Closed,
     /// It broke.
     Lost(ErrorKind),
-    /// What came is not TLS, or not from whom it should be.
+    /// The octets are not TLS, or not from the expected peer.
     Tls(rustls::Error),
-    /// What came is no message.
+    /// The octets are no message.
     Frame(Malformed),
 }
 
@@ -82,7 +82,7 @@ impl Link {
         _ = self.flush(socket);
     }
 
-    /// Writes what is to go out. Returns whether all of it is out.
+    /// Writes the octets that have to go out. Returns whether all of it is out.
     pub(super) fn flush(&mut self, socket: &mut impl Write) -> Result<bool, Ended> {
         while self.tls.wants_write() {
             match self.tls.write_tls(socket) {

@@ -17,7 +17,7 @@ use crate::{
     tls::directory::LOOK_EVERY,
 };
 
-/// Why a file holds no policy.
+/// The reason why a file holds no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyFileError {
@@ -40,21 +40,21 @@ pub enum PolicyFileError {
     Policy {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: Box<PolicyError>,
     },
 }
 
-/// What a look at the file has found.
+/// The result of a look at the file.
 type Look = Result<String, Cause>;
 
 /// A file that is looked at again and again.
 #[derive(Debug)]
 pub(super) struct PolicyFile {
     path: PathBuf,
-    /// What it said when it was taken.
+    /// The file's content when it was taken.
     held: Look,
-    /// What it said at the last look, if that is something else.
+    /// The file's content at the last look, if it is another.
     seen: Option<Look>,
     /// Whether that has been told.
     is_told: bool,

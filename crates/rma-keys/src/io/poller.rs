@@ -1,4 +1,4 @@
-//! Which sockets are ready, by `epoll(7)`, and waking the thread that waits for them.
+//! A poller of sockets by `epoll(7)`, and the means to wake its thread.
 //!
 //! Sockets are known by numbers of their owner's. What is ready and is not taken is told again.
 
@@ -32,7 +32,7 @@ pub(super) struct Poller {
 #[derive(Clone, Debug)]
 pub(super) struct Waker(Arc<OwnedFd>);
 
-/// What a socket is waited for to be.
+/// The readiness that a socket is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interest {
     Nothing,

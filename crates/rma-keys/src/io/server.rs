@@ -65,7 +65,7 @@ impl Server {
         self.address
     }
 
-    /// What its connections have done so far.
+    /// Returns the counters of its connections.
     #[must_use]
     pub fn counters(&self) -> ServerCounters {
         *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What stands before a message on a stream: its length, 4 octets, the most significant first.
+//! The prefix of a message on a stream: its length, 4 octets, the most significant first.
 //!
 //! An RPC that has frames of its own leaves it out.
 
@@ -18,7 +18,7 @@ pub const fn message_len(length: [u8; LENGTH_LEN]) -> Result<usize, Malformed> {
     }
 }
 
-/// What stands before a message of `len` octets.
+/// Encodes the prefix of a message of `len` octets.
 ///
 /// # Panics
 /// If no message is that long: encoders make none.

@@ -1,4 +1,4 @@
-//! Why octets are no message.
+//! Errors of octets that are no message.
 //!
 //! Every error names the field and, where it is no secret, the value. It is told to the peer by the
 //! field's name alone.
@@ -12,7 +12,7 @@ use crate::{
     name::NameError,
 };
 
-/// Which field of a message: its name in the CDDL, and in which entry of a list it is.
+/// The field of a message: its name in the CDDL, and in which entry of a list it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The list that it is in and the number of its entry, from 0.
@@ -30,7 +30,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// Why octets are no message.
+/// The reason why octets are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -51,7 +51,7 @@ pub enum Malformed {
     Truncated {
         /// The field that should be there.
         field: Field,
-        /// Where the octets end.
+        /// The offset at which the octets end.
         at: usize,
     },
     /// The field is of another type.
@@ -59,11 +59,11 @@ pub enum Malformed {
     Type {
         /// The field.
         field: Field,
-        /// Where it is.
+        /// Its offset.
         at: usize,
-        /// What is there.
+        /// The type that was found.
         found: &'static str,
-        /// What should be.
+        /// The expected type.
         expected: &'static str,
     },
     /// A number, or the length of a text, a list, a map or octets, is out of range.
@@ -73,7 +73,7 @@ pub enum Malformed {
         field: Field,
         /// Its value, or how long it says to be.
         value: u64,
-        /// What it should be.
+        /// The expected value.
         expected: &'static str,
     },
     /// A text that is no region's name.
@@ -81,7 +81,7 @@ pub enum Malformed {
     Name {
         /// The field.
         field: Field,
-        /// What is wrong with the name.
+        /// The fault of the name.
         why: NameError,
     },
     /// An address that no host has.

@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         Field { entry: self.entry, name }
     }
 
-    /// What was read, or that it is missing.
+    /// Returns the value read, or the error that it is missing.
     pub(super) fn present<T>(&self, read: Option<T>, name: &'static str) -> Result<T, Malformed> {
         read.ok_or(Malformed::Missing { field: self.named(name) })
     }
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Malformed::Type { field: self.named(name), at: self.decoder.position(), found, expected }
     }
 
-    /// What is wrong with an item whose first octet was right.
+    /// Returns the error of an item whose first octet was right.
     fn cut_off(&self, name: &'static str, error: &Error, expected: &'static str) -> Malformed {
         if error.is_end_of_input() {
             let at = self.decoder.input().len();
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a type of item is called in an error.
+/// Returns the name of an item's type in an error.
 const fn shown(found: Type) -> &'static str {
     match found {
         Type::Bool => "true or false",

@@ -1,5 +1,5 @@
-//! What a client gets: for each region its keys, that it has the latest, or that it gets none; or
-//! why nothing of its request was looked at.
+//! The reply to a client: for each region its keys, the word that it has the latest, or a refusal;
+//! or why nothing of its request was looked at.
 
 use core::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// What a client gets for one region.
+/// The answer to a client about one region.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Keys for all types of op that it asked for.
@@ -78,7 +78,7 @@ pub struct Granted {
 /// The keys of one epoch of a region, for one process.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EpochKeys {
-    /// Which epoch they are of.
+    /// The epoch of the keys.
     pub epoch: Epoch,
     /// How long they are good for. Zero if their epoch has ended and the region's rotator is late:
     /// they are good until it acts.
@@ -87,7 +87,7 @@ pub struct EpochKeys {
     pub keys: Vec<(OpType, GrantedKey)>,
 }
 
-/// Why nothing of a request was looked at.
+/// The reason why a service refuses a whole request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Too much is asked, by this client or by all.
@@ -104,7 +104,7 @@ pub enum Refusal {
     Version,
     /// The client's certificate has ended since it connected.
     CertificateEnded {
-        /// What the service takes the time to be.
+        /// The service's present time.
         seen: WallTime,
     },
 }
@@ -270,7 +270,7 @@ impl Answer {
     }
 }
 
-/// What the fields of an epoch's keys are called.
+/// The names of the fields of an epoch's keys.
 struct EpochFields {
     map: &'static str,
     life: &'static str,

@@ -1,4 +1,4 @@
-//! What a client asks for: keys of regions, by name and type of op, for one process of one host.
+//! A client's request: keys of regions, by name and type of op, for one process of one host.
 
 use rma_core::addr::{HostAddr, LocalAddresses, Pid};
 
@@ -30,7 +30,7 @@ pub struct Request {
     pub regions: Vec<Wanted>,
 }
 
-/// What is asked about one region.
+/// A client's request about one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The region.

@@ -31,7 +31,7 @@ impl Write for Buffer {
 /// Writes one message.
 pub(super) struct Writer(Encoder<Buffer>);
 
-/// What writing into memory gives.
+/// The invariant: writing into memory does not fail.
 const NO_ERROR: &str = "writing into memory does not fail";
 
 impl Writer {

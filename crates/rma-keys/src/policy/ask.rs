@@ -6,10 +6,10 @@ use rma_core::addr::HostAddr;
 
 use crate::{name::RegionName, ops::OpSet, peer::Peer, policy::place::Place, time::WallTime};
 
-/// What is asked of an [`Authorizer`]: one region for one client.
+/// The question to an [`Authorizer`]: may one client have one region?
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Who asks.
+    /// The peer that asks.
     pub peer: &'a Peer,
     /// The name of the region that is asked for.
     pub region: &'a RegionName,
@@ -19,7 +19,7 @@ pub struct Ask<'a> {
     pub initiator: Option<HostAddr>,
 }
 
-/// What an [`Authorizer`] answers.
+/// The answer of an [`Authorizer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// They may not be given.
@@ -43,7 +43,7 @@ pub trait Authorizer {
     /// time for which any rule gives the region, so that no key outlives what allowed it.
     fn epoch_max(&self, region: &RegionName, now: WallTime) -> Duration;
 
-    /// The next date at which somebody may not have `region` any more, if there is one. Its key
+    /// The next date at which somebody may not have `region` any longer, if there is one. Its key
     /// must not outlive that date, also if the wall clock is stepped toward it.
     fn lapses_at(&self, region: &RegionName, now: WallTime) -> Option<WallTime>;
 

@@ -1,17 +1,17 @@
-//! Why a policy decides as it does, for people.
+//! Explanations of a policy's decisions, for people.
 
 use core::fmt;
 
 use crate::policy::{ask::Decision, place::Place, rule::RuleVerdict};
 
-/// What a policy decides, and what each of its rules says. Shown as lines of text.
+/// A policy's decision, and the verdict of each of its rules. Shown as lines of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// What is decided.
+    /// The decision of the policy.
     pub decision: Decision,
     /// The rule that refuses this identity or certificate whatever others say, if one does.
     pub refused: Option<Place>,
-    /// What each rule says that allows, in the order of the file.
+    /// The verdict of each rule that allows, in the order of the file.
     pub rules: Vec<RuleVerdict>,
 }
 

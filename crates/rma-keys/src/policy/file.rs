@@ -23,7 +23,7 @@ use crate::{
     time::WallTime,
 };
 
-/// Why a text is no policy.
+/// The reason why a text is no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -56,12 +56,12 @@ pub enum PolicyError {
         field: &'static str,
         /// The value, or the part of it that is wrong.
         value: Box<str>,
-        /// What is wrong with it.
+        /// The fault.
         fault: Fault,
     },
 }
 
-/// What is wrong with the value of a field.
+/// The fault of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {

@@ -10,24 +10,24 @@ use crate::{
     name::{NameError, RegionName},
 };
 
-/// Which names, or which identities of one trust domain, are meant.
+/// A pattern of names, or of identities of one trust domain.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Pattern(Box<str>);
 
-/// Why a text is no pattern.
+/// The reason why a text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
     /// A `*` that is only a part of a segment.
     #[error("'*' at octet {at} is a part of a segment, and stands for whole ones")]
     PartOfSegment {
-        /// Where the segment begins, in octets from 0.
+        /// The offset of the segment, in octets.
         at: usize,
     },
     /// A `**` that is not the last segment.
     #[error("'**' at octet {at} is not at the end")]
     NotLast {
-        /// Where it is, in octets from 0.
+        /// Its offset, in octets.
         at: usize,
     },
     /// A `*` in the trust domain.

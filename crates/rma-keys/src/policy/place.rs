@@ -1,4 +1,4 @@
-//! Which rule one speaks of, as people find it in their file.
+//! The place of a rule, as people find it in their file.
 
 use core::fmt;
 
@@ -11,10 +11,10 @@ pub enum RuleKind {
     Refuse,
 }
 
-/// Where a rule is in its file.
+/// The place of a rule in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which kind of rule it is.
+    /// The kind of rule.
     pub kind: RuleKind,
     /// Its number among those of its kind, from 1.
     pub number: usize,

@@ -48,7 +48,8 @@ impl Refusal {
     }
 }
 
-/// What one rule says of what is asked: whether it allows it, or the first thing that it does not.
+/// The verdict of one rule on a question: whether it allows it, or the first thing that it does
+/// not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It allows at least one of the ops.
@@ -76,12 +77,12 @@ pub enum Verdict {
     },
 }
 
-/// What one rule says, and which it is.
+/// The verdict of one rule, with the rule's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleVerdict {
     /// The rule.
     pub place: Place,
-    /// What it says.
+    /// The verdict of the rule.
     pub verdict: Verdict,
 }
 
@@ -115,7 +116,7 @@ impl Rule {
         self.region.matches(region)
     }
 
-    /// What it says of `ask`.
+    /// Returns its verdict on `ask`.
     pub(super) fn verdict(&self, ask: &Ask<'_>, now: WallTime) -> RuleVerdict {
         let ops = self.ops.and(ask.ops);
         let stranger = ask.initiator.filter(|&it| !self.admits(it, ask.peer.address));
@@ -134,8 +135,8 @@ impl Rule {
     //= type=deviation
     /// Whether keys may be bound to `initiator`, if they are asked for from `own`.
     ///
-    /// An address is a claim, and who claims another's gets that process's very key: hence only the
-    /// connection's own address, or those that the rule lists.
+    /// An address is a claim, and whoever claims another's gets that process's very key: hence only
+    /// the connection's own address, or those that the rule lists.
     fn admits(&self, initiator: HostAddr, own: HostAddr) -> bool {
         match &self.initiators {
             None => initiator == own,

@@ -38,8 +38,8 @@ impl Policy {
         Ok(Self { allow, refuse })
     }
 
-    /// The rules whose `until` is past: they allow nothing any more. To be told to people, and no
-    /// error, as a service must start with the file that it has run with.
+    /// The rules whose `until` is past: they allow nothing any longer. They are reported to people
+    /// and are no error, because a service must start with the file that it has run with.
     pub fn lapsed(&self, now: WallTime) -> impl Iterator<Item = (Place, WallTime)> {
         let until =
             move |rule: &Rule| Some((rule.place, rule.until.filter(|&until| until <= now)?));
@@ -61,7 +61,7 @@ impl Policy {
         of_region.any(|rule| !next.allow.iter().any(|it| it.is_as(rule)) || newly_refused(rule))
     }
 
-    /// Which rule decides what is asked, and why each of the others does not.
+    /// Explains a decision: the rule that decides, and the reason why each of the others does not.
     #[must_use]
     pub fn explain(&self, ask: &Ask<'_>, now: WallTime) -> Explanation {
         Explanation {

@@ -1,4 +1,4 @@
-//! One change of a key: what is to be done until the responder is known to go by it.
+//! One change of a key: what must be done until the responder is known to go by it.
 //!
 //! It knows neither keys nor the catalog, only how the last step ended. Invariant: a swap is done
 //! only when something came that was sealed under the new key, or the region's own host has said
@@ -15,7 +15,7 @@ use crate::{
     secret::RegionSecret,
 };
 
-/// How a rotator reaches the region's responder.
+/// The way of a rotator to the region's responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It is on the region's own host, and asks that: the answer is known at once, or the same is
@@ -26,7 +26,7 @@ pub enum Way {
     Rekey,
 }
 
-/// What a rotation's driver is to do.
+/// A task for a rotation's driver.
 #[derive(Debug)]
 #[must_use]
 pub enum Todo<'a> {
@@ -51,7 +51,7 @@ pub enum Todo<'a> {
     },
 }
 
-/// What people should know of a rotation.
+/// An alarm about a rotation, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// The epoch should have ended, and has not: its keys are good for longer than was told.
@@ -64,7 +64,7 @@ pub enum Alarm {
     BothRefused,
     /// The region refuses to be rekeyed so. The rotation goes on, until somebody changes that.
     NotPermitted {
-        /// How the Rekey ended.
+        /// The status of the Rekey.
         status: OpStatus,
     },
 }
@@ -75,7 +75,7 @@ enum Step {
     Probe,
 }
 
-/// What follows from the outcome of a step.
+/// The consequence of a step's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// The responder goes by the new key.
@@ -89,7 +89,7 @@ pub(super) enum After {
 pub(super) struct Swap {
     way: Way,
     step: Step,
-    /// When the step is to be done.
+    /// When the step must be done.
     at: Instant,
     is_under_way: bool,
     /// Whether an earlier Rekey may have taken effect.

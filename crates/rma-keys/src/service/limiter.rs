@@ -53,7 +53,7 @@ struct Allowance {
     told_at: Option<Instant>,
 }
 
-/// Why a request has to wait.
+/// The reason why a request has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TurnedAway {
     /// When the allowance would hold enough.
@@ -118,8 +118,8 @@ impl Limiter {
         }
     }
 
-    /// How many requests were turned away that the log will never be told of, as who had asked them
-    /// was forgotten first.
+    /// How many requests were turned away that the log will never be told of, as whoever had asked
+    /// them was forgotten first.
     pub(super) const fn untold(&self) -> u64 {
         self.untold
     }
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(limiter.by_full_at.len(), limiter.clients.len());
     }
 
-    /// What a client has done before it is never seen again.
+    /// The traces of a client that is never seen again.
     #[derive(Clone, Copy, Debug)]
     enum Left {
         Served,
@@ -322,7 +322,7 @@ mod tests {
                         break;
                     }
                 }
-                // Where all may ask nothing any more they come together.
+                // When no client may ask any longer, they come together.
                 millis += if matches!(left, TurnedAwayForWantOfAll) { 0 } else { 60_000 };
             }
             for hours in [1, 5, 24, 240] {

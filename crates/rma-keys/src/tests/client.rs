@@ -1,4 +1,4 @@
-//! What a client does with the keys it is given, against a real service and a responder that has
+//! The client's use of the keys that it is given, against a real service and a responder that has
 //! one key.
 
 use core::time::Duration;
@@ -139,14 +139,14 @@ impl World {
         served
     }
 
-    /// How an op ends under what the client goes by, and the epoch of that.
+    /// Ends an op under the client's present key, and returns that key's epoch with the status.
     pub(super) fn op(&mut self) -> (Epoch, OpStatus) {
         let now = self.now.boot;
         let keyed = self.cache.grant(now, self.ring, OpType::Read).expect("it has a key");
         (keyed.epoch, self.outcome(&keyed.grant, &keyed.grant.key))
     }
 
-    /// How an op ends under `key`, by the responder's own.
+    /// Returns the status of an op under `key`, by the responder's own.
     pub(super) fn outcome(&self, grant: &Grant, key: &DerivedRegionKey) -> OpStatus {
         let (initiator, responder, pid) = (grant.initiator, grant.responder, grant.pid);
         let binding = KeyBinding { initiator, responder, pid, op_type: grant.op_type };
@@ -487,7 +487,7 @@ fn an_owner_that_starts_again_and_has_not_published_yet_is_asked_again_soon_and_
 }
 
 #[test]
-fn who_is_shut_out_while_the_service_starts_learns_of_it_in_two_seconds() {
+fn a_client_shut_out_while_the_service_starts_learns_of_it_in_two_seconds() {
     let mut world = World::warm();
     world.cache.handle_disconnected(world.now.boot, world.source);
     let policy = Policy::parse("allow = []").unwrap();
@@ -603,7 +603,7 @@ fn a_client_that_is_turned_away_comes_back_when_it_is_told_to() {
 }
 
 #[test]
-fn what_a_service_will_not_answer_is_told_with_its_reason() {
+fn a_refused_request_is_told_with_its_reason() {
     let seen = WallTime::from_unix_millis(5);
     for (refusal, why) in [
         (Refusal::Version, GiveUp::NotUnderstood),
@@ -619,7 +619,7 @@ fn what_a_service_will_not_answer_is_told_with_its_reason() {
         assert_eq!(world.standing(), Standing::Waiting);
         assert_eq!(world.serve(), 1);
     }
-    // It has what there is, says a service to who has nothing.
+    // It has what there is, says a service to whoever has nothing.
     let mut world = World::cold();
     assert_eq!(world.standing(), Standing::Waiting);
     let fetch = world.fetch().unwrap();

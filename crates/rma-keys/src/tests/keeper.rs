@@ -75,7 +75,7 @@ impl Noting {
         self.given().last().unwrap() == key
     }
 
-    /// What the client would hold under each key that it was given.
+    /// Returns the keys that the client would hold under each secret that it was given.
     fn given(&self) -> Vec<GrantedKey> {
         let binding = KeyBinding {
             initiator: [192, 0, 2, 1].into(),
@@ -108,7 +108,8 @@ impl World {
         Self { scratch, host, keeper }
     }
 
-    /// What the client is given at some millisecond: the present key, and the announced one.
+    /// Returns the keys that the client is given at some millisecond: the present key, and the
+    /// announced one.
     fn fetch(&mut self, millis: u64) -> Option<(GrantedKey, Option<GrantedKey>)> {
         let wanted = service::wanted("kv/index", &[OpType::Read]);
         let message = service::request(vec![wanted]).encode(1);
@@ -130,7 +131,7 @@ impl World {
 }
 
 #[test]
-fn who_is_shut_out_holds_neither_the_key_from_before_nor_the_announced_one() {
+fn a_client_shut_out_holds_neither_the_earlier_key_nor_the_announced_one() {
     let mut world = World::new(Duration::from_secs(10));
     world.turn(0);
     let (present, next) = world.fetch(1).unwrap();

@@ -36,7 +36,7 @@ struct Bench {
     taken: VecDeque<Command>,
     /// The region that its responder has.
     live: RegionId,
-    /// What was done, by the remote offset.
+    /// The bytes that were transferred, by the remote offset.
     done: Vec<(u64, u32)>,
 }
 
@@ -191,7 +191,7 @@ fn a_transfer_under_which_the_key_changes_goes_on_with_what_is_missing() {
     }
 }
 
-/// What becomes of a region in the midst of a write.
+/// The fate of a region in the midst of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Becomes {
     /// It goes by another key.
@@ -238,7 +238,7 @@ fn a_write_whose_region_becomes_another_begins_anew_in_that_one_and_else_goes_on
             }
         }
         if becomes != Becomes::Rekeyed {
-            // What was written is nowhere any more.
+            // The written bytes are nowhere any longer.
             bench.done.clear();
         }
         let outcome = bench.run(true, None);
@@ -314,7 +314,7 @@ fn a_call_that_gets_on_may_outlive_more_keys_than_it_may_wait_for_at_once() {
         bench.run_ops(bench.done.len() + 1);
         let next = bench.world.announce(key, Duration::ZERO);
         bench.world.install(key, next);
-        // What is under way is refused.
+        // Ops under way are refused.
         while !bench.taken.is_empty() {
             bench.complete(None);
             bench.poll();
@@ -327,7 +327,7 @@ fn a_call_that_gets_on_may_outlive_more_keys_than_it_may_wait_for_at_once() {
 }
 
 #[test]
-fn what_is_not_about_keys_ends_a_call_as_ever() {
+fn errors_that_are_not_about_keys_end_a_call_as_ever() {
     let mut bench = Bench::new(World::warm());
     let call = bench.call();
     bench.submit(call);

@@ -43,7 +43,7 @@ fn peer(identity: &str) -> Peer {
     Peer { identity: identity.parse().unwrap(), ..client() }
 }
 
-/// What `policy` decides of these ops of a region, from an address or from any.
+/// Returns the decision of `policy` on these ops of a region, from an address or from any.
 fn decide(policy: &Policy, peer: &Peer, region: &str, ops: &[OpType], from: &str) -> Decision {
     let ops: OpSet = ops.iter().copied().collect();
     let initiator = (!from.is_empty()).then(|| from.parse().unwrap());
@@ -59,7 +59,7 @@ fn seconds(decision: Decision) -> Option<u64> {
 }
 
 #[test]
-fn what_no_rule_allows_is_denied() {
+fn a_request_that_no_rule_allows_is_denied() {
     let (policy, me) = (policy(KV), client());
     let read = [OpType::Read];
     let may = |region, ops: &[OpType], from| seconds(decide(&policy, &me, region, ops, from));
@@ -117,7 +117,7 @@ fn a_key_is_never_given_beyond_until_and_then_not_at_all() {
     assert_eq!(lapsed.len(), 1);
     assert_eq!((lapsed[0].0.number, lapsed[0].1.to_string()), (1, until.to_owned()));
     assert_eq!(policy.epoch_max(ask.region, after(left - 5).wall), Duration::from_secs(5));
-    // The rule that has ended shortens no epoch any more.
+    // The rule that has ended shortens no epoch any longer.
     assert_eq!(policy.epoch_max(ask.region, after(left).wall), LIFETIME_MAX);
 }
 
@@ -175,7 +175,7 @@ fn overlapping_rules_give_what_the_most_generous_gives_of_each_op() {
 }
 
 #[test]
-fn what_is_no_policy_is_refused_by_rule_line_field_and_value() {
+fn an_invalid_policy_is_refused_by_rule_line_field_and_value() {
     let rule = |change: &str, to: &str| {
         let good = "# one\n[[allow]]\nregion = \"kv/*\"\nidentity = \"spiffe://example.org/a\"\n\
                     ops = [\"read\"]\ninitiators = [\"192.0.2.0/24\"]\nlifetime = \"1h\"\n\

@@ -15,7 +15,7 @@ use crate::{
     recorded::Recorded,
 };
 
-/// What is answered when the disk is full.
+/// Returns the answer when the disk is full.
 fn answer(on_full: OnFull) -> (Recorded<Policy>, Reply) {
     let config = LogConfig { on_full, ..LogConfig::default() };
     let log = Log::open(Path::new("/dev/full"), config).unwrap();

@@ -1,4 +1,4 @@
-//! What clients get while keys change.
+//! The keys that clients get while keys change.
 
 use core::time::Duration;
 

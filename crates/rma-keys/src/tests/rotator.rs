@@ -1,4 +1,4 @@
-//! What a region's rotator does, step by step, and what its driver is told.
+//! The steps of a region's rotator, and the tasks of its driver.
 
 use core::time::Duration;
 
@@ -33,7 +33,7 @@ struct Owner {
     events: Vec<What>,
 }
 
-/// What the driver was told, without the key.
+/// A task that the driver was given, without the key.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Wait(Option<Instant>),
@@ -170,7 +170,7 @@ fn on_command_both_keys_are_in_the_catalog_before_the_responder_is_told() {
     owner.rekey(2, Done);
     owner.rekey(2, Done);
     assert_eq!((owner.epochs(), owner.rotation.counters().rotated), ((2, None), 1));
-    // What is announced is installed before its time.
+    // An announced key is installed before its time.
     let Told::Wait(Some(at)) = owner.todo() else { panic!("it waits") };
     owner.pass(at.since(owner.now.boot));
     owner.turn(Rotation::handle_timeout);
@@ -403,7 +403,7 @@ fn a_rule_that_comes_while_a_key_is_announced_bounds_that_key_too() {
     let given = owner.seconds();
     assert_eq!(owner.service.reload(owner.now, Policy::parse(&policy).unwrap()).withdrawn, []);
     owner.turn(Rotation::handle_policy);
-    // Who is given it now may have it for ten seconds: by then neither key is good.
+    // A client that is given it now may have it for ten seconds: by then neither key is good.
     assert_eq!(owner.wait(), Told::Rekey { under: 1, to: 2 });
     owner.rekey(2, Done);
     assert_eq!(owner.wait(), Told::Rekey { under: 2, to: 3 });

@@ -1,4 +1,4 @@
-//! What a service gives and refuses.
+//! The grants and refusals of a service.
 
 use core::{num::NonZeroU32, time::Duration};
 
@@ -42,7 +42,7 @@ lifetime = "10s"
 "#;
 
 /// A service with the region `kv/index`, under a key of ones for an hour from the start, of which
-/// the next is to be announced after 50 minutes.
+/// the next must be announced after 50 minutes.
 pub(super) fn service() -> Service<Policy> {
     let policy = Policy::parse(POLICY).unwrap();
     let mut service = Service::new(Life([7; 8]), policy, ServiceConfig::default());
@@ -67,7 +67,7 @@ pub(super) fn request(regions: Vec<Wanted>) -> Request {
     Request { initiators: addresses(&["192.0.2.1"]), pid: Pid(7), regions }
 }
 
-/// What is answered to a request about one region, as octets on both ways.
+/// Asks about one region, as octets on both ways, and returns the answer.
 pub(super) fn ask(service: &mut Service<Policy>, seconds: u64, wanted: Wanted) -> Answer {
     let message = request(vec![wanted]).encode(1);
     let Handled { reply, .. } = service.handle(after(seconds), &client(), &message);
@@ -110,7 +110,7 @@ fn a_key_is_bound_to_initiator_responder_pid_and_op_as_the_nic_binds_it() {
 }
 
 #[test]
-fn what_is_forbidden_and_what_does_not_exist_are_answered_alike() {
+fn forbidden_and_unknown_regions_are_answered_alike() {
     let mut service = service();
     let far = at(1 << 30);
     service.publish(after(0), name("secret"), other(), &secret(2), term(far, far)).unwrap();
@@ -235,7 +235,7 @@ fn a_wall_clock_that_is_stepped_by_a_day_moves_no_lifetime() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_by_the_name_of_the_field_and_counted() {
+fn a_malformed_request_is_refused_by_the_name_of_the_field_and_counted() {
     let mut service = service();
     let mut refusal = |message: &[u8]| {
         let Handled { reply, events } = service.handle(after(0), &client(), message);
@@ -257,7 +257,7 @@ fn what_is_no_request_is_refused_by_the_name_of_the_field_and_counted() {
 }
 
 #[test]
-fn who_asks_too_much_is_told_when_to_come_back_and_is_served_then() {
+fn a_client_that_asks_too_much_is_told_when_to_come_back_and_is_served_then() {
     let policy = Policy::parse(POLICY).unwrap();
     let rate = |per_second, burst| Rate { per_second: NonZeroU32::new(per_second).unwrap(), burst };
     let config = ServiceConfig { of_client: rate(10, 40), ..ServiceConfig::default() };

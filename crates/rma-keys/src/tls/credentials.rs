@@ -40,7 +40,7 @@ pub struct Credentials {
     trust: Arc<Trust>,
 }
 
-/// Why a certificate and a key prove nothing.
+/// The reason why a certificate and a key are no credentials.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
@@ -55,9 +55,9 @@ pub enum CredentialsError {
     /// A certificate cannot be read.
     #[error("certificate {number}: {why}")]
     Unreadable {
-        /// Which, from 1.
+        /// Its number, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The fault.
         why: DerError,
     },
     /// There are several that are nobody's authority.
@@ -75,7 +75,7 @@ pub enum CredentialsError {
         "certificate {number} has signed none of the others; take it out, or put in the one that is missing between"
     )]
     Stray {
-        /// Which, from 1.
+        /// Its number, from 1.
         number: usize,
     },
     /// The certificate proves no identity.
@@ -88,7 +88,7 @@ pub enum CredentialsError {
     Weak {
         /// The certificate's identity.
         identity: SpiffeId,
-        /// What it has.
+        /// The key that it has.
         key: PublicKey,
     },
     /// The key is another certificate's.
@@ -104,7 +104,7 @@ pub enum CredentialsError {
     Key {
         /// The certificate's identity.
         identity: SpiffeId,
-        /// What is wrong with it.
+        /// The fault.
         why: rustls::Error,
     },
 }
@@ -162,7 +162,7 @@ impl Credentials {
         }
     }
 
-    /// Whose they are.
+    /// Returns the identity that they prove.
     #[must_use]
     pub const fn identity(&self) -> &SpiffeId {
         &self.identity
@@ -174,13 +174,14 @@ impl Credentials {
         self.not_after
     }
 
-    /// Whom they trust.
+    /// Returns the roots that they trust.
     #[must_use]
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    /// How a service accepts connections. Certificates are judged by `wall`.
+    /// Makes the settings by which a service accepts connections. Certificates are judged by
+    /// `wall`.
     ///
     /// # Panics
     /// Never: TLS 1.3 is what the provider has.
@@ -200,7 +201,8 @@ impl Credentials {
         Arc::new(config)
     }
 
-    /// How a client connects to the service that is `expected`. Certificates are judged by `wall`.
+    /// Makes the settings by which a client connects to the service that is `expected`.
+    /// Certificates are judged by `wall`.
     ///
     /// # Panics
     /// Never: TLS 1.3 is what the provider has.
@@ -221,7 +223,7 @@ impl Credentials {
     }
 }
 
-/// Whose certificate is in a chain, before it is known whom its holder trusts.
+/// Returns the identity in a chain's certificate, before it is known whom its holder trusts.
 pub(super) fn identity(chain: &[CertificateDer<'static>]) -> Result<SpiffeId, CredentialsError> {
     let (_, own) = &in_order(chain.to_vec())?[0];
     Ok(own.identity().map_err(CertificateRefused::from)?)

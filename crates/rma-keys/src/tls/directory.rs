@@ -49,10 +49,11 @@ pub const DOMAINS_MAX: usize = 256;
 /// that is left aside in silence is missed when its domain's peers come.
 const LIKE_BUNDLES: [&str; 7] = ["pem", "crt", "cer", "der", "p7b", "p12", "pfx"];
 
-/// What others may not do with a private key: write it as a group, or anything as strangers.
+/// The mode bits that a private key must not have: those write it as a group, or anything as
+/// strangers.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
 
-/// Why a directory holds no credentials.
+/// The reason why a directory holds no credentials.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
@@ -83,7 +84,7 @@ pub enum DirectoryError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: PemError,
     },
     /// There are too many trust domains.
@@ -103,7 +104,7 @@ pub enum DirectoryError {
     Trust {
         /// The bundle.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The fault.
         why: TrustError,
     },
     /// Certificate and key prove nothing.
@@ -111,7 +112,7 @@ pub enum DirectoryError {
     Credentials {
         /// The certificate's file, or the key's.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The fault.
         why: CredentialsError,
     },
     /// Nobody who trusts the same roots takes the certificate.
@@ -121,12 +122,12 @@ pub enum DirectoryError {
     Unverified {
         /// The certificate's file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: CertificateRefused,
     },
 }
 
-/// What is in the files of a directory.
+/// The contents of a directory's files.
 #[derive(Clone, PartialEq, Eq)]
 struct Contents {
     chain: Vec<u8>,
@@ -139,9 +140,9 @@ struct Contents {
 /// A directory of credentials, looked at again and again.
 pub struct Directory {
     path: PathBuf,
-    /// What the credentials that hold were read from.
+    /// The contents that the present credentials were read from.
     held: Contents,
-    /// What the last look saw, if that was something else.
+    /// The result of the last look, if it was another.
     seen: Option<Result<Contents, DirectoryError>>,
     /// Whether that has been told.
     is_told: bool,
@@ -167,7 +168,7 @@ impl Directory {
         Ok((Self { path, held, seen: None, is_told: false, next: None }, credentials))
     }
 
-    /// When the files are to be looked at again, if they have been before.
+    /// When the files must be looked at again, if they have been before.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.next
@@ -220,7 +221,7 @@ impl Contents {
             entries => {
                 for entry in entries.map_err(failed)? {
                     let path = entry.map_err(failed)?.path();
-                    // Else it is an editor's, or of who mounts secrets.
+                    // Else it is an editor's, or of whoever mounts secrets.
                     let extension = path.extension().map(OsStr::to_ascii_lowercase);
                     if extension.is_some_and(|it| LIKE_BUNDLES.map(OsStr::new).contains(&&*it)) {
                         paths.push(path);
@@ -267,7 +268,7 @@ impl Contents {
     }
 }
 
-/// What is in a file, and its permissions.
+/// Reads a file, and its permissions.
 fn read(path: PathBuf) -> Result<(Vec<u8>, u32), DirectoryError> {
     let read = || {
         let file = File::open(&path)?;

@@ -19,7 +19,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Longer than any key, in octets.
 const KEY_LEN: usize = 16 << 10;
 
-/// Why a file is not what it should be.
+/// The reason why a file is not the expected PEM.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PemError {
@@ -39,29 +39,29 @@ pub enum PemError {
         "line {line} is no line that begins or ends a section; -----BEGIN …----- and -----END …----- are lines of their own, and go together"
     )]
     Mark {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// A section has no end.
     #[error("the section that begins at line {line} is cut off")]
     CutOff {
-        /// Where it begins.
+        /// The line at which it begins.
         line: usize,
     },
     /// A section is not what its label says.
     #[error("the section that begins at line {line} is not base64")]
     Base64 {
-        /// Where it begins.
+        /// The line at which it begins.
         line: usize,
     },
     /// A section holds something that is not read here.
     #[error("the section that begins at line {line} is {found}; {advice}")]
     Kind {
-        /// Where it begins.
+        /// The line at which it begins.
         line: usize,
-        /// What it is.
+        /// The kind that was found.
         found: &'static str,
-        /// How it becomes what it should be.
+        /// The step that turns it into the expected kind.
         advice: &'static str,
     },
     /// No section is a certificate.
@@ -81,7 +81,7 @@ pub enum PemError {
 /// One section.
 struct Section<'a> {
     label: &'a [u8],
-    /// Where it begins.
+    /// The line at which it begins.
     line: usize,
     /// The same in a form that all readers know.
     text: Zeroizing<Vec<u8>>,
@@ -210,7 +210,7 @@ fn sections(octets: &[u8]) -> Result<Vec<Section<'_>>, PemError> {
     Ok(sections)
 }
 
-/// What a section is called, if this is a line that begins one, or ends it, and nothing else.
+/// Returns the label of a section, if this is a line that begins one, or ends it, and nothing else.
 fn label<'a>(line: &'a [u8], which: &[u8]) -> Option<&'a [u8]> {
     let label = line.strip_prefix(which)?.strip_suffix(DASHES)?;
     (!label.contains(&b'-')).then_some(label)

@@ -1,4 +1,4 @@
-//! Why a peer's certificate is not taken.
+//! Refusals of a peer's certificate.
 //!
 //! Each says which certificate it was, and by which date it was judged. The peer itself is told no
 //! more than an alert of TLS.
@@ -12,7 +12,7 @@ use crate::{
     tls::{CERTIFICATE_LEN_MAX, CHAIN_MAX},
 };
 
-/// Why a certificate is not taken.
+/// The reason why a certificate is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateRefused {
@@ -27,7 +27,7 @@ pub enum CertificateRefused {
         "certificate {number} of the chain has {len} octets, and may have {CERTIFICATE_LEN_MAX}"
     )]
     Length {
-        /// Which of the chain, from 1: the peer's own.
+        /// Its number in the chain, from 1: the peer's own.
         number: usize,
         /// Its length in octets.
         len: usize,
@@ -73,9 +73,9 @@ pub enum CertificateRefused {
     /// It is somebody else's.
     #[error("the certificate is {found}'s, and {expected} was expected")]
     Unexpected {
-        /// Who should be there.
+        /// The expected identity.
         expected: SpiffeId,
-        /// Who is.
+        /// The identity that was found.
         found: SpiffeId,
     },
     /// Its chain is wrong in another way: a signature, a purpose, a constraint.
@@ -83,7 +83,7 @@ pub enum CertificateRefused {
     Chain {
         /// The identity that it names.
         identity: SpiffeId,
-        /// What is wrong with it.
+        /// The fault.
         why: CertificateError,
     },
 }

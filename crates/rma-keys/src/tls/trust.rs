@@ -1,4 +1,4 @@
-//! Whom to trust: trust domains, each with roots of its own.
+//! Trusted roots: trust domains, each with roots of its own.
 //!
 //! With all roots in one store, a root of one domain could prove identities of another. So the
 //! identity that a certificate names chooses the store, before its chain is looked at.
@@ -37,16 +37,16 @@ struct Domain {
     clients: Arc<dyn ClientCertVerifier>,
 }
 
-/// What an end of a connection is.
+/// The role of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Who accepts connections.
+    /// The side that accepts connections.
     Server,
-    /// Who makes them.
+    /// The side that makes connections.
     Client,
 }
 
-/// Why certificates cannot be roots of a trust domain.
+/// The reason why certificates cannot be roots of a trust domain.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
@@ -61,9 +61,9 @@ pub enum TrustError {
     Root {
         /// The trust domain.
         domain: Box<str>,
-        /// Which of the bundle, from 1.
+        /// Its number in the bundle, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The fault.
         why: rustls::Error,
     },
     /// One of them has a key that nothing signed with is believed of.
@@ -73,9 +73,9 @@ pub enum TrustError {
     Key {
         /// The trust domain.
         domain: Box<str>,
-        /// Which of the bundle, from 1.
+        /// Its number in the bundle, from 1.
         number: usize,
-        /// What it has.
+        /// The key that it has.
         key: PublicKey,
     },
     /// It has some already.
@@ -140,7 +140,7 @@ impl Trust {
         self.domains.keys().map(AsRef::as_ref)
     }
 
-    /// Whose certificate it is that begins a chain, which `side` has sent.
+    /// Verifies the chain that `side` has sent, and returns the identity in its first certificate.
     pub(super) fn verify(
         &self,
         side: Side,
@@ -181,7 +181,7 @@ impl Trust {
     }
 }
 
-/// What `rustls` says of a chain, by name and with the dates.
+/// Translates the verdict of `rustls` on a chain, by name and with the dates.
 fn refusal(identity: SpiffeId, why: rustls::Error, now: UnixTime) -> CertificateRefused {
     let seen = wall_time(now);
     let why = match why {

@@ -1,4 +1,4 @@
-//! What `rustls` asks about a peer's certificate, at either side of a handshake.
+//! The answers to `rustls`'s questions about a peer's certificate, at either side of a handshake.
 //!
 //! It asks [`Trust`], and at the client's side besides whether the service is the one that is
 //! expected. No certificate is taken that this refuses, and nothing else of this crate takes any.

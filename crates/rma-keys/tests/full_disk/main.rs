@@ -32,7 +32,7 @@ use rma_keys::{
 };
 use rma_lab::Scratch;
 
-/// Where the file system is, in the run that has one.
+/// The variable that names the file system, in the run that has one.
 const PLACE: &str = "RMA_FULL_DISK";
 
 const NAME: &str = "no_key_is_given_that_a_full_disk_does_not_tell_of";

@@ -1,4 +1,4 @@
-//! What is no message is refused, by the name of the field and its value.
+//! Refusals of malformed messages, by the name of the field and its value.
 
 use rma_keys::{
     limits::MESSAGE_LEN_MAX,
@@ -59,7 +59,7 @@ fn every_octet_that_is_changed_is_refused_or_read_and_nothing_panics() {
 #[test]
 fn another_version_is_refused_whatever_follows() {
     for version in [0, 2, 1 << 32, u64::MAX] {
-        // What comes after is no field of this version.
+        // The octets behind it are no field of this version.
         let wide = [&[0x1b][..], &version.to_be_bytes()].concat();
         let octets = [&[0xa2, 0][..], &wide, &[1, 9]].concat();
         assert_eq!(number(&octets), None);

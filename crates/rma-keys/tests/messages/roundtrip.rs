@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_written_and_read_again(octets in vec(any::<u8>(), 0..200), seed in reply()) {
+    fn messages_survive_being_read_written_and_read_again(octets in vec(any::<u8>(), 0..200), seed in reply()) {
         // Noise, and a reply with noise in it.
         let mut damaged = seed.encode(Some(9)).to_vec();
         for (at, octet) in octets.iter().enumerate().step_by(16) {

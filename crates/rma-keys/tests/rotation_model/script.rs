@@ -1,4 +1,4 @@
-//! What a run of the model may do: budgets, and mistakes.
+//! The budgets and mistakes of a run of the model.
 
 use rma_keys::rotation::Way;
 
@@ -22,7 +22,7 @@ pub(crate) enum Flaw {
 /// The bounds of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Script {
-    /// How the owner's responder is reached.
+    /// The way to the owner's responder.
     pub(crate) way: Way,
     /// How many calls each of the two clients makes.
     pub(crate) calls: [u8; 2],

@@ -39,8 +39,8 @@ pub(crate) enum Action {
     Withdraw,
     /// The owner's driver does what it is told.
     Drive,
-    /// What the driver does ends: as it should, without a trace, with its answer lost, or refused
-    /// by an attacker.
+    /// The driver's task ends: as it should, without a trace, with its answer lost, or refused by
+    /// an attacker.
     Driven(How),
     /// A client begins a call, or goes on with it.
     Issue(usize),
@@ -54,7 +54,7 @@ pub(crate) enum Action {
     Lose(usize),
 }
 
-/// How something that goes over the network ends.
+/// The end of something that goes over the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum How {
     Fairly,
@@ -65,7 +65,7 @@ pub(crate) enum How {
     Forged,
 }
 
-/// What the driver is at.
+/// The task of the driver.
 #[derive(Clone, Copy, Debug)]
 enum Driving {
     Rekey { under: Epoch, to: Epoch },
@@ -104,7 +104,7 @@ pub(crate) struct World {
     now: Now,
     service: Service<Policy>,
     rotation: Rotation,
-    /// What the responder goes by.
+    /// The epoch that the responder goes by.
     responder: Epoch,
     driving: Option<Driving>,
     clients: [Client; 2],
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// What there is of it, but for keys.
+    /// Returns a digest of the world, but for keys.
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let Self { now, rotation, responder, driving, rotations, withdrawn, .. } = self;
@@ -232,7 +232,8 @@ impl World {
         act(rotation, &mut Turn { now: *now, service, fresh: &mut fresh, events: Vec::new() });
     }
 
-    /// What can happen next. To be asked of a world that is not used any further.
+    /// Collects the actions that can happen next. To be asked of a world that is not used any
+    /// further.
     pub(crate) fn actions(mut self, actions: &mut Vec<Action>) {
         let (now, script) = (self.now.boot, self.script);
         let may_lose = self.lost < script.lost;
@@ -363,7 +364,7 @@ impl World {
         }
     }
 
-    /// How an op under the key of `under` ends at the responder.
+    /// Returns the status of an op under the key of `under` at the responder.
     fn outcome(&mut self, under: Epoch, how: How) -> OpStatus {
         self.lost += u8::from(matches!(how, How::LostBefore | How::LostAfter));
         self.forged += u8::from(how == How::Forged);

@@ -19,7 +19,7 @@ use rma_lab::{Scratch, evidence};
 
 use crate::search::shown;
 
-/// Where the run is to leave its keys and its log.
+/// The variable that names the folder for the run's keys and log.
 const PLACE: &str = "RMA_SECRETS_PLACE";
 
 #[test]

@@ -166,7 +166,7 @@ impl Owner {
 
     /// The responder does what it is told, at once or not at all.
     fn drive(&mut self, keys: &mut Keys, status: OpStatus) {
-        // What failed is tried again by now.
+        // The failed step is tried again by now.
         self.skipped += Duration::from_secs(20);
         self.turn(keys, |rotation, turn| {
             let todo = rotation.poll_todo(turn.now.boot, turn.service);
@@ -265,7 +265,8 @@ pub(crate) fn run(place: &Path) {
     });
     show(&*answers.0.lock().unwrap());
 
-    // What goes wrong: a region that nobody gives, noise, strangers, half replies, half files.
+    // The things that go wrong: a region that nobody gives, noise, strangers, half replies, half
+    // files.
     let nobody = Wanted { name: "no".parse().unwrap(), ops, have: None };
     let request = Request { initiators: holder.initiators, pid: holder.pid, regions: vec![nobody] };
     show(&fetcher.fetch(source, &request, PATIENCE).wait());

@@ -69,7 +69,7 @@ const fn alphabet(last: [u8; 2]) -> [u8; 64] {
 }
 
 #[test]
-fn what_is_looked_for_would_be_found_in_every_form() {
+fn a_secret_would_be_found_in_every_form() {
     let key: [u8; 16] = core::array::from_fn(|at| (at * 89 + 201) as u8);
     assert_eq!(shown(b"nothing to see here", &key), None);
     for (name, form) in forms(&key) {

@@ -115,7 +115,7 @@ impl Field {
         self.service.lock().unwrap().service().counters()
     }
 
-    /// What one client is answered.
+    /// Returns the answer to one client.
     fn answer(&mut self, client: &mut Client, request: &Request) -> Answer {
         match Reply::decode(&self.rig.ask(client, &request.encode(1))).unwrap() {
             Reply::Answers(mut answers) if answers.len() == 1 => answers.remove(0),
@@ -220,7 +220,7 @@ fn an_identity_that_the_policy_refuses_gets_in_and_is_given_nothing() {
 }
 
 #[test]
-fn what_is_no_message_is_answered_by_the_field_and_ends_nothing() {
+fn a_malformed_message_is_answered_by_the_field_and_ends_nothing() {
     let mut field = Field::new();
     let whole = request().encode(1).to_vec();
     let mut bad = field.rig.client();
@@ -328,7 +328,7 @@ fn a_service_whose_wall_clock_is_stepped_by_a_day_judges_certificates_by_it_and_
 
 #[test]
 fn a_handler_is_called_for_whole_messages_of_clients_that_are_known_alone() {
-    // What an application's own handler may rely on.
+    // The guarantee that an application's own handler may rely on.
     fn is_handler<H: Handler>(_: &H) {}
     let handler = |_: Now, peer: &Peer, _: &[u8]| {
         assert_eq!(peer.identity.as_str(), CLIENT);

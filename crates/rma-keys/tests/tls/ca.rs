@@ -29,7 +29,7 @@ pub(crate) struct Issued {
     pub(crate) key_pem: String,
 }
 
-/// What a certificate says that proves `uris`: good for a day around noon.
+/// Makes the parameters of a certificate that proves `uris`: good for a day around noon.
 pub(crate) fn params(uris: &[&str]) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.subject_alt_names =
@@ -91,7 +91,7 @@ impl Ca {
         params.signed_by(key, &self.0).unwrap().pem()
     }
 
-    /// Whom members of `example.org` trust, if this is its root.
+    /// Returns the trust of members of `example.org`, if this is its root.
     pub(crate) fn trust(&self) -> Trust {
         Trust::none().with("example.org", vec![self.root()]).unwrap()
     }

@@ -85,7 +85,7 @@ impl Fixture {
         Self { ca, service, client }
     }
 
-    /// How a service takes a client that sends this, so long after noon.
+    /// Returns the service's verdict on a client that sends this, so long after noon.
     fn service_takes(&self, issued: &Issued, since: Duration) -> Result<[Connection; 2], Error> {
         let date = wall(since);
         let mut client = ClientConfig::clone(&self.client.client(&date, SERVER.parse().unwrap()));
@@ -96,7 +96,7 @@ impl Fixture {
         connect(Arc::new(client), service.server(&date))
     }
 
-    /// How a client takes a service that sends this.
+    /// Returns the client's verdict on a service that sends this.
     fn client_takes(&self, issued: &Issued) -> Result<[Connection; 2], Error> {
         let date = wall(Duration::ZERO);
         let mut server = ServerConfig::clone(&self.service.server(&date));
@@ -105,7 +105,8 @@ impl Fixture {
     }
 }
 
-/// What a certificate says that is good from the first of one month to that of another.
+/// Makes the parameters of a certificate that is good from the first of one month to that of
+/// another.
 pub(crate) fn good_in(months: core::ops::Range<u8>, uris: &[&str]) -> CertificateParams {
     let mut params = params(uris);
     let year = |month: u8| 2026 + i32::from(month > 12);
@@ -320,7 +321,7 @@ proptest! {
         if let Ok(read) = Certificate::read(&changed) {
             let _ = read.identity();
         }
-        // What was changed may be whole with other lengths.
+        // A changed certificate may be whole with other lengths.
         prop_assert!(Certificate::read(&GOOD[..cut % GOOD.len()]).is_err());
     }
 }

@@ -277,7 +277,7 @@ fn a_fetch_whose_connection_is_lost_goes_on_over_the_next() {
     assert_eq!(fetcher.lost(source), 1);
 }
 
-/// What a service does with one request that has come whole.
+/// The manner of a service with one whole request.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     /// It is gone, without an answer.

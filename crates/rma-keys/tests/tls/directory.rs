@@ -107,7 +107,7 @@ fn other_domains_have_bundles_of_their_own() {
 }
 
 #[test]
-fn what_has_changed_is_taken_when_two_looks_agree() {
+fn a_changed_file_is_taken_when_two_looks_agree() {
     let (ca, scratch) = (Ca::new("root"), Scratch::new());
     ca.write(scratch.path(), CLIENT);
     let (mut directory, first) = Directory::open(scratch.path()).unwrap();

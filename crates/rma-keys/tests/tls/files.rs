@@ -221,7 +221,7 @@ fn a_chain_is_read_in_any_order_and_its_root_is_not_sent() {
         write(order);
         opens(path, &format!("{order:?}"));
     }
-    // What is missing between, which only others would have found.
+    // The missing certificates between, which only others would have found.
     write(&[0, 2]);
     assert!(says(path).contains("cert.pem: certificate 2 has signed none"), "{}", says(path));
     write(&[0, 1]);

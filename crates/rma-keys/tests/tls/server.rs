@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) type Handle = Box<dyn FnMut(Now, &Peer, &[u8]) -> Octets>;
 
-/// What clients send is sent back, with who they are.
+/// Echoes what clients send, with their identities.
 fn echo(_: Now, peer: &Peer, message: &[u8]) -> Octets {
     Octets::new([peer.identity.as_str().as_bytes(), b" ", message].concat())
 }
@@ -130,7 +130,7 @@ impl Rig {
         client
     }
 
-    /// What the service answers.
+    /// Returns the service's answer.
     pub(crate) fn ask(&mut self, client: &mut Client, message: &[u8]) -> Vec<u8> {
         client.send(message);
         self.reply(client)
@@ -215,7 +215,7 @@ fn a_small_turn_serves_one_connection_and_who_always_asks_keeps_no_other_waiting
     let reply = 4 + CLIENT.len() + 2;
     let mut received = [0; 3];
     for _ in 0..1_000 {
-        // What was sent may take its time on a busy machine: it is found when it is there.
+        // The octets may take their time on a busy machine: it is found when it is there.
         rig.server.look();
         let before = rig.server.counters().messages;
         rig.server.turn_within(rig.now(), 1);
@@ -344,7 +344,7 @@ impl Rig {
     /// A turn that does not wait: a deadline has always just passed.
     fn turn_now(&mut self) {
         let to = self.server.address();
-        // What has come makes the loop ready.
+        // The octets make the loop ready.
         drop(connect_from(Ipv4Addr::new(127, 1, 1, 1), to));
         self.turn();
     }
@@ -404,7 +404,7 @@ fn strangers_are_refused_each_under_its_reason() {
 #[test]
 fn new_credentials_hold_for_new_connections() {
     let (ca, scratch) = (Ca::new("root"), Scratch::new());
-    // What is read at the start is judged by this machine's clock.
+    // This machine's clock judges certificates that are read at the start.
     ca.write_issued(scratch.path(), &ca.issue(&lasting_params(SERVER)));
     let limits = Limits::default();
     let handle: Handle = Box::new(echo);

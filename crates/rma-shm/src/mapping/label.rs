@@ -1,5 +1,5 @@
-//! What a part of a mapping says of itself, so that a side that joins it notices early that the
-//! other side means something else.
+//! The label of a part of a mapping, by which a side that joins it notices early if the other side
+//! expects another layout.
 //!
 //! A label protects from mistakes, not from anybody: a process that shares the mapping can write
 //! any label. So a side knows kind, version and size of what it joins beforehand, compares the
@@ -8,19 +8,19 @@
 use super::{ALIGN, Mapping};
 use crate::sync::{MappingWord, Ordering};
 
-/// What lies in a part of a mapping. Its first three words there are kind, version and size, in the
+/// The label of a part of a mapping. Its first three words there are kind, version and size, in the
 /// byte order of the machine; the label takes [`Label::FOOTPRINT`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// What it is, as eight letters.
+    /// The kind of part, as eight letters.
     pub kind: [u8; 8],
-    /// Which layout it has. Another number for each change that the other side would see.
+    /// The version of the layout. It changes with every change that the other side would see.
     pub version: u64,
-    /// How large it is, in units of its own.
+    /// The size of the part, in units of its own.
     pub size: u64,
 }
 
-/// Why something cannot be put into a part of a mapping, or is not found there.
+/// The reason why a thing cannot be put into a part of a mapping, or is not found there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -51,9 +51,9 @@ pub enum LayoutError {
     Kind {
         /// The offset.
         at: usize,
-        /// What is there.
+        /// The kind that was found.
         found: [u8; 8],
-        /// What should be there.
+        /// The wanted kind.
         wanted: [u8; 8],
     },
     /// The other side has another version of the layout.
@@ -65,7 +65,7 @@ pub enum LayoutError {
     Version {
         /// The offset.
         at: usize,
-        /// What it is.
+        /// The kind.
         kind: [u8; 8],
         /// The version there.
         found: u64,
@@ -80,7 +80,7 @@ pub enum LayoutError {
     Size {
         /// The offset.
         at: usize,
-        /// What it is.
+        /// The kind.
         kind: [u8; 8],
         /// The size there.
         found: u64,
@@ -93,8 +93,8 @@ impl Label {
     /// The bytes that a label takes. What it labels begins behind it.
     pub const FOOTPRINT: usize = ALIGN;
 
-    /// Zeroes `len` bytes at offset `at` of `mapping` and labels them, the kind last. What is to be
-    /// there besides zeros is written before, by `fill`: so who sees the kind sees all of it.
+    /// Zeroes `len` bytes at offset `at` of `mapping` and labels them, the kind last. `fill` writes
+    /// the other content before that: so a side that sees the kind sees all of it.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ unsafe impl<T: Words> Send for Part<T> {}
 unsafe impl<T: Words> Sync for Part<T> {}
 
 impl<T: Words> Part<T> {
-    /// What lies at offset `at`: `len` bytes, which are at least a `T`.
+    /// Makes the part at offset `at`: `len` bytes, which are at least a `T`.
     pub(crate) fn new(mapping: &Arc<Mapping>, at: usize, len: usize) -> Result<Self, LayoutError> {
         const {
             assert!(align_of::<T>() <= ALIGN && size_of::<T>().is_multiple_of(WORD));

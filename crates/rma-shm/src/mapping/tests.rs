@@ -16,7 +16,7 @@ fn a_heap_mapping_is_zero_aligned_and_as_long_as_asked_for() {
 }
 
 #[test]
-fn who_joins_shared_memory_of_an_agreed_length_gets_it_or_hears_how_long_it_is() {
+fn joining_shared_memory_of_an_agreed_length_succeeds_or_tells_its_length() {
     let made = Mapping::memfd("rma-test", 5000).unwrap();
     let given = || dup(made.fd().unwrap()).unwrap();
     let joined = Mapping::join_of_len(given(), 5000).unwrap();
@@ -30,7 +30,7 @@ fn who_joins_shared_memory_of_an_agreed_length_gets_it_or_hears_how_long_it_is()
 }
 
 #[test]
-fn what_could_be_shrunk_is_not_joined() {
+fn memory_that_could_be_shrunk_is_not_joined() {
     let fd = rustix::fs::memfd_create("rma-test", MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&fd, 4096).unwrap();
     let given = || dup(&fd).unwrap();

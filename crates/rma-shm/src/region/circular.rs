@@ -11,8 +11,8 @@
 use super::{OutOfBounds, Region, WordError};
 use crate::{error::MemoryError, mapping::WORD, sync::RegionWord};
 
-/// What the length of a circular region is a multiple of, in bytes: a cache line, so that a line is
-/// never in part at the end and in part at the begin.
+/// The unit of a circular region's length, in bytes: a cache line, so that a line is never in part
+/// at the end and in part at the begin.
 const LINE: usize = 64;
 
 impl Region {
@@ -47,8 +47,8 @@ impl Region {
         Ok(Self { is_circular: true, ..self })
     }
 
-    /// Where offsets end, in bytes: [`Region::len`], or twice that in a circular region. No access
-    /// ends beyond it. Not how many bytes there are.
+    /// Returns the end of valid offsets, in bytes: [`Region::len`], or twice that in a circular
+    /// region. No access ends beyond it. The region's own length may be smaller.
     #[must_use]
     pub const fn reach(&self) -> u64 {
         let len = self.len as u64;
@@ -66,8 +66,8 @@ impl Region {
         }
     }
 
-    /// Where `len` bytes at `offset` begin, and how many of them come before the end. For accesses
-    /// that do not end before it.
+    /// Returns the start of `len` bytes at `offset`, and the number of them that come before the
+    /// end. For accesses that do not end before it.
     #[cold]
     #[inline(never)]
     fn around(&self, offset: u64, len: u64) -> Result<(u64, usize), OutOfBounds> {

@@ -35,7 +35,7 @@ impl HugePageSize {
         self.bytes() >> 10
     }
 
-    /// Where the kernel tells how many there are.
+    /// Returns the directory in which the kernel tells how many there are.
     pub(crate) fn directory(self) -> String {
         format!("/sys/kernel/mm/hugepages/hugepages-{}kB", self.kib())
     }
@@ -223,7 +223,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// What the disk said. Then the file may have any mixture of old and new bytes.
+    /// The error of the disk. Then the file may have any mixture of old and new bytes.
     pub fn sync(&self) -> Result<(), MemoryError> {
         match self.backing() {
             Backing::File => {

@@ -225,7 +225,7 @@ fn first_and_last(numbers: &[[u8; WORD]]) -> (u64, u64) {
 }
 
 #[test]
-fn who_reads_a_bell_and_then_its_data_finds_data_that_is_as_new_by_one_copy_or_several() {
+fn a_reader_of_a_bell_finds_data_that_is_as_new_by_one_copy_or_several() {
     const ROUNDS: u64 = 5_000;
     for (len, part) in [(64, 64), (64, 8), (248, 100), (1024, 1024), (4096, 1440)] {
         let region = Region::new(len).unwrap();

@@ -1,4 +1,4 @@
-//! What knows the aligned words of a region: a copy whose last word comes last, and atomics.
+//! Access to the aligned words of a region: a copy whose last word comes last, and atomics.
 //!
 //! Not in the 1RMA paper, which has no ordered ops and no atomics: the NIC's COMPARE_SWAP and
 //! FETCH_ADD are these, and so is what the application does to the same words meanwhile. A word is
@@ -12,7 +12,7 @@ use crate::{
     sync::{Ordering, RegionWord, fence},
 };
 
-/// Why an access to whole words was refused. No byte was read or written.
+/// The reason why an access to whole words was refused. No byte was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
@@ -31,8 +31,8 @@ pub enum WordError {
 
 impl Region {
     /// Copies `bytes` into the region, beginning at `offset`: the last word after all others, with
-    /// Release, and the others in any order. Who loads the last word with Acquire, and finds there
-    /// what this copy stored, sees all of the copy ([`Region::load_acquire`]).
+    /// Release, and the others in any order. Whoever loads the last word with Acquire, and finds
+    /// there what this copy stored, sees all of the copy ([`Region::load_acquire`]).
     ///
     /// # Errors
     ///
@@ -79,9 +79,9 @@ impl Region {
     }
 
     /// Stores `value` into the word at `offset` before all that this thread stores later: with
-    /// Release, and a Release fence behind it. Who sees anything that was stored after it, by a
-    /// load that acquires, finds this or something newer in the word, too. It says that bytes
-    /// are going to change.
+    /// Release, and a Release fence behind it. Whoever sees anything that was stored after it, by a
+    /// load that acquires, finds this or something newer in the word, too. It says that bytes are
+    /// going to change.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Where a ring lies: its two indexes and its entries, found by a pointer and a mask. The module
+//! The place of a ring: its two indexes and its entries, found by a pointer and a mask. The module
 //! above says what lies at which offset.
 //!
 //! Pointer and mask belong to this process: no offset and no length is read from shared memory.
@@ -82,7 +82,7 @@ mod mapped {
     };
     use std::sync::Arc;
 
-    /// What lies before the entries.
+    /// The part before the entries.
     #[repr(C)]
     pub(super) struct Front {
         _label: Lone,

@@ -127,7 +127,7 @@ fn pairs_are_never_split_and_no_more_lines_are_kept_back_than_without_them() {
                 pushed += 2;
             }
             let waiting = consumer.len() as u64;
-            // What was pushed last ends a pair or is a single line.
+            // The last pushed line ends a pair or is a single line.
             assert!(waiting == 0 || taken + waiting == pushed, "{choices:#x}: a part of what was");
             assert!(pushed - taken - waiting < u64::from(TOGETHER_MAX), "{choices:#x}: too many");
             for _ in 0..waiting {
@@ -290,7 +290,7 @@ fn a_ring_goes_on_where_the_memory_says_whoever_joins_it() {
 }
 
 #[test]
-fn who_joins_as_producer_beside_impossible_indexes_finds_the_ring_full_until_they_make_sense() {
+fn a_producer_that_joins_beside_impossible_indexes_finds_the_ring_full_until_they_make_sense() {
     let memory = RingMemory::heap(Capacity::new(4).unwrap());
     memory.set_tail(FIRST);
     for head in [FIRST.wrapping_add(1), FIRST.wrapping_sub(5), 1 << 31] {
@@ -305,7 +305,7 @@ fn who_joins_as_producer_beside_impossible_indexes_finds_the_ring_full_until_the
 }
 
 #[test]
-fn what_is_no_ring_of_that_capacity_is_refused_with_what_is_there() {
+fn a_part_that_is_no_ring_of_that_capacity_is_refused_with_its_label() {
     let (four, eight) = (Capacity::new(4).unwrap(), Capacity::new(8).unwrap());
     let mapping = Arc::new(Mapping::heap(RingMemory::footprint(four)));
     let (at, wanted) = (0, *b"1RMAring");

@@ -88,7 +88,7 @@ where
 }
 
 #[test]
-fn who_polls_the_last_word_of_an_ordered_copy_finds_all_of_it() {
+fn a_poller_of_the_last_word_of_an_ordered_copy_finds_all_of_it() {
     explore_poller(2, 2, ordered);
     explore_poller(SHORT, 2, ordered);
     explore_poller(LONG + 1, 1, ordered);
@@ -96,12 +96,12 @@ fn who_polls_the_last_word_of_an_ordered_copy_finds_all_of_it() {
 
 #[test]
 #[should_panic(expected = "the bell overtook its data")]
-fn who_polls_the_last_word_of_a_plain_copy_does_not() {
+fn a_poller_of_the_last_word_of_a_plain_copy_does_not() {
     explore_poller(2, 1, plain);
 }
 
 #[test]
-fn who_polls_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
+fn a_poller_of_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
     explore_poller_of(|| circular(1), 2, 2, ordered);
     explore_poller_of(|| circular(1), SHORT, 2, ordered);
     explore_poller_of(|| circular(2), SHORT, 2, ordered);
@@ -111,7 +111,7 @@ fn who_polls_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
 
 #[test]
 #[should_panic(expected = "the bell overtook its data")]
-fn who_polls_the_last_word_of_a_plain_copy_across_the_end_does_not() {
+fn a_poller_of_the_last_word_of_a_plain_copy_across_the_end_does_not() {
     explore_poller_of(|| circular(1), 2, 1, plain);
 }
 
@@ -216,7 +216,7 @@ fn a_read_between_two_numbers_may_be_torn_if_the_writer_goes_its_way() {
 }
 
 #[test]
-fn what_two_threads_add_exchange_and_copy_beside_each_other_is_all_there() {
+fn additions_exchanges_and_copies_of_two_threads_are_all_there() {
     loom::model(|| {
         let region = region(1);
         let other = {
@@ -243,7 +243,7 @@ fn what_two_threads_add_exchange_and_copy_beside_each_other_is_all_there() {
 
 /// Two clients take a lock with COMPARE_SWAP, one gives it back with a store, one by FETCH_ADD.
 #[test]
-fn who_has_the_lock_sees_what_was_written_under_it_before() {
+fn the_holder_of_the_lock_sees_earlier_writes_under_it() {
     const LOCK: u64 = 0;
     fn lock(region: &Region) {
         while region.compare_exchange(LOCK, 0, 1).unwrap() != 0 {
@@ -322,7 +322,7 @@ fn an_event_comes_after_the_bytes_of_its_buffer_and_the_next_bytes_after_the_nex
 
 /// A wake-up that is lost is a deadlock, which loom reports.
 #[test]
-fn who_sleeps_for_the_event_of_his_post_is_woken() {
+fn a_sleeper_for_the_event_of_its_post_is_woken() {
     loom::model(|| {
         let buffer = region(1);
         let (doorbell, eventfd) = (Doorbell::new(), Arc::new(Notify::new()));

@@ -43,14 +43,14 @@ impl EventFd {
     }
 }
 
-/// What each of the two waits for.
+/// The event that each of the two waits for.
 const OF_SEAT: usize = 0;
 const OF_OTHER: usize = 1;
 
-/// What is under the lock.
+/// The state under the lock.
 #[derive(Default)]
 struct State {
-    /// What was taken of what the engine has reported.
+    /// The reports of the engine that were taken.
     taken: [bool; 2],
     seat_sleeps: bool,
     is_robbed: bool,
@@ -155,8 +155,8 @@ fn nobody_sleeps_on_when_another_sleeps_with_the_lock() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || act(&shared))
         });
-        // What the one with the lock waits for comes first: the other's comes when nobody has the
-        // lock.
+        // The event that the holder of the lock waits for comes first: the other's comes when
+        // nobody has the lock.
         shared.report(OF_OTHER);
         shared.report(OF_SEAT);
         for thread in threads {

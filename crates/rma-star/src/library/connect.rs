@@ -119,7 +119,7 @@ impl Verbs {
             _ => return None,
         };
         if part != Part::Of(Side::Stateful) && phase == Phase::Opened {
-            // The engine derives the key, and this has told it: nobody needs it here any more.
+            // The engine derives the key, and this has told it: nobody needs it here any longer.
             self.portal.set_record(qp.index, &QpRecord { key: [0; 16], z_clock: 0, ..record });
         }
         Some(terms.to_octets())
@@ -156,7 +156,7 @@ impl Verbs {
         Load { connections, threshold: self.config.threshold }
     }
 
-    /// What the peer is told of this queue pair.
+    /// Returns the description of this queue pair for the peer.
     fn end_of(&self, qp: Qp, pd: u32) -> End {
         End {
             pd,
@@ -318,7 +318,7 @@ impl Verbs {
             return true;
         }
         let (part, is_answerer) = (row.part(), row.flags.has(Flags::IS_ANSWERER));
-        // Who gives the key: the stateless side, or in RC who connects.
+        // The side that gives the key: the stateless side, or in RC who connects.
         let gives = match part {
             Part::Of(side) => side == Side::Stateless,
             Part::Rc => !is_answerer,
@@ -327,7 +327,7 @@ impl Verbs {
             let record = QpRecord { z_clock: clock, key, ..self.record(index) };
             self.portal.set_record(index, &record);
         }
-        // Who answers and was given the key has said all that it has to say.
+        // A side that answers and was given the key has said all that it has to say.
         self.set_phase(index, Phase::Opened, gives || !is_answerer);
         self.wheel.arm_before(index, now, self.config.set_up_timeout);
         if is_answerer && part == Part::Of(Side::Stateful) {

@@ -1,4 +1,4 @@
-//! What is due by time (§III-C2: "the library sets a timer"; probes are ours).
+//! Work that is due by time (§III-C2: "the library sets a timer"; probes are ours).
 //!
 //! A queue pair has one timer. Of a stateless side with work requests it goes off after the repost
 //! timeout if some may not have been taken, and otherwise after the probe interval. Then:
@@ -146,7 +146,8 @@ impl Verbs {
         self.wheel.arm(index, now, self.config.backoff(tries + 1));
     }
 
-    /// What the stateful side has taken of each queue: what it has said, and what has completed.
+    /// Returns the places below which the stateful side has taken each queue: what it has said, and
+    /// what has completed.
     fn taken(&self, index: u32) -> Taken {
         let row: &Row = &self.rows[index as usize];
         let told = self.portal.memory().taken(index);

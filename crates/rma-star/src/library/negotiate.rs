@@ -1,15 +1,15 @@
-//! Which side of a connection is the stateful one (§III-C1).
+//! The choice of a connection's stateful side (§III-C1).
 
 use thiserror::Error;
 
 use crate::names::Side;
 
-/// Which side an application wants its host to be.
+/// The side that an application wants its host to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// F: for who has few connections.
+    /// F: for whoever has few connections.
     Stateful,
-    /// Z: for who has very many.
+    /// Z: for whoever has very many.
     Stateless,
     /// Whichever the two hosts' numbers of connections speak for.
     #[default]
@@ -59,7 +59,7 @@ impl Load {
 #[error("one side wants {0:?}, and the other's wish does not go with it")]
 pub struct RolesClash(pub Role);
 
-/// What one end of a connection is.
+/// The part of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The one side of StaR or the other.
@@ -68,7 +68,7 @@ pub(super) enum Part {
     Rc,
 }
 
-/// What the one who answers an offer is.
+/// Returns the part of the side that answers an offer.
 ///
 /// A role that is wanted is given. If neither wants one: as soon as one host, or both, is above its
 /// threshold, that with fewer connections is the stateful side, and of equals that which connects.

@@ -19,7 +19,7 @@ pub struct Qp {
     pub(super) nonce: u32,
 }
 
-/// What a queue pair can do: `enum ibv_qp_state`, as far as there is such a thing here.
+/// The state of a queue pair: `enum ibv_qp_state`, as far as there is such a thing here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QpState {
     /// It has no connection yet: the set-up has not begun, or is under way.
@@ -31,10 +31,10 @@ pub enum QpState {
     Error,
 }
 
-/// What a queue pair is made with: `struct ibv_qp_init_attr`.
+/// The settings that a queue pair is made with: `struct ibv_qp_init_attr`.
 #[derive(Clone, Copy, Debug)]
 pub struct QpConfig {
-    /// Which side of the connection this host is to be. Default: [`Role::Auto`].
+    /// The side of the connection that this host takes. Default: [`Role::Auto`].
     pub role: Role,
     /// How many work requests the send queue has, 1 to [`QpConfig::DEPTH_MAX`]. Default: 128.
     pub send_depth: u16,
@@ -53,34 +53,44 @@ impl Default for QpConfig {
     }
 }
 
-/// Why no change of roles was begun.
+/// The reason why no change of roles was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SwitchError {
     /// The queue pair was destroyed, or is of another portal.
-    #[error("there is no such queue pair")]
+    #[error(
+        "this portal has no such queue pair: it was closed, or is another portal's; create one"
+    )]
     NoSuchQp,
     /// The connection is not set up yet, or has failed.
-    #[error("the connection of the queue pair is not ready")]
+    #[error(
+        "the queue pair has no ready connection; wait until its state is QpState::Ready, then ask \
+         again"
+    )]
     NotReady,
     /// Both sides are stateful (RC): there are no roles to change.
-    #[error("both sides of the connection are stateful")]
+    #[error(
+        "both sides of the connection are stateful, so there are no roles to change; connect \
+         with another role"
+    )]
     BothStateful,
     /// Its roles change already.
-    #[error("the roles of the connection are changing already")]
+    #[error("the roles of the connection are changing already; wait for the end of that change")]
     UnderWay,
     /// The engine does not take what is posted: it stands still. To be tried again.
-    #[error("the engine has not taken what was posted before")]
+    #[error(
+        "the engine has not taken earlier posts: it stands still, or has ended; try again later"
+    )]
     EngineStalled,
     /// The portal is that of the process which this one was forked from.
     #[error(transparent)]
     Forked(#[from] Forked),
 }
 
-/// What there is to know of a queue pair: `ibv_query_qp`.
+/// The description of a queue pair: `ibv_query_qp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInfo {
-    /// What it can do.
+    /// The queue pair's state.
     pub state: QpState,
     /// Whether this host is the stateful side of its connection. `None` if that is not decided.
     pub is_stateful: Option<bool>,
@@ -127,8 +137,8 @@ pub(super) enum Phase {
         /// The peer's acknowledgements, modulo 2^8, when that was last looked at.
         heard: u8,
     },
-    /// Its roles have changed, or are about to, and its work requests are to be posted anew: new
-    /// ones wait behind them.
+    /// Its roles have changed, or are about to, and its work requests must be posted anew: new ones
+    /// wait behind them.
     Moving {
         /// The engine was asked to take the connection over, and has not answered.
         is_asked: bool,
@@ -142,7 +152,7 @@ pub(super) enum Phase {
     Over,
 }
 
-/// What is or is not so of a queue pair.
+/// The flags of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
@@ -152,7 +162,7 @@ impl Flags {
     pub(super) const IS_STATEFUL: Self = Self(1);
     /// The application has closed it: it is forgotten when all is flushed.
     pub(super) const IS_CLOSED: Self = Self(2);
-    /// The engine is to be told to close it, when it takes posts again.
+    /// The engine must be told to close it, when it takes posts again.
     pub(super) const CLOSE_IS_DUE: Self = Self(4);
     /// The peer's Offer was answered; otherwise the Offer was this host's. Only until work may be
     /// posted.
@@ -195,7 +205,7 @@ pub(super) struct Row {
     pub(super) queues: [Queue; 2],
     pub(super) depths: [u16; 2],
     pub(super) cqs: [u16; 2],
-    /// Which use of this row it is; of a free row, was. Never used again.
+    /// The present use of this row; the last use, if the row is free. Never used again.
     pub(super) nonce: u32,
     /// Low halves of the sequences that the next work requests had when the timer was set: those
     /// before have been under way for as long as it. When roles change: what is before was posted
@@ -220,7 +230,7 @@ impl Row {
         self.flags.has(Flags::IS_STATEFUL)
     }
 
-    /// What this host is, if that is decided.
+    /// Returns the part of this host, if it is decided.
     pub(super) const fn part(&self) -> Part {
         if self.flags.has(Flags::IS_RC) {
             Part::Rc
@@ -252,7 +262,7 @@ impl Row {
         self.marks = [(nonce >> 16) as u16, nonce as u16];
     }
 
-    /// What was posted until now is marked.
+    /// Marks everything that was posted until now.
     pub(super) fn mark(&mut self) {
         self.marks = self.queues.map(|queue| queue.next as u16);
     }

@@ -15,7 +15,7 @@ use crate::{
     verbs::{WcStatus, WqeOp},
 };
 
-/// What is reported of one work request.
+/// The report of one work request.
 #[derive(Clone, Copy)]
 struct Ended {
     qp: u32,
@@ -44,7 +44,7 @@ impl Verbs {
                 self.complete(now, (slot, generation), &ended)
             }
             Report::Opened { qp, status, key, clock, valid_micros } => {
-                // What is told late must be late enough by the engine's W, whatever was set here.
+                // A late report must be late enough by the engine's W, whatever was set here.
                 let valid = Duration::from_micros(valid_micros.into());
                 self.config.valid = self.config.valid.max(valid);
                 self.opened(now, qp, status, (clock, key))
@@ -143,7 +143,7 @@ impl Verbs {
         let is_defined = !ended.is_of_write || (ended.op.is_recv() && ended.immediate.is_some());
         let status = match ended.status {
             WcStatus::Success if !is_defined || record.op() != ended.op => WcStatus::RemOpErr,
-            // What a WRITE has written is not in the memory of the RECV that it took.
+            // The bytes of a WRITE are not in the memory of the RECV that it took.
             WcStatus::Success if !ended.is_of_write && ended.byte_len > record.length() => {
                 WcStatus::LocLenErr
             }

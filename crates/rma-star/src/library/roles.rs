@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Verbs {
-    /// What there is to know of a queue pair: `ibv_query_qp`. `None` once it is closed.
+    /// Describes a queue pair: `ibv_query_qp`. `None` once it is closed.
     #[must_use]
     pub fn query_qp(&self, qp: Qp) -> Option<QpInfo> {
         let (row, state) = (self.row(qp)?, self.state(qp)?);
@@ -111,7 +111,7 @@ impl Verbs {
             return true;
         }
         let (record, is_agreed) = (self.record(index), row.flags.has(Flags::IS_SWITCHING));
-        // What is complete here must be what is complete there.
+        // A work request that is complete here must be complete there.
         let open = row.queues.map(|queue| {
             let first = self.slots.first(&queue);
             Sequence(first.map_or(queue.next, |(_, record)| record.sequence))

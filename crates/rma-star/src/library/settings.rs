@@ -1,5 +1,5 @@
-//! What a [`Verbs`](super::Verbs) is set to, and where it is. Nothing changes it but what an engine
-//! says about its W.
+//! The settings and the place of a [`Verbs`](super::Verbs). Nothing changes them but the engine's
+//! word about its W.
 //!
 //! Invariant: any values work; what makes no sense makes connections end early or late.
 
@@ -15,7 +15,7 @@ pub struct VerbsConfig {
     /// Stateless side: after what time a work request is posted again that the peer has not taken;
     /// twice that for the next time, and so on. Default: 20 ms.
     pub repost_timeout: Duration,
-    /// What that grows to at most. Default: 320 ms.
+    /// The largest value that the timeout grows to. Default: 320 ms.
     pub repost_timeout_max: Duration,
     /// Stateless side: how often something is posted again without hearing of the peer, until the
     /// connection has failed. Default: 7.
@@ -79,7 +79,7 @@ impl VerbsConfig {
 /// Into how many ticks of the timers the shortest time is cut.
 pub(super) const TICKS: u32 = 16;
 
-/// Where a [`Verbs`](super::Verbs) is.
+/// The place of a [`Verbs`](super::Verbs).
 #[derive(Clone, Copy, Debug)]
 pub struct VerbsPlace {
     /// The number of its portal at its engine.

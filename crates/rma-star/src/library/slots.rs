@@ -34,7 +34,7 @@ pub(super) struct Record {
     length: u32,
     /// The one that it was posted with; when it is complete, the one that came.
     immediate: u32,
-    /// Which use of the slot this is, or was.
+    /// The present or last use of the slot.
     pub(super) generation: u32,
     pub(super) sequence: u32,
     /// The slot behind it in its list.
@@ -122,7 +122,7 @@ impl Record {
         (self.bits & IMMEDIATE != 0).then_some(self.immediate)
     }
 
-    /// How it ended; `None` as long as it has not.
+    /// Returns the status that it ended with; `None` as long as it has not.
     pub(super) fn status(&self) -> Option<WcStatus> {
         WcStatus::from_code((self.bits >> STATUS_AT) as u8)
     }
@@ -173,7 +173,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// What a slot takes here and in the portal, in bytes.
+    /// The memory that a slot takes here and in the portal, in bytes.
     pub(super) const ENTRY_LEN: usize = size_of::<Record>() + size_of::<u64>();
 
     pub(super) fn new(slots: u32) -> Self {

@@ -19,8 +19,8 @@
 //! | 4 threshold | 8 Z's clock, or 0; 16 K_c, or 0 | |
 //!
 //! Who answers or confirms is 0 the stateful side, 1 the stateless side, 2 one of two stateful ones
-//! (RC). Clock and key are there if who sends them is the stateless side. In RC both clocks are,
-//! and the key in the Confirm.
+//! (RC). Clock and key are there if whoever sends them is the stateless side. In RC both clocks
+//! are, and the key in the Confirm.
 
 use rma_core::addr::{HostAddr, LocalAddresses};
 use rma_shm::Forked;
@@ -35,12 +35,15 @@ const OFFER: u8 = 1;
 const ANSWER: u8 = 2;
 const CONFIRM: u8 = 3;
 
-/// Why octets are no message of a set-up.
+/// The reason why octets are no message of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TermsError {
     /// Too few octets, or too many.
-    #[error("a message of {len} octets, which should have {expected}")]
+    #[error(
+        "a set-up message of {len} octets, which should have {expected}; pass the peer's message \
+         on whole"
+    )]
     Length {
         /// How many they are.
         len: usize,
@@ -48,47 +51,65 @@ pub enum TermsError {
         expected: usize,
     },
     /// They do not begin as messages of a set-up do.
-    #[error("these octets set up nothing")]
+    #[error("these octets are no set-up message; pass the peer's message on as it came")]
     Magic,
     /// They are of another version.
-    #[error("version {0} is not spoken here")]
+    #[error(
+        "a set-up message of version {0}, which this side does not know; update the older side"
+    )]
     Version(u8),
     /// A field has a value that means nothing.
-    #[error("a field has a value that means nothing")]
+    #[error(
+        "a field of the set-up message has an undefined value; pass the peer's message on as it \
+         came, or update the older side"
+    )]
     Field,
 }
 
-/// Why a connection is not set up.
+/// The reason why a connection is not set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The queue pair was closed.
-    #[error("there is no such queue pair")]
+    #[error(
+        "this portal has no such queue pair: it was closed, or is another portal's; create one"
+    )]
     NoSuchQp,
     /// It has a connection, or is about to have one, and this is not what it waits for.
-    #[error("the queue pair does not wait for that")]
+    #[error(
+        "the queue pair does not wait for this: it is connected, or another message comes first; \
+         close it and connect anew"
+    )]
     NotExpected,
-    /// What came is no message of a set-up.
+    /// The octets are no message of a set-up.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// What came is about another connection.
-    #[error("the message is about another connection")]
+    /// The message is about another connection.
+    #[error(
+        "the message belongs to another connection; give it to the queue pair that it was sent \
+         for"
+    )]
     OtherConnection,
     /// Both want the same role.
     #[error(transparent)]
     Roles(#[from] RolesClash),
     /// The hosts have no address of the same family.
-    #[error("the hosts have no address of the same family")]
+    #[error(
+        "this host has no address of the peer's family; give both hosts addresses of one family, \
+         IPv4 or IPv6"
+    )]
     NoAddress,
     /// The engine does not take what is posted: it stands still. To be tried again.
-    #[error("the engine has not taken what was posted before")]
+    #[error(
+        "the engine has not taken earlier posts: it stands still, or has ended; try again later"
+    )]
     EngineStalled,
     /// The portal is that of the process which this one was forked from.
     #[error(transparent)]
     Forked(#[from] Forked),
 }
 
-/// What each side tells of its queue pair.
+/// The description that each side sends of its queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) pd: u32,
@@ -98,7 +119,7 @@ pub(super) struct End {
     pub(super) depths: [u16; 2],
 }
 
-/// What the stateless side gives the stateful one, or in RC each the other.
+/// The memory that the stateless side gives the stateful one, or that both give each other in RC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     /// Its clock.
@@ -107,7 +128,7 @@ pub(super) struct Given {
     pub(super) key: FrameKey,
 }
 
-/// What who connects says first.
+/// The first message of the side that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) role: Role,
@@ -116,25 +137,25 @@ pub(super) struct Offer {
     pub(super) load: Load,
 }
 
-/// What is answered to an Offer.
+/// The answer to an Offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) address: HostAddr,
     pub(super) end: End,
     /// QPN and nonce of the Offer.
     pub(super) answers: (u32, u32),
-    /// What who answers is.
+    /// The part of the side that answers.
     pub(super) part: Part,
     /// Unless who answers is the stateful side.
     pub(super) given: Option<Given>,
 }
 
-/// What ends the set-up.
+/// The message that ends the set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confirm {
     /// The QPN of the Offer, and the nonce of the connection: that of its stateless side.
     pub(super) confirms: (u32, u32),
-    /// What who confirms is.
+    /// The part of the side that confirms.
     pub(super) part: Part,
     /// Unless who confirms is the stateful side.
     pub(super) given: Option<Given>,
@@ -286,7 +307,7 @@ impl Terms {
         out.0
     }
 
-    /// What octets of any kind mean.
+    /// Parses octets of any kind.
     pub(super) fn parse(octets: &[u8]) -> Result<Self, TermsError> {
         let mut from = Reader(octets);
         let short = TermsError::Length { len: octets.len(), expected: 8 };

@@ -223,7 +223,7 @@ fn a_failure_flushes_what_is_behind_it_when_all_that_was_sent_is_dead() {
     host.complete(at(1), &posted[0], Success);
     host.complete(at(1), &posted[2], Success);
     host.complete(at(1), &posted[1], WcStatus::RemAccessErr);
-    // What came early behind the failure is flushed too.
+    // Completions that came early behind the failure are flushed too.
     let expected = [(1, Success), (2, WcStatus::RemAccessErr), (3, WrFlushErr)];
     assert_eq!(host.ids(), expected);
     assert_eq!(host.verbs.state(qp), Some(QpState::Error));
@@ -262,7 +262,7 @@ fn the_stateful_sides_engine_fails_and_flushes_and_the_library_closes() {
 }
 
 #[test]
-fn what_is_closed_is_flushed_and_its_place_gets_another_name() {
+fn a_closed_queue_pair_is_flushed_and_its_place_gets_another_name() {
     let mut host = Host::new([192, 0, 2, 1]);
     let qp = host.ready(at(0), false);
     host.send(at(0), qp, 1).unwrap();
@@ -397,7 +397,7 @@ fn inline_data_and_all_else_of_a_work_request_reaches_the_engine() {
 }
 
 #[test]
-fn what_is_reported_otherwise_than_it_was_posted_is_a_failure() {
+fn a_report_that_differs_from_its_post_is_a_failure() {
     type Wrong = fn(&mut Report);
     let wrongs: [(Wrong, WcStatus); 3] = [
         (|it| change(it, |(byte_len, ..)| *byte_len = 101), WcStatus::LocLenErr),

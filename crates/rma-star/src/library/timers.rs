@@ -26,7 +26,7 @@ struct Link {
 
 const IDLE: Link = Link { next: NONE, before: NONE, due: 0 };
 
-/// What the first of a list has for the one before it.
+/// Returns the word by which the first of a list names its list.
 const fn head_of(list: u32) -> u32 {
     NONE - 1 - list
 }
@@ -38,7 +38,7 @@ pub(super) struct Wheel {
     /// All ticks up to this one are over.
     at: u64,
     heads: Box<[u32]>,
-    /// Which lists are not empty.
+    /// The lists that are not empty.
     bits: [u64; WORDS],
     links: Box<[Link]>,
     armed: u32,

@@ -1,4 +1,5 @@
-//! What applications post and get back: memory, work requests and completions, in verbs' words.
+//! The things that applications post and get back: memory, work requests and completions, in verbs'
+//! words.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ impl Mr {
 pub struct Sge<'m> {
     /// The memory region.
     pub mr: &'m Mr,
-    /// Where in it the bytes begin.
+    /// The offset of the first byte.
     pub offset: u64,
     /// How many there are.
     pub length: u32,
@@ -87,12 +88,12 @@ pub struct Sge<'m> {
 pub struct Remote {
     /// The memory region or window, as its host has told.
     pub mr: MrId,
-    /// Where in it the bytes begin.
+    /// The offset of the first byte.
     pub offset: u64,
 }
 
 impl Remote {
-    /// What is at `offset` of the memory region or window that its host tells of as `rkey`.
+    /// Names the place at `offset` of the memory region or window that its host tells of as `rkey`.
     #[must_use]
     pub const fn of(rkey: u32, offset: u64) -> Self {
         Self { mr: MrId(rkey), offset }
@@ -155,20 +156,21 @@ impl<'m> SendWr<'m> {
 /// A work request for the receive queue: `struct ibv_recv_wr`.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'m> {
-    /// What its completion says.
+    /// The application's name for it, which its completion repeats.
     pub wr_id: u64,
-    /// Where the message goes.
+    /// The place that the message goes to.
     pub sge: Sge<'m>,
 }
 
 /// A completion: `struct ibv_wc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wc {
-    /// What the work request was called.
+    /// The application's name for the work request.
     pub wr_id: u64,
-    /// How it ended. Only with [`WcStatus::Success`] the rest means something.
+    /// The status that it ended with. The other fields mean something only with
+    /// [`WcStatus::Success`].
     pub status: WcStatus,
-    /// What it was.
+    /// The op.
     pub opcode: WqeOp,
     /// How many bytes were moved. Of a RECV that a WRITE has taken: that it has written, elsewhere.
     pub byte_len: u32,
@@ -182,7 +184,7 @@ pub struct Wc {
 }
 
 impl Wc {
-    /// What polling arrays begin with.
+    /// An empty completion, for arrays to poll into.
     pub const EMPTY: Self = Self {
         wr_id: 0,
         status: WcStatus::WrFlushErr,
@@ -194,27 +196,41 @@ impl Wc {
     };
 }
 
-/// Why something was not posted. Nothing has happened then.
+/// The reason why nothing was posted. The refused call has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PostError {
     /// The queue pair was destroyed, or is of another portal.
-    #[error("there is no such queue pair")]
+    #[error(
+        "this portal has no such queue pair: it was closed, or is another portal's; create one"
+    )]
     NoSuchQp,
     /// The connection is not set up yet.
-    #[error("the connection of the queue pair is not ready yet")]
+    #[error(
+        "the queue pair has no connection yet; connect it, and wait until its state is \
+         QpState::Ready"
+    )]
     NotReady,
     /// The connection has failed or was closed.
-    #[error("the queue pair is in its error state")]
+    #[error(
+        "the queue pair is in its error state: its connection has failed or was closed; close it \
+         and connect anew"
+    )]
     QpInError,
     /// The queue has as many work requests as it was made for.
-    #[error("the queue is full: it was made for {depth} work requests")]
+    #[error(
+        "the queue is full with {depth} work requests; poll completions first, or create it \
+         deeper"
+    )]
     QueueFull {
         /// How many it was made for.
         depth: u16,
     },
     /// The completion queue has no place for one more completion. Poll it.
-    #[error("the completion queue is full: it was made for {capacity} completions")]
+    #[error(
+        "the completion queue has no room besides {capacity} completions; poll it, or create it \
+         larger"
+    )]
     CqFull {
         /// How many it was made for.
         capacity: u32,
@@ -226,7 +242,9 @@ pub enum PostError {
         slots: u32,
     },
     /// The engine does not take what is posted: it stands still.
-    #[error("the engine has not taken what was posted before")]
+    #[error(
+        "the engine has not taken earlier posts: it stands still, or has ended; try again later"
+    )]
     EngineStalled,
     /// The memory region is of another protection domain than the queue pair.
     #[error("the memory region is of {of:?}, the queue pair of {qp:?}")]
@@ -239,7 +257,7 @@ pub enum PostError {
     /// The memory region is not so long.
     #[error("{length} bytes from {offset} on of a memory region of {len}")]
     OutOfBounds {
-        /// Where the bytes begin.
+        /// The offset of the first byte.
         offset: u64,
         /// How many were asked for.
         length: u32,

@@ -19,9 +19,10 @@ pub struct StarPortal {
     posts: Producer,
     reports: Consumer,
     memory: StarPortalMemory,
-    /// How to wake the engine; `None` if it never sleeps.
+    /// The bell that wakes the engine; `None` if it never sleeps.
     bell: Option<Bell>,
-    /// What tells the engine that posts are worth a look; `None` if it looks in every turn.
+    /// The flag that tells the engine that posts are worth a look; `None` if it looks in every
+    /// turn.
     flag: Option<Flag>,
 }
 
@@ -35,11 +36,11 @@ pub struct StarPort {
     head: Option<(Post, Option<Line>)>,
     /// How many posts may still come to nothing in this turn.
     idle_left: u32,
-    /// How to wake the application's thread when it sleeps; `None` if it never does.
+    /// The bell that wakes the application's thread when it sleeps; `None` if it never does.
     sleeper: Option<Bell>,
     /// Whether there were reports since the application's thread was last looked after.
     given: bool,
-    /// What the application raises after posts; `None` if it has none.
+    /// The flag that the application raises after posts; `None` if it has none.
     flag: Option<Flag>,
     /// Whether it is among those that wait for a frame.
     is_waiting: bool,
@@ -80,7 +81,7 @@ impl StarPortal {
         self.flag = Some(flag);
     }
 
-    /// What both ends share.
+    /// Returns the memory that both ends share.
     #[must_use]
     pub const fn memory(&self) -> &StarPortalMemory {
         &self.memory
@@ -165,7 +166,7 @@ impl StarPort {
         self.flag = Some(flag);
     }
 
-    /// What the application raises after posts, if it does.
+    /// Returns the flag that the application raises after posts, if it does.
     pub(crate) const fn flag(&self) -> Option<&Flag> {
         self.flag.as_ref()
     }
@@ -207,7 +208,7 @@ impl StarPort {
         self.sleeper = Some(bell);
     }
 
-    /// What both ends share.
+    /// Returns the memory that both ends share.
     #[must_use]
     pub const fn memory(&self) -> &StarPortalMemory {
         &self.memory
@@ -278,7 +279,7 @@ impl StarPort {
 
     /// Reports. To be preceded by [`StarPort::has_room_for`]: what has no room is lost to an
     /// application that does not keep to the rules. `true` if it is the first one that
-    /// [`StarPort::wake_sleeper`] is to be called for.
+    /// [`StarPort::wake_sleeper`] must be called for.
     #[inline]
     pub fn report(&mut self, report: &Report) -> bool {
         let pushed = self.reports.push(&report.to_line());
@@ -302,7 +303,7 @@ impl StarPort {
         self.memory.set_guard(slot, guard);
     }
 
-    /// Writes a QP word. What was done before is seen by who sees it.
+    /// Writes a QP word. What was done before is seen by whoever sees it.
     #[inline]
     pub fn set_qp_word(&mut self, qp: u32, word: QpWord) {
         self.memory.set_qp_word(qp, word);

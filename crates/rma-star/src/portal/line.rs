@@ -1,4 +1,4 @@
-//! What goes through a portal's rings, as lines.
+//! The lines that go through a portal's rings.
 
 use rma_shm::Line;
 
@@ -8,7 +8,7 @@ use crate::{
     verbs::{WcStatus, WqeOp},
 };
 
-/// What an application asks of its engine.
+/// A request of an application to its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Post {
     /// A work request, new or once more.
@@ -60,7 +60,7 @@ pub enum Post {
     TakeOver {
         /// The QP's number in the portal.
         qp: u32,
-        /// What was handed over.
+        /// The state that was handed over.
         handover: Handover,
         /// How many work requests the application will post anew: 2^24 - 1 at most. Without room
         /// for them the connection is not taken over.
@@ -79,7 +79,7 @@ pub enum Post {
 pub struct Posted {
     /// The slot that it takes.
     pub slot: u32,
-    /// Which use of the slot it is.
+    /// The use of the slot.
     pub generation: u32,
     /// The QP's number in the portal.
     pub qp: u32,
@@ -87,10 +87,10 @@ pub struct Posted {
     pub sequence: u32,
     /// How many there are before it in its queue, back to the oldest that has no completion yet.
     pub open_before: u16,
-    /// What it is.
+    /// The op that was posted.
     pub op: WqeOp,
-    /// Whether it has been posted before, and only the frame is to be sent again. Such a post has
-    /// no effect once the slot is closed.
+    /// Whether it has been posted before, and only the frame must be sent again. Such a post has no
+    /// effect once the slot is closed.
     pub again: bool,
     /// Whether it has been posted in an era that is over, and is posted anew in this one.
     pub is_moved: bool,
@@ -101,13 +101,13 @@ pub struct Posted {
     pub inline_len: u8,
     /// The local memory region; of no meaning if the data is inline.
     pub mr: u32,
-    /// Where in it the data begins, or goes.
+    /// The offset in it at which the data begins, or goes.
     pub offset: u64,
     /// How many bytes.
     pub length: u32,
     /// The remote memory region, of READ and WRITE.
     pub remote_mr: u32,
-    /// Where in the remote one.
+    /// The offset in the remote one.
     pub remote_offset: u64,
 }
 
@@ -129,7 +129,7 @@ impl Posted {
     }
 }
 
-/// What an engine tells its application.
+/// A report of an engine to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A work request is over. Each slot that was posted gets this once.
@@ -142,9 +142,9 @@ pub enum Report {
         qp: u32,
         /// Its place in its queue.
         sequence: u32,
-        /// What it was.
+        /// The op.
         op: WqeOp,
-        /// How it ended.
+        /// The status that it ended with.
         status: WcStatus,
         /// How many bytes were moved.
         byte_len: u32,
@@ -158,7 +158,7 @@ pub enum Report {
     Opened {
         /// The QP.
         qp: u32,
-        /// How that ended; anything but success: there is no connection.
+        /// The status; anything but success: there is no connection.
         status: WcStatus,
         /// K_c, for the stateful side to be told, or in RC for the side that does not connect. Zero
         /// at that side.
@@ -190,14 +190,14 @@ pub enum Report {
     HandedOver {
         /// The QP.
         qp: u32,
-        /// What was handed over.
+        /// The state that was handed over.
         handover: Handover,
     },
     /// This host is the stateful side from now on, or still the stateless one.
     TakenOver {
         /// The QP.
         qp: u32,
-        /// How that ended; anything but success: it is still the stateless side.
+        /// The status; anything but success: it is still the stateless side.
         status: WcStatus,
     },
     /// The peer is the stateful side from now on, and this host the stateless one.
@@ -207,7 +207,7 @@ pub enum Report {
         /// The era that has begun.
         era: Era,
     },
-    /// What [`Post::Switch`] has asked for has come to nothing: the peer has refused, or is silent.
+    /// The request of [`Post::Switch`] has come to nothing: the peer has refused, or is silent.
     NotSwitched {
         /// The QP.
         qp: u32,
@@ -217,7 +217,7 @@ pub enum Report {
     Failed {
         /// The QP.
         qp: u32,
-        /// Why it has failed.
+        /// The status of its failure.
         status: WcStatus,
     },
     /// A connection is no more. Nothing of it follows.
@@ -256,7 +256,7 @@ fn handed_over(head: u64, handover: &Handover) -> Line {
     Line(words)
 }
 
-/// What stands behind the first word of such a line.
+/// Decodes the words behind the first one of such a line.
 fn handover_of(words: &[u64; 7]) -> Handover {
     let mut octets = [0; HANDOVER_LEN];
     for (octets, word) in octets.as_chunks_mut().0.iter_mut().zip(words) {

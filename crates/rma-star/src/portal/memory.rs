@@ -28,13 +28,13 @@ const ENGINE_DOORBELL: usize = Label::FOOTPRINT;
 const APPLICATION_DOORBELL: usize = ENGINE_DOORBELL + Doorbell::FOOTPRINT;
 const POSTS: usize = APPLICATION_DOORBELL + Doorbell::FOOTPRINT;
 const WORD: usize = size_of::<u64>();
-/// What parts begin at multiples of: what a ring asks for.
+/// The alignment of parts: what a ring asks for.
 const ALIGN: usize = 128;
 
 /// Reports that have room beyond those that cannot be too many.
 const SPARE_REPORTS: usize = 16;
 
-/// Where the parts of a portal lie, in bytes.
+/// The places of a portal's parts, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     posts: Capacity,
@@ -61,7 +61,7 @@ impl Layout {
         Ok(Self { posts, reports, qp_words, guards, records, len })
     }
 
-    /// Of one that is to lie in a mapping. No mapping is long enough for one that has no layout.
+    /// Of one that must lie in a mapping. No mapping is long enough for one that has no layout.
     fn within(mapping: &Mapping, slots: u32, qps: u32) -> Result<Self, LayoutError> {
         let mapping_len = size_of_val(mapping.words());
         let too_short = LayoutError::TooShort { at: 0, len: usize::MAX, mapping_len };
@@ -69,7 +69,7 @@ impl Layout {
     }
 }
 
-/// What both ends of a portal are made of. Clones are of the same memory.
+/// The memory that both ends of a portal are made of. Clones are of the same memory.
 #[derive(Clone, Debug)]
 pub struct StarPortalMemory {
     mapping: Arc<Mapping>,
@@ -82,7 +82,7 @@ pub struct StarPortalMemory {
     qps: u32,
 }
 
-/// How one ring is made, or found.
+/// The function that makes one ring, or finds it.
 type PlaceRing = fn(&Arc<Mapping>, usize, Capacity) -> Result<RingMemory, LayoutError>;
 
 impl StarPortalMemory {
@@ -219,7 +219,7 @@ impl StarPortalMemory {
         }
     }
 
-    /// Which connection a QP has; closed if there is no such QP.
+    /// Returns the connection of a QP; closed if there is no such QP.
     #[must_use]
     #[inline]
     pub fn qp_word(&self, qp: u32) -> QpWord {
@@ -235,7 +235,7 @@ impl StarPortalMemory {
         }
     }
 
-    /// What the stateful side has taken of a QP's work requests.
+    /// Returns the places below which the stateful side has taken a QP's work requests.
     #[must_use]
     #[inline]
     pub fn taken(&self, qp: u32) -> Taken {
@@ -251,7 +251,7 @@ impl StarPortalMemory {
         }
     }
 
-    /// What the application has written about a QP's connection. Each word is read once.
+    /// Returns the application's record of a QP's connection. Each word is read once.
     #[must_use]
     pub fn record(&self, qp: u32) -> Option<QpRecord> {
         let words = self.record_words(qp)?;

@@ -1,4 +1,4 @@
-//! What the application keeps of a connection for its engine: enough to write a frame to its peer
+//! The application's record of a connection for its engine: enough to write a frame to its peer
 //! (the paper's "copy in local host memory", §III-C1).
 
 use rma_core::addr::HostAddr;
@@ -19,8 +19,8 @@ pub struct QpRecord {
     pub local_pd: u32,
     /// The QPN of the peer.
     pub peer_qpn: u32,
-    /// Which use of the stateless side's QPN the connection is. Chosen by that side. Later, as
-    /// `pd`, of this host's QPN.
+    /// The nonce of the connection: this use of the stateless side's QPN. Chosen by that side.
+    /// Later, as `pd`, of this host's QPN.
     pub nonce: u32,
     /// The era of the roles when the connection begins; engines know it from then on. Later, for
     /// the library alone: the highest number of a change of roles that it has seen.

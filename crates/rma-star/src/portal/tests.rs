@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_taken_never_goes_back(
+    fn taken_places_never_go_back(
         now in any::<(u32, u32)>(),
         ahead in (0..1_u32 << 31, 0..1_u32 << 31),
     ) {
@@ -252,7 +252,7 @@ fn words_and_records_are_each_ones_own() {
         [Some(Guard::FREE), Some(Guard::FREE), Some(guard)]
     );
     assert_eq!(memory.record(1), Some(record));
-    // What there is not.
+    // A use that does not exist.
     engine.set_guard(3, guard);
     engine.set_qp_word(2, word);
     assert_eq!((memory.guard(3), memory.record(2)), (None, None));

@@ -29,7 +29,7 @@ const NONCE_BITS: u32 = 10;
 /// A guard word: one use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// Which use of the slot it is. Compared for equality only.
+    /// The use of the slot. Compared for equality only.
     pub generation: u32,
     /// The QP that the work request is of, below 2^20.
     pub qp: u32,
@@ -159,7 +159,7 @@ impl QpWord {
     }
 }
 
-/// What an authentic frame for a slot may do.
+/// The verdict on an authentic frame for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its work request is under way: it has effect.
@@ -172,8 +172,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What a frame may do that names this use of a slot of QP number `qp`, in the connection
-    /// `nonce` and `era`.
+    /// Returns the verdict on a frame that names this use of a slot of QP number `qp`, in the
+    /// connection `nonce` and `era`.
     #[must_use]
     pub const fn of(
         (guard, qp_word): (Guard, QpWord),

@@ -1,5 +1,5 @@
-//! What applications ask of an engine beside their posts: protection domains, memory regions and
-//! windows. Who may ask for how much is not looked at here; the driver has looked.
+//! The requests of applications to an engine beside their posts: protection domains, memory regions
+//! and windows. Quotas are not checked here: the driver has checked them.
 //!
 //! Invariant: what is another portal's is as what there is not.
 
@@ -26,7 +26,7 @@ impl Star {
     }
 
     /// Ends a protection domain of a portal with all its memory regions: `ibv_dealloc_pd`. No frame
-    /// of its connections is authentic any more.
+    /// of its connections is authentic any longer.
     ///
     /// # Errors
     /// [`PdError::NoSuchPd`], also if it is another portal's.

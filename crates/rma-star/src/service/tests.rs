@@ -307,7 +307,7 @@ fn a_write_that_cannot_be_remembered_does_not_land_until_there_is_room() {
 }
 
 #[test]
-fn what_the_stateful_side_has_taken_is_noted_where_the_library_looks() {
+fn places_taken_by_the_stateful_side_are_noted_where_the_library_looks() {
     let mut scene = Scene::new();
     let header = scene.header();
     let mut octets = [0; WORK_HEADER_LEN];
@@ -330,7 +330,7 @@ fn what_the_stateful_side_has_taken_is_noted_where_the_library_looks() {
 }
 
 #[test]
-fn what_has_no_room_for_its_answer_has_no_effect() {
+fn a_frame_without_room_for_its_answer_has_no_effect() {
     let mut scene = Scene::new();
     let recv = scene.wqe(WqeOp::Recv, 2, 0, 64);
     let wqe = scene.posted(recv);
@@ -453,14 +453,14 @@ fn a_connection_whose_frames_a_batch_ends_between_is_answered_by_one_ea() {
     };
     rds.iter().for_each(|rd| scene.receive(rd));
     assert_eq!(answers_of(&mut scene), [Answer::Done; 2]);
-    // What comes when it has been written is answered by the next.
+    // The next one answers frames that come when it has been written.
     for rd in &rds {
         scene.receive(rd);
         assert_eq!(answers_of(&mut scene), [Answer::Done]);
     }
 }
 
-/// What the stateful side of many hosts is to know: for how long an answer has waited here.
+/// Answers tell how long they have waited here, for the stateful side of many hosts.
 #[test]
 fn answers_say_for_how_long_they_have_waited() {
     let mut scene = Scene::new();

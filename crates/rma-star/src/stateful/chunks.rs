@@ -1,5 +1,5 @@
-//! Which chunk of a transfer goes next (§III-C3): the connections of a path take turns in its
-//! window, see `paths`, and of one connection the work requests of both sides do.
+//! The order of a transfer's chunks (§III-C3): the connections of a path take turns in its window,
+//! see `paths`, and of one connection the work requests of both sides do.
 
 use rma_core::{
     cc::RemoteWindowId,
@@ -151,7 +151,7 @@ impl Stateful {
     /// one EA may answer them all (ours).
     pub(super) fn wants_answer(&mut self, host: &Host<'_>, frame: u16, now: Instant) -> bool {
         let sent = self.frames.at(frame);
-        // What a stateful peer answers, it answers together.
+        // A stateful peer answers several frames together.
         if self.connections.at(sent.connection).rc.is_some() {
             return false;
         }

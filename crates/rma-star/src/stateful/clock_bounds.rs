@@ -1,4 +1,4 @@
-//! What the stateful side knows of Z's clock (ours; section 3.2 of `docs/STAR-WIRE.md`).
+//! The stateful side's bounds on Z's clock (ours; section 3.2 of `docs/STAR-WIRE.md`).
 //!
 //! Two bounds. Each frame of Z tells its clock when it was sealed: now it shows that at least, and
 //! the time that has passed since the frame came. A frame that answers one of ours was sealed after
@@ -17,7 +17,8 @@ const DRIFT: u64 = 1024;
 /// Bounds of one Z's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockBounds {
-    /// What is expected before anything was heard: for the half of times that does not travel.
+    /// The time that is expected before anything was heard: for the half of times that does not
+    /// travel.
     hint: ZTime,
     lower: Option<(ZTime, Instant)>,
     upper: Option<(ZTime, Instant)>,
@@ -63,7 +64,7 @@ impl ClockBounds {
         low.widen(self.lower(now).unwrap_or(self.hint))
     }
 
-    /// What set-up has told is to be believed until something is heard: it is over that it shows.
+    /// Takes set-up's hint for Z's time until a first frame is heard.
     pub(super) fn is_told(&mut self, now: Instant) {
         self.heard(self.hint, now);
     }

@@ -95,7 +95,7 @@ impl Stateful {
         }
     }
 
-    /// What Z is told of one of its work requests.
+    /// Returns the CQE that tells Z about one of its work requests.
     pub(super) fn cqe_of(&self, row: u16) -> Cqe {
         let work = &self.works[row];
         if let Some(place) = work.recv {
@@ -210,7 +210,7 @@ impl Stateful {
     }
 }
 
-/// Z is to be told of a work request of its that is done, or in RC the peer of a message that is
+/// Z must be told of a work request of its that is done, or in RC the peer of a message that is
 /// there.
 fn connection_done(stateful: &mut Stateful, at: u16, row: u16) {
     let work = &stateful.works[row];

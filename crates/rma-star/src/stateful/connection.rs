@@ -84,7 +84,7 @@ pub(super) struct Connection {
     pub(super) peer: HostAddr,
     /// K_c, which the application was given; in RC, the key of this host's half.
     pub(super) key: FrameKey,
-    /// What the peer is answered, if it is stateful as well (RC): its place of Z is in name only.
+    /// The responder, if the peer is stateful as well (RC): its place of Z is in name only.
     pub(super) rc: Option<Responder>,
     /// The longest packet that goes to Z, in octets, and the longest frame.
     pub(super) packet_len_max: u16,
@@ -100,7 +100,7 @@ pub(super) struct Connection {
     pub(super) wished: Option<u64>,
     /// The application waits for the end.
     pub(super) is_closing: bool,
-    /// The peer is to be told that it has ended.
+    /// The peer must be told that it has ended.
     pub(super) close_is_due: bool,
     /// The peer has told that it has ended.
     pub(super) is_closed_there: bool,
@@ -114,7 +114,7 @@ pub(super) struct Connection {
     pub(super) queues: [Queues; 2],
     /// The next places of this host's queues, sends and receives.
     pub(super) posted: [Sequence; 2],
-    /// What was taken of Z's: below these. In RC, below what place RECVs were posted here.
+    /// The place below which Z's sends were taken. In RC, below what place RECVs were posted here.
     pub(super) taken_send: Sequence,
     pub(super) taken_recv: Sequence,
     /// Work requests of all queues, and what those of Z among them have of the table.
@@ -123,24 +123,24 @@ pub(super) struct Connection {
     /// Rows that its application has for what it posts anew, as this host has taken the connection
     /// over.
     pub(super) rows_to_come: u16,
-    /// Those of Z that are done, whose CQEs are to be sent.
+    /// Those of Z that are done, whose CQEs must be sent.
     pub(super) done: IndexList,
     /// Chunks under way, and frames under way that an EA answers.
     pub(super) chunks: IndexList,
     pub(super) events: IndexList,
-    /// Frames that are to be sent again.
+    /// Frames to send again.
     pub(super) again: IndexList,
     /// By way, the paths that its chunks take, and whether it is in their lists.
     pub(super) paths: [RemoteWindowId; 2],
     pub(super) is_on_path: [bool; 2],
     /// When an RD was last sent that shares its answer with others.
     pub(super) shared_at: Option<Instant>,
-    /// How many EAs are to be sent.
+    /// How many EAs must be sent.
     pub(super) eas_due: u8,
     /// The last STATE of Z, and how many of its parts were taken.
     pub(super) state: (u8, u16),
     pub(super) is_ready: bool,
-    /// Z is to be asked for its initial state.
+    /// Z must be asked for its initial state.
     pub(super) greeting_is_due: bool,
     /// Rules that are known.
     pub(super) rules: IndexList,
@@ -148,7 +148,7 @@ pub(super) struct Connection {
     pub(super) wanted: Option<MrId>,
     pub(super) asks: u8,
     pub(super) ask_is_under_way: bool,
-    /// Z is to be asked whether it is there; whether it is being asked.
+    /// Z must be asked whether it is there; whether it is being asked.
     pub(super) probe_is_due: bool,
     pub(super) probe_is_under_way: bool,
     pub(super) quiet_since: Instant,
@@ -158,7 +158,7 @@ pub(super) struct Connection {
     /// probed.
     pub(super) is_listed: bool,
     pub(super) is_watched: bool,
-    /// Whose transfers are asked first for the next chunk.
+    /// The side whose transfers are asked first for the next chunk.
     pub(super) turn: Side,
 }
 
@@ -175,7 +175,7 @@ pub(super) struct Queues {
     pub(super) recvs: IndexList,
 }
 
-/// What a connection begins with.
+/// The facts that a connection begins with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beginning {
     pub(super) portal: u16,
@@ -253,7 +253,7 @@ impl Connection {
         }
     }
 
-    /// Whether a rule is needed, and Z is to be asked for it.
+    /// Whether a rule is needed, and Z must be asked for it.
     pub(super) const fn wants_rule(&self) -> bool {
         self.wanted.is_some() && !self.ask_is_under_way && self.roles.may_begin()
     }

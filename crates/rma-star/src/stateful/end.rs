@@ -24,7 +24,7 @@ use super::{
 use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus, wire::Answer};
 
 /// After how many times of being sent again a chunk that is lost says nothing about the path any
-/// more: its connection is dead, mostly. Fewer: what is lost on a full path leaves room for more
+/// longer: its connection is dead, mostly. Fewer: what is lost on a full path leaves room for more
 /// there. More: new connections to a peer that is back wait for those that died with it.
 const COUNTED_TRIES: u8 = 1;
 
@@ -337,7 +337,7 @@ impl Stateful {
         self.fail(host, now, at, status);
     }
 
-    /// A frame is to be sent again. `false` if it was sent often enough.
+    /// A frame must be sent again. `false` if it was sent often enough.
     pub(super) fn send_again(&mut self, frame: u16) -> bool {
         let at = self.frames.at(frame).connection;
         self.frames.send_again(frame, &mut self.connections.at_mut(at).again)

@@ -1,4 +1,5 @@
-//! What may be under way to each peer, and whose turn it is (ours: the paper paces nothing).
+//! The bytes that may be under way to each peer, and whose turn it is (ours: the paper paces
+//! nothing).
 //!
 //! A *path* is the address of a peer and a way that data moves. All connections to the peer share
 //! the path's congestion window, that of 1RMA ([`rma_core::cc`]), and so many stateful sides share
@@ -41,12 +42,12 @@ use super::work::Way;
 /// Both ways, each at its own place in what there is for both.
 pub(super) const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
-/// What part of a round trip chunks may be late by and still keep their pace, as an engine looks
-/// only now and then. Smaller: an engine with much to do falls behind the window. Larger: it makes
-/// bursts.
+/// The part of a round trip by which chunks may be late and still keep their pace, as an engine
+/// looks only now and then. Smaller: an engine with much to do falls behind the window. Larger: it
+/// makes bursts.
 const SLACK_PART: u64 = 2;
 
-/// Where a path is.
+/// The place of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Nobody has a chunk for it, or its window is closed.
@@ -62,7 +63,7 @@ enum Place {
 struct Path {
     id: RemoteWindowId,
     way: Way,
-    /// What its chunks under way were charged, in bytes.
+    /// The charge of its chunks under way, in bytes.
     outstanding: u64,
     /// When the next chunk may go, by the pace.
     next_at: Instant,
@@ -78,13 +79,13 @@ struct Path {
 /// A chunk under way, as its path has counted it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Charge {
-    /// What it takes of the window.
+    /// The bytes that it takes of the window.
     pub(super) bytes: u32,
-    /// What all chunks of the path took when it was sent, itself among them.
+    /// The charge of all chunks of the path when it was sent, itself among them.
     outstanding: u32,
 }
 
-/// What became of a chunk.
+/// The fate of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) status: OpStatus,
@@ -172,7 +173,7 @@ impl Paths {
         self.wake(id);
     }
 
-    /// A connection, which is in the list of the path, has none any more.
+    /// A connection, which is in the list of the path, has none any longer.
     pub(super) fn leave(&mut self, id: RemoteWindowId, way: Way, connection: u16) {
         let path = &mut self.paths[id.index()];
         path.connections.remove(&mut self.links[way as usize], connection);
@@ -285,12 +286,12 @@ impl Paths {
         self.wake(id);
     }
 
-    /// What became of a copy of a chunk.
+    /// Notes the fate of a copy of a chunk.
     pub(super) fn note(&mut self, id: RemoteWindowId, now: Instant, outcome: &Outcome) {
         let &Outcome { status, len, sent_at, charge } = outcome;
         let path = &mut self.paths[id.index()];
         if status == OpStatus::Timeout {
-            // What was sent before the window was cut says nothing about what it is now.
+            // A frame sent before the window was cut says nothing about the present window.
             if path.cut_at.is_some_and(|cut_at| sent_at < cut_at) {
                 return;
             }
@@ -306,7 +307,7 @@ impl Paths {
         self.cc.on_completion(id, &feedback, charge.outstanding.into());
     }
 
-    /// A chunk is not under way any more.
+    /// A chunk is no longer under way.
     pub(super) fn free(&mut self, id: RemoteWindowId, charge: Charge) {
         self.paths[id.index()].outstanding -= u64::from(charge.bytes);
         self.wake(id);
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_together_cuts_the_window_once_and_small_windows_are_paced() {
+    fn losses_together_cut_the_window_once_and_small_windows_are_paced() {
         let mut paths = paths(1);
         let id = paths.hold(peer(1)).unwrap()[0];
         paths.join(id, Way::Push, 0);

@@ -20,7 +20,7 @@ impl Stateful {
     /// Writes the payload of a frame.
     ///
     /// # Errors
-    /// If it has no room; or the work request whose memory is there no more.
+    /// If it has no room; or the work request whose memory is no longer there.
     pub(super) fn fill(
         &self,
         host: &Host<'_>,
@@ -70,7 +70,7 @@ impl Stateful {
     }
 }
 
-/// What was taken of a connection, as EAs and CQEPs say it.
+/// Encodes the places below which a connection's work was taken, as EAs and CQEPs say it.
 pub(super) fn taken_of(connection: &Connection) -> [u8; TAKEN_LEN] {
     Taken { send: connection.taken_send, recv: connection.taken_recv }.to_octets()
 }

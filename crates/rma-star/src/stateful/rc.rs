@@ -67,7 +67,7 @@ impl Stateful {
         connection.rc = Some(Responder::new(theirs, their_key));
         // The peer's library has told its clock: it shows that at least.
         connection.clock.is_told(now);
-        // Who connects is there before the other, and hears of it by this.
+        // The side that connects is there before the other, and hears of it by this.
         connection.probe_is_due = !connects;
         self.relist(at);
         Ok(key)

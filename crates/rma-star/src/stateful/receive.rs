@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// What a received frame claims, and whose it is if its tag is right.
+/// The claims of a received frame, and its connection if its tag is right.
 pub(super) struct Seen {
     pub(super) view: FrameView,
     pub(super) connection: u16,
@@ -84,7 +84,7 @@ impl Stateful {
             }
             let (start, len) = (seen.view.header_len(), seen.view.payload_len());
             let payload = frame.bytes.get(start..start + len).unwrap_or_default();
-            // What came before in this batch may have ended the connection.
+            // An earlier frame of this batch may have ended the connection.
             let name = &seen.view.header().connection;
             let connection = self.connections.named(seen.connection, name);
             let takes = |connection: &Connection| {
@@ -105,7 +105,7 @@ impl Stateful {
         }
     }
 
-    /// What a received frame claims, if it can be of a connection that there is.
+    /// Returns the claims of a received frame, if it can be of a connection that there is.
     fn look(&self, host: &Host<'_>, frame: &RxFrame<'_>, now: Instant) -> Result<Seen, Drop> {
         let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
         if view.sender() == Side::Stateful {
@@ -298,7 +298,7 @@ impl Stateful {
         }
     }
 
-    /// A chunk takes nothing of its path's window any more.
+    /// A chunk takes nothing of its path's window any longer.
     pub(super) fn free_charge(&mut self, frame: u16) {
         let charge = self.frames.take_charge(frame);
         let sent = self.frames.at(frame);

@@ -54,10 +54,10 @@ impl Registry {
     }
 
     /// The key of `op` on `len` octets at `offset` of `mr`, by the rules in `list`. `None` if there
-    /// is no rule: it is to be asked for.
+    /// is no rule: it must be asked for.
     ///
     /// # Errors
-    /// What the work request fails with, if the rule does not allow that.
+    /// The status that the work request fails with, if the rule does not allow that.
     //= star#III-D1-rules
     pub(super) fn key(
         &self,
@@ -78,7 +78,7 @@ impl Registry {
 
     /// Adds a rule to those of `connection` in its `list`, in place of the one that there is for
     /// the same region. Returns whose list the rule was in that had to make room, if that is
-    /// another connection's: [`Registry::forget_oldest`] is to be called first.
+    /// another connection's: [`Registry::forget_oldest`] must be called first.
     pub(super) fn add(&mut self, connection: u16, list: &mut IndexList, rule: Rule) {
         self.drop_rule(list, rule.mr);
         if list.len() >= RULES_MAX
@@ -92,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// Which connection has the oldest rule, if there is no room for another.
+    /// Returns the connection with the oldest rule, if there is no room for another.
     pub(super) fn has_to_give(&self) -> Option<(u16, MrId)> {
         if self.rules.has_room() {
             return None;

@@ -1,4 +1,4 @@
-//! How this host answers what the peer asks, if both sides are stateful (RC).
+//! The answers of this host to the peer's requests, if both sides are stateful (RC).
 //!
 //! | frame | what it does |
 //! |---|---|
@@ -56,8 +56,8 @@ enum Recv {
 }
 
 impl Stateful {
-    /// What a frame claims which asks for something, if it can be of a connection that there is:
-    /// between two stateful sides, by its names there, and from the peer.
+    /// Looks at a request's claims, if it can be of a connection that there is: between two
+    /// stateful sides, by its names there, and from the peer.
     pub(super) fn look_at_request(
         &self,
         host: &Host<'_>,
@@ -97,7 +97,7 @@ impl Stateful {
         frame: &RxFrame<'_>,
     ) {
         let (at, header) = (seen.connection, seen.view.header());
-        // What came before in this batch may have ended it.
+        // An earlier frame of this batch may have ended it.
         let responder = self.connections.get(at).and_then(|connection| connection.rc.as_ref());
         let Some(responder) = responder.filter(|it| it.name == header.connection) else {
             host.counters.drop_frame(Drop::LateOrUnsolicited);
@@ -105,14 +105,14 @@ impl Stateful {
         };
         let has_room = self.replies.has_room(&responder.replies);
         let phase = self.connections.at(at).phase;
-        // What has expired may be a recording of a peer that is no more.
+        // An expired frame may be a recording of a peer that is gone.
         if phase == Phase::Open && z_time(now) < seen.time {
             self.note_asked(host, now, at, frame.reply_len_max);
         }
         let (start, len) = (seen.view.header_len(), seen.view.payload_len());
         let payload = frame.bytes.get(start..start + len).unwrap_or_default();
         if let FrameView::EaOfF(_) = &seen.view {
-            // What it says was true when it was sent, and stays so.
+            // Its word was true when it was sent, and stays so.
             if let Some(octets) = payload.first_chunk().filter(|_| phase == Phase::Open) {
                 self.recvs_are_there(at, Taken::from_octets(*octets));
                 self.relist(at);
@@ -183,8 +183,8 @@ impl Stateful {
         }
     }
 
-    /// What is said of a frame to a connection that has ended. What was done is done. `None` if it
-    /// is behind a message that was refused: of that one the peer is to hear first.
+    /// Returns the answer to a frame of a connection that has ended. What was done is done. `None`
+    /// if it is behind a message that was refused: of that one the peer must hear first.
     fn answer_of_ended(&self, at: u16, view: &FrameView, payload: &[u8]) -> Option<(Answer, u32)> {
         let (place, answer) = self.connections.at(at).rc.as_ref()?.ended?;
         let is_before = |it: u32| place.wrapping_sub(it).cast_signed() > 0;
@@ -317,7 +317,7 @@ impl Stateful {
         }
     }
 
-    /// There is no RECV at a place. Who asks is told when there is.
+    /// There is no RECV at a place. Whoever asks is told when there is.
     fn has_none(&mut self, at: u16, place: u32) -> Answer {
         if let Some(responder) = &mut self.connections.at_mut(at).rc
             && place.wrapping_sub(responder.awaited).cast_signed() >= 0
@@ -358,8 +358,7 @@ impl Stateful {
         answer
     }
 
-    /// What a RECV has waited for is here: so many octets, and perhaps an immediate, of a WRITE or
-    /// of a message.
+    /// Completes a RECV: so many octets, and perhaps an immediate, of a WRITE or of a message.
     fn complete_recv(
         &mut self,
         host: &mut Host<'_>,

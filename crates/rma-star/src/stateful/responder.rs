@@ -1,5 +1,5 @@
-//! What is kept of a connection besides if both of its sides are stateful: reliable connections as
-//! they are elsewhere (RC; §III-C1's "normal RDMA").
+//! The further state of a connection whose sides are both stateful: reliable connections as they
+//! are elsewhere (RC; §III-C1's "normal RDMA").
 //!
 //! Such a connection is two halves, one each way, each with names and a key of its own. In each one
 //! side asks, as the stateful side of StaR does, and the other answers: what it would say if it
@@ -36,7 +36,7 @@ pub(super) struct Responder {
     pub(super) next_number: u32,
     /// The place of the peer's RECV that the next message to it goes to.
     pub(super) next_recv: u32,
-    /// Which RDs of the peer were taken.
+    /// The RDs of the peer that were taken.
     pub(super) taken: Numbers,
     /// Below this place the peer was told that there is no RECV: it wants to know when there is.
     pub(super) awaited: u32,
@@ -93,18 +93,18 @@ impl Numbers {
     }
 }
 
-/// What a frame of the peer is answered with.
+/// The content of an answer to a frame of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     /// An entry of an EA.
     Ea(EaEntry),
     /// A GDA to the GD of this guide and IV, with the data unless the answer is another.
     Data {
-        /// What is asked for.
+        /// The guide to the data that is asked for.
         guide: Guide,
         /// The IV of the GD.
         answered: Iv,
-        /// What became of it.
+        /// The answer.
         answer: Answer,
     },
 }

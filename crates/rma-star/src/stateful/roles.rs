@@ -13,9 +13,9 @@
 //!
 //! Who gives takes nothing in doubt but COMMIT and ABORT, and is silent but for TRANSFER, until one
 //! of them comes or the connection fails: it never goes on by itself, as the other may work by
-//! then. Who takes does nothing before it knows that COMMIT was taken, and that less than W ago: or
-//! the other may have failed, and told its application so. A model
-//! (`dev/rma-sim/tests/star_model`) has a variant without each of these rules, which fails.
+//! then. Whoever takes does nothing before it knows that COMMIT was taken, and that less than W
+//! ago: or the other may have failed, and told its application so. A model
+//! (`crates/rma-sim/tests/star_model`) has a variant without each of these rules, which fails.
 //!
 //! What the model does without, this does: it waits until all that has begun is answered. So
 //! everything before a place in each queue is complete, four places are all that a TRANSFER says of
@@ -49,8 +49,8 @@ impl Stateful {
     }
 
     /// Z asks for a change of roles, by a frame with this counter. There may be one under way. The
-    /// same wish may come again, whoever sends it, also when nobody wishes it any more: Z's frames
-    /// count up, so it is known.
+    /// same wish may come again, whoever sends it, also when nobody wishes it any longer: Z's
+    /// frames count up, so it is known.
     pub(super) fn take_wish(&mut self, at: u16, counter: u64) {
         let connection = self.connections.at_mut(at);
         if connection.wished < Some(counter) {
@@ -125,7 +125,7 @@ impl Stateful {
         }
     }
 
-    /// Whether Z is to be told something about a change of roles.
+    /// Whether Z must be told something about a change of roles.
     pub(super) fn word_is_due(&self, connection: &Connection) -> bool {
         match connection.roles {
             Roles::Stay | Roles::InDoubt(_) => false,
@@ -134,7 +134,8 @@ impl Stateful {
         }
     }
 
-    /// What Z is to be told about a change of roles. With the first TRANSFER all stands still.
+    /// Returns the next frame to Z about a change of roles. The first TRANSFER halts the
+    /// connection.
     pub(super) fn next_word(&mut self, host: &mut Host<'_>, at: u16) -> Option<What> {
         if !self.word_is_due(self.connections.at(at)) {
             return None;
@@ -169,7 +170,7 @@ impl Stateful {
         port.expect_qp(connection.qp, word, Taken { send, recv });
     }
 
-    /// Where the first work request of a side is that is not complete, of sends and of receives, if
+    /// Returns the first work request of a side that is not complete, of sends and of receives, if
     /// none has begun.
     fn first_open(&self, at: u16, side: Side) -> [Sequence; 2] {
         let connection = self.connections.at(at);
@@ -183,7 +184,7 @@ impl Stateful {
         [first(queues.sends.front(), next[0]), first(queues.recvs.front(), next[1])]
     }
 
-    /// What the payload of a frame about a change of roles is.
+    /// Writes the payload of a frame about a change of roles.
     pub(super) fn word(&self, host: &Host<'_>, now: Instant, at: u16, what: &What) -> Option<Word> {
         let connection = self.connections.at(at);
         let (kind, payload) = match (what, connection.roles) {
@@ -203,7 +204,7 @@ impl Stateful {
         Some(Word { kind, payload })
     }
 
-    /// What Z needs to be the stateful side.
+    /// Collects the facts that Z needs to be the stateful side.
     fn handover(&self, host: &Host<'_>, now: Instant, at: u16, era: Era) -> Handover {
         let connection = self.connections.at(at);
         let ConnectionName { qpn_z, qpn_f, .. } = connection.name;

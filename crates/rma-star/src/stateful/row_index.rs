@@ -3,7 +3,7 @@
 //!
 //! A hash table without rows of its own: lists of rows, one for each value of a hash of their
 //! numbers. The hash multiplies by a secret, so nobody who chooses numbers, or which of them to
-//! leave under way, can know which meet. Who looks compares: a list has rows with other numbers
+//! leave under way, can know which meet. Whoever looks compares: a list has rows with other numbers
 //! too.
 //!
 //! Invariants: a row is in it once at most; nothing is allocated after [`RowIndex::new`].

@@ -1,4 +1,4 @@
-//! Whose the rows of the tables of work requests and of frames under way may be (P12, P13).
+//! The shares of connections in the tables of work requests and of frames under way (P12, P13).
 //!
 //! Of work requests:
 //!
@@ -16,9 +16,9 @@
 //! So, with four rows for each connection: an application always finds what is shared out to it,
 //! and of each connection one SEND, WRITE or READ of Z and one RECV always get in, whatever all
 //! others do. One peer that never gets done leaves a third of the common part to others, and `n` of
-//! them leave one in `2 n + 1`. Who has enough addresses leaves nothing of it, and everybody goes
-//! on with what is kept. With fewer rows than four for each connection, what is kept is for those
-//! that come first.
+//! them leave one in `2 n + 1`. Whoever has enough addresses leaves nothing of it, and everybody
+//! goes on with what is kept. With fewer rows than four for each connection, what is kept is for
+//! those that come first.
 //!
 //! (These are figures of peers that want all at once. One that comes when others have all that they
 //! may have, and give nothing back, gets two thirds of what is left.)
@@ -54,7 +54,7 @@ impl OfPortal {
 struct Peer {
     host_bits: u64,
     connections: u16,
-    /// What it has of the common part: for its sends, and for its RECVs.
+    /// Its rows of the common part: for its sends, and for its RECVs.
     rows: [u16; 2],
     /// Frames to it that are under way, beyond those that are kept.
     frames: u16,
@@ -68,7 +68,7 @@ struct OfQueue {
     has_kept: bool,
 }
 
-/// What Z has of the table for one connection: for its sends, and for its RECVs.
+/// Z's share of the table for one connection: for its sends, and for its RECVs.
 #[derive(Debug)]
 pub(super) struct OfConnection {
     peer: u16,
@@ -84,7 +84,7 @@ impl OfConnection {
     }
 }
 
-/// How the rows of a table are shared.
+/// The shares of a table's rows.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// How many are shared out, kept, and common.
@@ -102,7 +102,7 @@ pub(super) struct Shares {
     frames: Frames,
 }
 
-/// How the rows of the table of frames under way are shared.
+/// The shares of the rows of the table of frames under way.
 #[derive(Debug)]
 struct Frames {
     kept: u16,
@@ -218,7 +218,7 @@ impl Shares {
         let which = usize::from(is_recv);
         let queue = &mut of.queues[which];
         queue.rows -= 1;
-        // What is kept is given back last.
+        // A kept row is given back last.
         if queue.rows == 0 && core::mem::take(&mut queue.has_kept) {
             self.kept_used -= 1;
         } else {
@@ -259,7 +259,7 @@ impl Shares {
     #[inline]
     pub(super) fn has_sent(&mut self, of: &mut OfConnection) {
         of.frames.rows -= 1;
-        // What is kept is given back last.
+        // A kept row is given back last.
         if of.frames.rows == 0 && core::mem::take(&mut of.frames.has_kept) {
             self.frames.kept_used -= 1;
         } else {
@@ -329,7 +329,7 @@ mod tests {
         /// Whatever others do, who has less than its share gets a row, and so does every queue of Z
         /// that has none, and there is one.
         #[test]
-        fn who_has_less_than_its_share_always_gets_a_row(
+        fn a_peer_below_its_share_always_gets_a_row(
             capacity in 4_u16..200,
             maxima in prop::collection::vec(0_u32..10, 1..6),
             steps in prop::collection::vec(
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_many_addresses_leaves_everybody_what_is_kept() {
+    fn a_peer_with_many_addresses_leaves_everybody_the_kept_rows() {
         let mut shares = Shares::new((8192, 64), 1024, SECRET);
         for number in 0..1000 {
             let mut of = shares.hold(peer(number)).unwrap();

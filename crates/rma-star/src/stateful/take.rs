@@ -201,7 +201,7 @@ impl Stateful {
         self.advance(host, now, at);
     }
 
-    /// An EA is to be sent: one for each frame that is acknowledged, or one for all.
+    /// An EA must be sent: one for each frame that is acknowledged, or one for all.
     pub(super) fn acknowledge(&mut self, host: &Host<'_>, at: u16) {
         let eas_due = &mut self.connections.at_mut(at).eas_due;
         *eas_due = match host.config.settings().framing {

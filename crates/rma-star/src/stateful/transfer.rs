@@ -70,7 +70,7 @@ impl Stateful {
         } else {
             None
         };
-        // With it the connection ends: those before it are to be over, or they would fail as well.
+        // With it the connection ends: those before it must be over, or they would fail as well.
         if before.is_some() && self.is_too_long(row, recv) {
             return false;
         }
@@ -169,7 +169,7 @@ impl Stateful {
         work.op == WqeOp::Send && recv.is_some_and(|recv| work.len > self.works[recv].len)
     }
 
-    /// Z is to be told of a work request of its that has failed, and then the connection ends.
+    /// Z must be told of a work request of its that has failed, and then the connection ends.
     pub(super) fn tell_failure(&mut self, at: u16, row: u16) {
         let connection = self.connections.at_mut(at);
         connection.is_halted = true;
@@ -250,11 +250,11 @@ impl Stateful {
         true
     }
 
-    /// The memory of this host that a work request is about is there no more.
+    /// The memory of this host that a work request is about is no longer there.
     pub(super) fn fail_locally(&mut self, host: &mut Host<'_>, now: Instant, row: u16) {
         let work = &self.works[row];
         let at = work.connection;
-        // Whose memory it is.
+        // The owner of the memory.
         let own = if work.owner == Side::Stateful { Some(row) } else { work.partner };
         if let Some(own) = own.filter(|&own| self.works[own].owner == Side::Stateful) {
             self.works[own].status = WcStatus::LocProtErr;

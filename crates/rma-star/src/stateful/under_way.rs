@@ -32,7 +32,7 @@ use crate::{
     names::{MrId, Sequence},
 };
 
-/// What a frame is about.
+/// The subject of a frame.
 #[derive(Debug)]
 pub(super) enum What {
     /// A chunk of a transfer.
@@ -70,13 +70,13 @@ pub(super) enum What {
 pub(super) struct Sent {
     pub(super) connection: u16,
     pub(super) what: What,
-    /// What it takes of its path's window, of a chunk.
+    /// The room that a chunk takes of its path's window.
     pub(super) charge: Charge,
     /// How often it was sent again.
     pub(super) tries: u8,
     /// In RC, the peer has said that it has no RECV for it yet.
     pub(super) is_refused: bool,
-    /// Its copy that is alive; `None` if it is to be sent again.
+    /// Its copy that is alive; `None` if it must be sent again.
     pub(super) copy: Option<Copy>,
 }
 
@@ -90,7 +90,7 @@ impl Sent {
     }
 }
 
-/// What a frame that completes a RECV is found by.
+/// Returns the number by which a frame that completes a RECV is found.
 fn recv_number(connection: u16, Sequence(place): Sequence) -> u64 {
     u64::from(connection) << 32 | u64::from(place)
 }
@@ -111,7 +111,7 @@ const SPREAD: usize = SPREAD_MAX as usize + 1;
 struct Tried {
     /// By how many parts longer they wait.
     lists: [IndexList; SPREAD],
-    /// Which of these are not empty: a bit each.
+    /// The lists that are not empty: a bit each.
     used: u8,
 }
 
@@ -119,9 +119,9 @@ struct Tried {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     frames: Slab<Sent>,
-    /// Which use of each place it is.
+    /// The use of each place.
     uses: Box<[u16]>,
-    /// Those of one connection that are to be sent again, or those that wait equally long.
+    /// Those of one connection to send again, or those that wait equally long.
     links: Links,
     /// Those with a live copy, by its counter.
     by_counter: RowIndex,
@@ -131,7 +131,7 @@ pub(super) struct UnderWay {
     timeout: Duration,
     /// Nothing is due before, or at all: most turns need not look.
     not_before: Option<Instant>,
-    /// What counters are spread by, so that hosts do not spread theirs alike.
+    /// The salt by which counters are spread, so that hosts do not spread theirs alike.
     salt: u64,
     /// How often a frame was looked at.
     #[cfg(test)]
@@ -167,7 +167,8 @@ impl UnderWay {
         (mixed >> 32) as usize % SPREAD
     }
 
-    /// Where a frame waits whose live copy is this one: after how many tries, and how much longer.
+    /// Returns the list of a frame whose live copy is this one: after how many tries, and how much
+    /// longer.
     fn place_of(&self, at: u16, copy: &Copy) -> (usize, usize) {
         let tries = usize::from(self.frames[at].tries).min(self.waiting.len() - 1);
         (tries, self.spread(copy))
@@ -240,7 +241,7 @@ impl UnderWay {
         Some(at)
     }
 
-    /// What the frame takes of its path's window, which is nothing from now on.
+    /// Takes the frame's charge on its path's window, which is nothing from now on.
     pub(super) fn take_charge(&mut self, at: u16) -> Charge {
         core::mem::take(&mut self.frames[at].charge)
     }
@@ -280,7 +281,7 @@ impl UnderWay {
         *used &= !(u8::from(lists[spread].is_empty()) << spread);
     }
 
-    /// The frame, which waits for its answer, is to be sent again: its copy is dead. `false` if it
+    /// The frame, which waits for its answer, must be sent again: its copy is dead. `false` if it
     /// was sent often enough.
     pub(super) fn send_again(&mut self, at: u16, again: &mut IndexList) -> bool {
         self.unlist(at, again);
@@ -297,7 +298,7 @@ impl UnderWay {
         self.frames[at].is_refused = true;
     }
 
-    /// A frame that was refused is to be sent again, which does not count.
+    /// A frame that was refused must be sent again, which does not count.
     pub(super) fn send_once_more(&mut self, at: u16, again: &mut IndexList) {
         self.unlist(at, again);
         let frame = &mut self.frames[at];

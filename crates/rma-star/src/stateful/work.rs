@@ -17,7 +17,7 @@ use crate::{
     verbs::{WcStatus, WqeOp},
 };
 
-/// Which way data goes.
+/// The direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// To Z, by RDs.
@@ -48,7 +48,7 @@ pub(super) struct Place {
 pub(super) struct Work {
     /// The row of its connection.
     pub(super) connection: u16,
-    /// Whose application has posted it.
+    /// The side whose application has posted it.
     pub(super) owner: Side,
     /// Its slot at its owner.
     pub(super) slot: u32,
@@ -75,9 +75,10 @@ pub(super) struct Work {
     pub(super) partner: Option<u16>,
     /// In RC, the place of the peer's RECV that a message of this host goes to.
     pub(super) recv: Option<u32>,
-    /// How it moves its data, once that has begun.
+    /// The transfer of its data, once that has begun.
     pub(super) transfer: Option<Transfer>,
-    /// How it ends: what Z is told in a CQE, and what is reported of one that did not end well.
+    /// The status that it ends with: what Z is told in a CQE, and what is reported of one that did
+    /// not end well.
     pub(super) status: WcStatus,
     /// How many octets a message has.
     pub(super) byte_len: u32,
@@ -97,7 +98,7 @@ impl fmt::Debug for Inline {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub(super) way: Way,
-    /// What its frames name: the op, the slot and its use, and Z's span.
+    /// The op, slot, use and span that its frames name.
     pub(super) op: WqeOp,
     pub(super) slot: Slot,
     pub(super) generation: Generation,
@@ -162,11 +163,11 @@ impl Work {
             && (self.inline.is_some() || self.len == 0)
     }
 
-    /// How it moves its data, with `recv` if one takes part and with `key` of the registry if it is
-    /// this host's own.
+    /// Returns the transfer of its data, with `recv` if one takes part and with `key` of the
+    /// registry if it is this host's own.
     pub(super) fn transfer_with(&self, recv: Option<&Self>, key: FrameKey) -> Transfer {
         let is_own = matches!(self.owner, Side::Stateful);
-        // Whose slot and span the frames name.
+        // The side whose slot and span the frames name.
         let (named, way) = match (is_own, self.op) {
             (true, WqeOp::Send) => (recv.unwrap_or(self), Way::Push),
             (true, WqeOp::Write) | (false, WqeOp::Read) => (self, Way::Push),

@@ -1,6 +1,6 @@
 //! Writes frames to Z, one after the other, for the connections in turn (§III-C3).
 //!
-//! Of one connection first what others wait for: EAs, what is to be sent again, CQEs, questions.
+//! Of one connection first what others wait for: EAs, what must be sent again, CQEs, questions.
 //! Chunks, which their paths' windows hold back, take turns with these: one frame of either kind. A
 //! CQEP says all that an EA says: where both could go, it goes alone (ours). It never keeps an EA
 //! waiting: what cannot go now does not count.
@@ -48,7 +48,7 @@ const EVENTS_MAX: usize = 32;
 /// Beyond so many of them, CQEPs want answers: those that want none stay for longer.
 const QUIET_MAX: usize = EVENTS_MAX / 2;
 
-/// What a frame is written with.
+/// The means that a frame is written with.
 pub(super) struct Writing<'a, 'b> {
     pub(super) sealer: &'a mut Sealer,
     pub(super) out: &'a mut TxFrame<'b>,
@@ -95,8 +95,7 @@ impl Stateful {
             + replies_of(connection)
     }
 
-    /// Writes the next frame, and notes what it is to be sealed with. Returns whether there was
-    /// one.
+    /// Writes the next frame, and notes what it must be sealed with. Returns whether there was one.
     pub(crate) fn write_next(
         &mut self,
         host: &mut Host<'_>,
@@ -128,7 +127,7 @@ impl Stateful {
             let Some(at) = self.ready.pop_front(&mut self.ready_links) else { return false };
             self.connections.at_mut(at).is_listed = false;
             let is_written = self.write_of(host, at, writing);
-            // What told that it has ended may have been the last of it.
+            // The frame that told of its end may have been the last of it.
             if self.connections.get(at).is_some() {
                 self.relist(at);
             }
@@ -195,7 +194,7 @@ impl Stateful {
     }
 
     //= star#III-B-cqep
-    /// What Z is to be told or asked next.
+    /// Returns the next news or question for Z.
     fn next_event(&mut self, host: &mut Host<'_>, at: u16, room: usize) -> Option<What> {
         let word = self.next_word(host, at);
         let connection = self.connections.at_mut(at);
@@ -289,7 +288,7 @@ impl Stateful {
     //= star#III-B-rd
     //= star#III-B-gd
     /// Writes a frame under way that is in no list, and notes that it was sent. `false` if it has
-    /// no room, or what it is about is there no more, with which the connection ends.
+    /// no room, or what it is about is no longer there, with which the connection ends.
     pub(super) fn write_frame(
         &mut self,
         host: &mut Host<'_>,
@@ -309,7 +308,7 @@ impl Stateful {
             _ => self.frames.number(frame),
         };
         let wants_answer = self.wants_answer(host, frame, now);
-        // What follows may not fail once the frame has its counter.
+        // A later step may not fail once the frame has its counter.
         if let Err(gone) = self.fill(host, frame, word.as_ref(), writing.out.bytes) {
             let connection = self.connections.at_mut(at);
             self.frames.not_yet(&mut connection.again, frame);
@@ -417,7 +416,7 @@ fn header_of(connection: &mut Connection, expiry: ZTime, sealer: &mut Sealer) ->
     sealer.header(connection.name, KeyPhase::Even, expiry)
 }
 
-/// Puts the header before the payload, notes what the frame is to be sealed with, and says where it
+/// Puts the header before the payload, notes what the frame must be sealed with, and says where it
 /// goes.
 fn send<const LEN: usize>(
     host: &Host<'_>,

@@ -335,7 +335,8 @@ impl Writer<'_, '_> {
     }
 }
 
-/// What the stateful side must know to begin, which speaks to `z`, an address of this host.
+/// Collects the facts that the stateful side must know to begin, which speaks to `z`, an address of
+/// this host.
 pub(super) fn initial_of(host: &Host<'_>, z: HostAddr) -> Initial {
     let receive = &host.config.place().receive_len_max;
     let longest = if z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };

@@ -50,7 +50,7 @@ use crate::{
 /// How many frames of one connection an EA answers at most. They have come in one batch.
 const EA_ENTRIES: usize = 4;
 
-/// Who is answered.
+/// The peer that is answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     /// The key of the frame that is answered.
@@ -68,7 +68,7 @@ pub(super) struct Asker {
     pub(super) came_at: Instant,
 }
 
-/// What is answered.
+/// The subject of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     /// An RD or a GD.
@@ -76,7 +76,7 @@ pub(super) enum What {
         guide: Guide,
         /// The IV of the frame, which the answer is bound to.
         answered: Iv,
-        /// What became of it: of a GD, as far as is known yet.
+        /// The answer: of a GD, as far as is known yet.
         answer: Answer,
         is_gd: bool,
     },
@@ -90,7 +90,7 @@ pub(super) enum What {
     Close,
 }
 
-/// What waits.
+/// An answer that waits.
 #[derive(Clone, Debug)]
 enum Waits {
     Nothing,
@@ -416,7 +416,7 @@ impl Writer<'_, '_> {
         self.transmit(len, out)
     }
 
-    /// K_c of who is answered. `None` if the protection domain has gone.
+    /// K_c of whoever is answered. `None` if the protection domain has gone.
     fn connection_key(&self) -> Option<FrameKey> {
         let Asker { key, is_of_connection, connection, f, z, .. } = *self.asker;
         if is_of_connection {

@@ -74,7 +74,7 @@ impl Stateless {
             }
             taken |= 1 << bit;
         }
-        // Who wants no answer learns from the WQEs to come what has been done.
+        // A side that wants no answer learns from later WQEs what has been done.
         if cqep.wants_answer || answer != Answer::Done {
             self.answer(host, came, ea(answer, taken));
         }

@@ -1,5 +1,5 @@
-//! What frames may do, by the words of their slot and of their QP, and what opens and closes these
-//! (ours; section 6 of `docs/STAR-WIRE.md`).
+//! The rights of frames, by the words of their slot and of their QP, and the events that open and
+//! close these (ours; section 6 of `docs/STAR-WIRE.md`).
 //!
 //! The words are the application's memory. They are read when a frame is handled, and again when
 //! what it asked for is sent; nothing of them is remembered in between.
@@ -30,7 +30,7 @@ pub(super) fn slot_verdict(
     Verdict::of((guard, memory.qp_word(qp)), generation, qp, name)
 }
 
-/// What a frame may do that is about no slot.
+/// Returns the verdict on a frame that is about no slot.
 pub(super) fn qp_verdict(host: &Host<'_>, header: &Header) -> Verdict {
     let word = memory_of(host, header)
         .map_or(QpWord::CLOSED, |memory| memory.qp_word(header.connection.qpn_z.index()));
@@ -42,7 +42,7 @@ const fn connection_of(header: &Header) -> (u32, u16) {
     (header.connection.nonce.0, header.connection.era.0)
 }
 
-/// What a frame may do that moves data.
+/// Returns the verdict on a frame that moves data.
 pub(super) fn verdict_of(host: &Host<'_>, guide: &Guide) -> Verdict {
     if guide.slot == Slot::NONE {
         qp_verdict(host, &guide.header)
@@ -51,7 +51,7 @@ pub(super) fn verdict_of(host: &Host<'_>, guide: &Guide) -> Verdict {
     }
 }
 
-/// Where in its memory region a chunk begins, and how long it is, in bytes.
+/// Returns a chunk's offset in its memory region, and its length, in bytes.
 pub(super) const fn place_of(guide: &Guide) -> (u64, u64) {
     let octets = guide.octets_of_mr();
     (octets.start, guide.chunk_len as u64)
@@ -88,7 +88,7 @@ pub(crate) fn may_be_taken_over(host: &Host<'_>, portal: u16, qp: u32, era: Era)
     word.state == QpState::Open && era.0 > word.era
 }
 
-/// What the connection of a QP is called, by its record and its QP word, and the secret of its
+/// Returns the name of a QP's connection, by its record and its QP word, and the secret of its
 /// protection domain: if that is the portal's.
 pub(super) fn binding_of<'h>(
     host: &'h Host<'_>,

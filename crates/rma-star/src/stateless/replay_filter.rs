@@ -1,4 +1,4 @@
-//! Which one-sided WRITEs of the stateful side have landed lately (ours; section 3.5 of
+//! A filter of the stateful side's one-sided WRITEs that have landed lately (ours; section 3.5 of
 //! `docs/STAR-WIRE.md`). The paper has no answer to a WRITE that comes twice.
 //!
 //! Data of a work request of this host is kept from landing late by the request's guard word. A
@@ -30,7 +30,7 @@ const UNIT_BITS: u32 = 6;
 #[repr(align(64))]
 struct Bucket([u64; WAYS]);
 
-/// What became of a frame.
+/// The verdict of the filter on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
     /// It is the first of its tag, and is remembered.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_long_expired_takes_no_room() {
+    fn long_expired_frames_take_no_room() {
         let mut filter = filter(16);
         for number in 0..16 {
             filter.admit(&tag(number), 16_000, 0);

@@ -1,4 +1,4 @@
-//! What the stateful side asks and tells about the connection itself: rules, its end, and changes
+//! The stateful side's questions and news about the connection itself: rules, its end, and changes
 //! of roles (ours; the paper leaves them to the future, §III-E2).
 //!
 //! A change of roles is decided and carried out by the library, which has what a connection takes:
@@ -113,9 +113,9 @@ impl Stateless {
     }
 }
 
-/// The stateful side has ended the connection: nothing of it has effect any more, and the library,
-/// which is told so, flushes what is posted. Nobody waits for an answer. Should the frame be lost,
-/// the library finds out by itself, later.
+/// The stateful side has ended the connection: nothing of it has effect any longer, and the
+/// library, which is told so, flushes what is posted. Nobody waits for an answer. Should the frame
+/// be lost, the library finds out by itself, later.
 //= star#ours-close
 fn peer_closed(host: &mut Host<'_>, header: &Header) {
     let qpn = header.connection.qpn_z;

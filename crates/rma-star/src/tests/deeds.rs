@@ -1,4 +1,4 @@
-//! What two applications do together, and how to tell that it is done.
+//! The deeds of two applications together, and how to tell that they are done.
 
 use super::pair::{Pair, Wr};
 use crate::{
@@ -19,7 +19,7 @@ pub(super) fn pattern(len: u32, seed: u32) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(7)) as u8).collect()
 }
 
-/// What two applications do together.
+/// A deed of two applications together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     ZSend,
@@ -41,7 +41,7 @@ pub(super) struct Begun {
     pub(super) to_f: bool,
     pub(super) at: u64,
     pub(super) bytes: Vec<u8>,
-    /// What the RECV, if there is one, is told.
+    /// The completion of the RECV, if there is one.
     pub(super) received: Option<(u32, Option<u32>, bool)>,
 }
 

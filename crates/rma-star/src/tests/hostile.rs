@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// What a hostile Z tells.
+/// A lie of a hostile Z.
 #[derive(Clone, Debug)]
 enum Lie {
     Wqes(Vec<(WqeOp, [u32; 6], Option<u32>, bool)>),

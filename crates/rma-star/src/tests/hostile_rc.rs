@@ -35,11 +35,11 @@ use crate::{
     },
 };
 
-/// Where the RECVs are, by their places, and what peers may write into.
+/// The places of the RECVs, and the span that peers may write into.
 const RECVS: [(u64, u32); 3] = [(1_000, 100), (3_000, 2_000), (9_000, 0)];
 const SHARED: core::ops::Range<u64> = 100_000..101_000;
 
-/// What a hostile peer sends.
+/// A lie of a hostile peer.
 #[derive(Clone, Debug)]
 enum Lie {
     /// Message or WRITE, place, MR, offset, chunk offset, octets, octets behind them, C, number.

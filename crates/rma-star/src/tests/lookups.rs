@@ -1,5 +1,5 @@
-//! What a frame costs the stateful side before and after it is known whose it is: always about the
-//! same, however much is under way.
+//! The cost of a frame to the stateful side before and after its connection is known: always about
+//! the same, however much is under way.
 
 use core::time::Duration;
 use std::{cell::RefCell, rc::Rc};
@@ -56,7 +56,7 @@ fn of_type(packets: &[Packet], frame_type: u8) -> Packet {
     packets.iter().find(|it| it.frame_type() == frame_type).expect("there is one").clone()
 }
 
-/// Who knows the names of a connection, and no key, can send an RDA with any number.
+/// An attacker who knows the names of a connection, and no key, can send an RDA with any number.
 #[test]
 fn a_forged_answer_is_not_looked_for_among_all_that_is_under_way() {
     for settings in [fused(), faithful()] {

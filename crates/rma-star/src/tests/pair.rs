@@ -62,11 +62,11 @@ pub(super) struct Application {
     pub(super) qp: u32,
     /// By QP, and by whether it is the queue of RECVs.
     sequences: HashMap<(u32, bool), u32>,
-    /// What was posted and is not reported, by slot.
+    /// The work that was posted and is not reported, by slot.
     pub(super) open: BTreeMap<u32, (Posted, Option<Line>)>,
-    /// What was reported of each slot.
+    /// The report of each slot.
     pub(super) ended: BTreeMap<u32, (WcStatus, u32, Option<u32>, bool)>,
-    /// What else was reported.
+    /// The other reports.
     pub(super) told: Vec<Report>,
 }
 
@@ -253,7 +253,7 @@ impl Packet {
     }
 }
 
-/// What becomes of a frame: after how long each copy of it arrives.
+/// The fate of a frame: after how long each copy of it arrives.
 pub(super) type Fate = Box<dyn FnMut(&Packet) -> Vec<Duration>>;
 
 /// Two hosts and a network.

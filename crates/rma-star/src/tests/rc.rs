@@ -126,7 +126,7 @@ fn a_recv_whose_memory_is_gone_ends_the_connection_at_both_sides() {
 }
 
 #[test]
-fn what_a_peer_does_not_share_is_not_touched() {
+fn memory_that_a_peer_does_not_share_is_not_touched() {
     for op in [WqeOp::Write, WqeOp::Read] {
         let beyond = Wr { len: 100, there: (1 << 20) - 99, ..Wr::default() };
         let mut pair = Pair::of(fused(), true);
@@ -159,7 +159,7 @@ fn a_dead_peer_ends_everything_at_either_side() {
         for deed in DEEDS {
             let mut pair = Pair::of(fused(), true);
             pair.fate = Box::new(move |packet| {
-                // Nothing comes from who is dead.
+                // Nothing comes from whoever is dead.
                 if packet.to_z == dies_z { vec![Duration::from_micros(5)] } else { vec![] }
             });
             let alive = if dies_z { &mut pair.f } else { &mut pair.z };

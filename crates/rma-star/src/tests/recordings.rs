@@ -1,4 +1,4 @@
-//! What was recorded of a peer that has died since: it is authentic, and says nothing of now.
+//! Recordings of a peer that has died since: they are authentic, and say nothing of now.
 
 use core::time::Duration;
 use std::{cell::RefCell, rc::Rc};

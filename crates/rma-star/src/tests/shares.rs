@@ -64,7 +64,7 @@ fn connections_whose_recvs_never_end_keep_no_other_from_working() {
 /// A peer dies with so much under way to it, on so many connections, that the table of frames under
 /// way has no room for all of it. That stays until it was sent often enough.
 #[test]
-fn what_is_under_way_to_a_dead_peer_holds_up_no_other() {
+fn frames_under_way_to_a_dead_peer_hold_up_no_other() {
     for (is_event, count) in [(true, 8), (false, 8), (true, 1), (false, 1)] {
         let table = |it: &mut StarConfigBuilder| {
             (it.connections, it.work_requests, it.frames_under_way) = (16, 4096, 64);
@@ -83,7 +83,7 @@ fn what_is_under_way_to_a_dead_peer_holds_up_no_other() {
             let is_lost = packet.to_z && !packet.is_v6;
             if is_lost { vec![] } else { vec![Duration::from_micros(5)] }
         });
-        // Faults come by one by one, or what is to be told were told together.
+        // Faults come by one by one, or what must be told were told together.
         for _ in 0..80 {
             for qp in QP..other {
                 (pair.z.qp, pair.f.qp) = (qp, qp);

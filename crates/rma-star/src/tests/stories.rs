@@ -202,7 +202,7 @@ fn messages_before_one_that_is_too_long_do_not_fail_with_it_whichever_frame_is_l
 }
 
 #[test]
-fn what_a_peer_does_not_share_is_not_touched() {
+fn memory_that_a_peer_does_not_share_is_not_touched() {
     for op in [WqeOp::Write, WqeOp::Read] {
         let mut pair = Pair::new(fused());
         let beyond = Wr { here: 0, len: 100, there: (1 << 20) - 99, ..Wr::default() };
@@ -531,7 +531,7 @@ fn z_is_told_at_once_that_f_has_ended_the_connection_and_needs_it_not() {
     }
 }
 
-/// Who is idle, or waits for a message, hears of the end in the time of a frame.
+/// A side that is idle, or waits for a message, hears of the end in the time of a frame.
 //= star#ours-close
 //= type=test
 #[test]
@@ -552,7 +552,7 @@ fn f_is_told_at_once_that_its_peer_has_ended_the_connection_and_needs_it_not() {
             let flushed = recvs.iter().all(|&it| pair.f.status(it) == Some(WcStatus::WrFlushErr));
             assert!(flushed || is_lost, "{is_rc}");
             assert_eq!(pair.sent, [(0x28, 1)].into(), "it is told once, and not answered");
-            // What is lost is found out as before.
+            // A lost frame is found out as before.
             pair.fate = Box::new(|_| vec![LATENCY]);
             pair.f.post(WqeOp::Send, wr);
             pair.run_for(Duration::from_secs(20));
@@ -564,7 +564,7 @@ fn f_is_told_at_once_that_its_peer_has_ended_the_connection_and_needs_it_not() {
 /// A message that has landed is not reported as failed because its receiver ends the connection
 /// then, also if that comes before the answer.
 #[test]
-fn what_was_done_before_the_end_is_reported_as_done() {
+fn work_done_before_the_end_is_reported_as_done() {
     for is_rc in [false, true] {
         let mut pair = Pair::of(fused(), is_rc);
         let wr = Wr { here: 0, len: 8, ..Wr::default() };

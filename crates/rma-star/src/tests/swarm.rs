@@ -100,7 +100,7 @@ proptest! {
             if z == success || f == success {
                 prop_assert_eq!(&there.bytes(*at, bytes.len()), bytes);
             }
-            // Who gave is told after who got.
+            // The side that gave is told after the side that got.
             let (gave, got) = if *to_f { (z, f) } else { (f, z) };
             if received.is_some() && gave == success {
                 prop_assert_eq!(got, success);

@@ -1,5 +1,5 @@
-//! What a host has no more: memory that was taken back, values of its message counter, and time in
-//! which it stood still.
+//! Frames about lost things: memory that was taken back, used-up values of the message counter, and
+//! time in which the host stood still.
 
 use core::time::Duration;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What Z says of a frame.
+//! Answers of Z to a frame.
 
-/// What became of an authentic frame of F at Z.
+/// The answer of Z to an authentic frame of F.
 //= star#ours-answers
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

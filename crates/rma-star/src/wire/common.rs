@@ -67,8 +67,8 @@ pub const HEADER_LEN: usize = field::TIME.end;
 /// The version of the wire format that this crate speaks.
 pub const VERSION: u8 = 1;
 
-/// What a frame is for (the paper's PTYPE). No type is one of 1RMA's, so a frame that comes to the
-/// wrong port is none.
+/// The purpose of a frame (the paper's PTYPE). No type is one of 1RMA's, so a frame that comes to
+/// the wrong port is none.
 //= star#III-B-seven-types
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -102,8 +102,8 @@ impl FrameType {
     }
 }
 
-/// Which of two K_p a frame's key was derived under: the one in use, and the one before it or after
-/// it, change places at each rotation.
+/// The phase of the K_p that a frame's key was derived under: the one in use, and the one before it
+/// or after it, change places at each rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyPhase {
     /// The first K_p, the third, and so on.
@@ -116,9 +116,9 @@ pub enum KeyPhase {
 /// but the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose frame it is.
+    /// The connection of the frame.
     pub connection: ConnectionName,
-    /// Which K_p.
+    /// The phase of the K_p.
     pub phase: KeyPhase,
     /// The engine that sealed this frame; with the frame's direction, the sender part of its IV.
     pub engine: EngineId,
@@ -136,7 +136,7 @@ impl Header {
     }
 }
 
-/// What the flags of a frame say besides.
+/// The further flags of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) sender: Side,

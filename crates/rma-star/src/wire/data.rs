@@ -41,8 +41,8 @@
 //! Between two stateful sides (RC) there is no Z: who asks is F of its half of the connection, and
 //! "Z" who answers.
 //!
-//! Op, in the common header, is that of the work request whose data it is, as who posted it named
-//! it. Chunks begin at multiples of [`GRANULE`] and are whole granules, but for the end of a
+//! Op, in the common header, is that of the work request whose data it is, as whoever posted it
+//! named it. Chunks begin at multiples of [`GRANULE`] and are whole granules, but for the end of a
 //! message.
 
 use core::ops::Range;
@@ -105,7 +105,7 @@ const _: () = assert!(
     "a GD is answered by what it asks for, or by less than it is"
 );
 
-/// What F guides Z by, in an RD and in a GD: enough to do it and to answer it.
+/// F's guidance of Z in an RD and in a GD: enough to do it and to answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guide {
     /// The common header.
@@ -115,15 +115,15 @@ pub struct Guide {
     pub op: WqeOp,
     /// The WQE's slot. [`Slot::NONE`] if it is F's own, [`Slot::RC`] if both sides are stateful.
     pub slot: Slot,
-    /// Which use of the slot it is. 0 if there is none. Of a RECV in RC, its place in its queue.
+    /// The use of the slot. 0 if there is none. Of a RECV in RC, its place in its queue.
     pub generation: Generation,
     /// Z's memory. 0 of a RECV in RC.
     pub mr: MrId,
-    /// Where in it the WQE begins, in octets. 0 of a RECV in RC.
+    /// The offset in it at which the WQE begins, in octets. 0 of a RECV in RC.
     pub mr_offset: u64,
     /// How long the WQE is: up to [`MESSAGE_LEN_MAX`]. Of a RECV in RC, how long the message is.
     pub wqe_len: u32,
-    /// Where in the WQE the chunk begins, in octets: a multiple of [`GRANULE`].
+    /// The offset in the WQE at which the chunk begins, in octets: a multiple of [`GRANULE`].
     pub chunk_offset: u32,
     /// How long the chunk is: up to [`CHUNK_LEN_MAX`], and 0 only of an RD that completes a message
     /// of no octets.
@@ -132,8 +132,8 @@ pub struct Guide {
     /// told; of any other frame a number of F's. Z gives it back. Of an RD in RC, which of the RDs
     /// of its half it is: each copy has the next number, and is taken once.
     pub sequence: Sequence,
-    /// Which copy of the frame it is, counted by F. Z gives it back and does not look at it. Each
-    /// copy has an IV of its own, by which its answer is bound to it.
+    /// The number of this copy of the frame, counted by F. Z gives it back and does not look at it.
+    /// Each copy has an IV of its own, by which its answer is bound to it.
     pub copy: u8,
 }
 
@@ -148,9 +148,9 @@ impl Guide {
         }
     }
 
-    /// What the frame's key is derived from: a K_w of Z's WQE, or the K_m of F's own op, for which
-    /// `name_of` tells the name of the memory region of Z. `None` in RC, where both sides keep the
-    /// key.
+    /// Returns the message that the frame's key is derived from: a K_w of Z's WQE, or the K_m of
+    /// F's own op, for which `name_of` tells the name of the memory region of Z. `None` in RC,
+    /// where both sides keep the key.
     #[must_use]
     pub fn key_message(
         &self,
@@ -237,10 +237,10 @@ impl Guide {
     }
 }
 
-/// What an RD's header means.
+/// The meaning of an RD's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rd {
-    /// Where the chunk goes.
+    /// The place that the chunk goes to.
     pub guide: Guide,
     /// A: whether it wants an RDA of its own. Otherwise an EA may answer it together with others
     /// (ours). Never in RC.
@@ -284,10 +284,10 @@ impl Rd {
     }
 }
 
-/// What a GD means.
+/// The meaning of a GD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gd {
-    /// Which chunk is asked for: of one octet at least.
+    /// The chunk that is asked for: of one octet at least.
     pub guide: Guide,
 }
 
@@ -315,22 +315,22 @@ impl Gd {
     }
 }
 
-/// What RDA and GDA say of the RD or GD that they answer. Their AAD has its IV.
+/// The common part of RDA and GDA: their answer to an RD or GD. Their AAD has its IV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkAnswer {
     /// The common header: the answered frame's, with Z's engine, counter and time.
     pub header: Header,
     /// The op of the answered frame.
     pub op: WqeOp,
-    /// Where in the WQE its chunk begins.
+    /// The offset in the WQE of its chunk.
     pub chunk_offset: u32,
     /// The WQE's place in its queue, as the answered frame said.
     pub sequence: Sequence,
-    /// Which copy it was.
+    /// The number of the copy.
     pub copy: u8,
     /// For how long it waited at Z before it was taken, in microseconds: 65,535 of longer.
     pub delay_micros: u16,
-    /// What became of it.
+    /// The answer to that chunk.
     pub answer: Answer,
 }
 
@@ -354,7 +354,7 @@ impl ChunkAnswer {
         out[field::ANSWER_COPY] = self.copy;
     }
 
-    /// What is said, if the frame has an op for which `may_have` holds.
+    /// Parses the answer, if the frame has an op for which `may_have` holds.
     fn parse<const LEN: usize>(
         common: &Common,
         octets: &[u8; LEN],
@@ -376,7 +376,7 @@ impl ChunkAnswer {
     }
 }
 
-/// What an RDA means.
+/// The meaning of an RDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rda(pub ChunkAnswer);
 
@@ -392,10 +392,10 @@ impl Rda {
     }
 }
 
-/// What a GDA's header means.
+/// The meaning of a GDA's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gda {
-    /// What became of the GD. Never [`Answer::Busy`]: Z remembers no GD.
+    /// The answer to the GD. Never [`Answer::Busy`]: Z remembers no GD.
     pub answer: ChunkAnswer,
     /// How long the chunk is that follows: as asked for if the answer is [`Answer::Done`],
     /// otherwise 0.

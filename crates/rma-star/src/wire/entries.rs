@@ -55,7 +55,7 @@ pub const WQE_LEN: usize = field::KEY.end;
 /// Octets of a CQE.
 pub const CQE_LEN: usize = field::CQE_IMMEDIATE.end;
 
-/// What a WQE of Z asks for.
+/// The request of one of Z's WQEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WqeKind {
     /// To move data.
@@ -88,26 +88,26 @@ impl WqeKind {
 pub struct Wqe {
     /// Its slot at Z: never [`Slot::NONE`].
     pub slot: Slot,
-    /// Which use of the slot it is.
+    /// The use of the slot.
     pub generation: Generation,
     /// Its place in its queue.
     pub sequence: Sequence,
     /// How many there are before it in its queue, back to the oldest that Z has no completion of:
     /// Z has those of all that are older, and no EA need say so (ours). 0 of a SWITCH.
     pub open_before: u16,
-    /// What it does.
+    /// The kind of work.
     pub kind: WqeKind,
     /// Z's memory: where data lands, or comes from.
     pub mr: MrId,
-    /// Where in `mr` it begins, in octets.
+    /// The offset in `mr` at which it begins, in octets.
     pub mr_offset: u64,
     /// How long it is, in octets: 0 to [`MESSAGE_LEN_MAX`].
     pub len: u32,
     /// F's memory, of a READ or WRITE: its MR or MW. 0 of all others.
     pub remote_mr: MrId,
-    /// Where in `remote_mr` it begins, in octets. 0 of all others.
+    /// The offset in `remote_mr` at which it begins, in octets. 0 of all others.
     pub remote_offset: u64,
-    /// What comes with the data of a SEND or WRITE, and completes a RECV of F.
+    /// The immediate with the data of a SEND or WRITE, which completes a RECV of F.
     pub immediate: Option<u32>,
     /// Whether the data of a SEND or WRITE is in the WQEP that this WQE is in. Then `len` is at
     /// most [`INLINE_MAX`].
@@ -117,8 +117,8 @@ pub struct Wqe {
 }
 
 impl Wqe {
-    /// What asks the stateful side for a change of roles (ours). It is no work request, and takes
-    /// no place in a queue.
+    /// The request to the stateful side for a change of roles (ours). It is no work request, and
+    /// takes no place in a queue.
     pub const SWITCH: Self = Self {
         slot: Slot(0),
         generation: Generation(0),
@@ -227,24 +227,24 @@ impl Wqe {
     }
 }
 
-/// How a work request of Z ended, as F tells it.
+/// The end of one of Z's work requests, as F tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cqe {
     /// The WQE's slot. [`Slot::NONE`] of a probe, which asks whether the connection is there, and
     /// of which all but `op` is 0.
     pub slot: Slot,
-    /// Which use of the slot it was.
+    /// The use of the slot.
     pub generation: Generation,
     /// Its place in its queue.
     pub sequence: Sequence,
     /// How many octets the message has that a RECV took, or the WRITE. Of all others the WQE's
     /// length.
     pub byte_len: u32,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: WcStatus,
-    /// What it was.
+    /// The op that ended.
     pub op: WqeOp,
-    /// What came with the data: of a RECV only.
+    /// The immediate that came with the data: of a RECV only.
     pub immediate: Option<u32>,
     /// Whether a WRITE with an immediate has taken the RECV, and not a message: then nothing is in
     /// the RECV's memory, which may be shorter than `byte_len`. Of a RECV with an immediate only.
@@ -252,7 +252,7 @@ pub struct Cqe {
 }
 
 impl Cqe {
-    /// What asks whether a connection is still there, and tells of no WQE (ours).
+    /// The question whether a connection is still there; it reports no WQE (ours).
     pub const PROBE: Self = Self {
         slot: Slot::NONE,
         generation: Generation(0),

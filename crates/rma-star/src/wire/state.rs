@@ -38,11 +38,11 @@ const _: () = assert!(
     super::work::EA_OF_Z_LEN_MIN < STATE_HEADER_LEN + STATE_LEN_MIN as usize + TAG_LEN,
     "an acknowledgement is shorter than what it answers"
 );
-/// What a STATE tells.
+/// The kind of a STATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StateKind {
-    /// What F must know of Z to begin.
+    /// The facts about Z that F must know to begin.
     Initial = 1,
     /// MRs and MWs of Z that are shared with F, with their K_m, or no longer are.
     Rules = 2,
@@ -80,18 +80,18 @@ impl StateKind {
     }
 }
 
-/// What a STATE's header means.
+/// The meaning of a STATE's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The common header.
     pub header: Header,
-    /// Whose it is. Z tells by an EA what it has taken of F's, and F of Z's.
+    /// The side that sends it. Z tells by an EA what it has taken of F's, and F of Z's.
     pub sender: Side,
-    /// What is told.
+    /// The kind of state.
     pub kind: StateKind,
-    /// Which of its sender's STATEs it is, counted modulo 2^8: one is under way at a time.
+    /// The number of the STATE among its sender's, counted modulo 2^8: one is under way at a time.
     pub number: u8,
-    /// Which part it is: below `of`.
+    /// The number of the part: below `of`.
     pub part: u16,
     /// How many parts there are: at least 1.
     pub of: u16,

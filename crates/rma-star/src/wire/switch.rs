@@ -45,7 +45,7 @@ impl Switch {
         octets
     }
 
-    /// What the payload says.
+    /// Parses the payload.
     ///
     /// # Errors
     /// If it has another length, or a field a value that is not defined.
@@ -68,7 +68,7 @@ pub fn named(number: Era) -> [u8; NAMED_LEN] {
     octets
 }
 
-/// Which switch is named.
+/// Parses the era of the switch that is named.
 ///
 /// # Errors
 /// If the payload has another length, or says more.
@@ -81,7 +81,7 @@ pub fn name(payload: &[u8]) -> Result<Era, Malformed> {
     }
 }
 
-/// What a transfer says.
+/// Parses a transfer.
 ///
 /// # Errors
 /// If it has another length, or frames would never be valid.

@@ -173,7 +173,7 @@ fn is_taken(octets: &[u8]) -> bool {
 //= star#III-B-gda
 //= type=test
 #[test]
-fn what_is_written_is_read_again_and_has_the_documented_length() {
+fn a_written_frame_is_read_again_and_has_the_documented_length() {
     let lens: Vec<usize> = samples().iter().map(|view| frame(view).len()).collect();
     let documented = [
         88 + 64,

@@ -1,4 +1,4 @@
-//! What STATEs tell: their payloads (ours; the paper says only that state is transferred).
+//! The payloads of STATEs (ours; the paper says only that state is transferred).
 //!
 //! Initial state, of Z, 16 octets:
 //!
@@ -57,7 +57,7 @@ pub const RULE_LEN: usize = 48;
 
 const _: () = assert!(RULE_LEN < ASK_LEN, "an answer is shorter than what it answers");
 
-/// What F must know of Z before it begins.
+/// The facts about Z that F must know before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initial {
     /// W: for how long frames to Z are valid at most, in microseconds. Never 0.
@@ -76,7 +76,7 @@ impl Initial {
         octets
     }
 
-    /// What the payload says.
+    /// Parses the payload.
     ///
     /// # Errors
     /// If it has another length, or a field a value that is not defined.
@@ -96,7 +96,7 @@ pub fn ask(mr: MrId) -> [u8; ASK_LEN] {
     octets
 }
 
-/// Which MR or MW is asked about.
+/// Parses the MR or MW that is asked about.
 ///
 /// # Errors
 /// If the payload has another length, or says more.
@@ -109,7 +109,7 @@ pub fn asked(payload: &[u8]) -> Result<MrId, Malformed> {
     }
 }
 
-/// What F may do with an MR or MW of Z: a row of the paper's whitelist, with the keys that make it
+/// The rights of F on an MR or MW of Z: a row of the paper's whitelist, with the keys that make it
 /// so.
 //= star#III-D1-rules
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl Rule {
         octets
     }
 
-    /// What the payload says.
+    /// Parses the payload.
     ///
     /// # Errors
     /// If it has another length, or a field a value that is not defined.

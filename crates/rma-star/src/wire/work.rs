@@ -100,7 +100,7 @@ const _: () = assert!(
     "an acknowledgement of several frames is shorter than they are together"
 );
 
-/// What a WQEP's header means.
+/// The meaning of a WQEP's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wqep {
     /// The common header.
@@ -171,7 +171,7 @@ impl Wqep {
     }
 }
 
-/// What a CQEP's header means. It says what an EA of F says, too (ours).
+/// The meaning of a CQEP's header. It says what an EA of F says, too (ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cqep {
     /// The common header.
@@ -219,7 +219,8 @@ impl Cqep {
         cqep_len_of(self.count)
     }
 
-    /// What an opened payload says that F has taken. `None` if it is too short to say so.
+    /// Reads from an opened payload the places below which F has taken all. `None` if it is too
+    /// short to say so.
     #[must_use]
     pub fn taken(payload: &[u8]) -> Option<Taken> {
         payload.first_chunk().copied().map(Taken::from_octets)
@@ -231,7 +232,7 @@ impl Cqep {
     }
 }
 
-/// What the header of an EA of Z means: which frames of F were taken.
+/// The meaning of the header of an EA of Z: which frames of F were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EaOfZ {
     /// The common header.
@@ -274,7 +275,7 @@ impl EaOfZ {
     }
 }
 
-/// What Z says of one frame of F.
+/// Z's answer about one frame of F.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EaEntry {
     /// The frame's counter. Its engine is F's for this connection.
@@ -282,7 +283,7 @@ pub struct EaEntry {
     /// Of a CQEP, which of its CQEs were taken, or had been before: a bit each, the first is the
     /// lowest. Of any other frame 0.
     pub taken: u32,
-    /// What became of it.
+    /// The answer to that frame.
     pub answer: Answer,
 }
 
@@ -305,7 +306,7 @@ impl EaEntry {
     }
 }
 
-/// What the header of an EA of F means: all that F has taken of this connection, not what this
+/// The meaning of the header of an EA of F: all that F has taken of this connection, not what this
 /// frame answers. Nobody at Z would know what a counter stood for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EaOfF {

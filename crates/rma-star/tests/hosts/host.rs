@@ -89,7 +89,7 @@ pub(crate) struct Application {
     pub(crate) wakes_at: u64,
 }
 
-/// How a host is made.
+/// The settings that a host is made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostSettings {
     pub(crate) star: StarConfigBuilder,
@@ -164,7 +164,7 @@ impl Host {
         Application { verbs, memory, pd, cq, mrs, ends: Vec::new(), wakes_at: 0 }
     }
 
-    /// What its clock shows.
+    /// Returns the time by its clock.
     pub(crate) fn now(&self, now: u64) -> Instant {
         self.clock.at(now)
     }

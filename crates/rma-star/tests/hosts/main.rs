@@ -37,7 +37,7 @@ fn run(seed: u64) -> World {
 }
 
 #[test]
-fn what_is_posted_is_done_once_or_fails_in_time_whatever_happens() {
+fn posted_work_is_done_once_or_fails_in_time_whatever_happens() {
     if let Some(seed) = variable("RMA_STAR_SEED") {
         let world = run(seed);
         println!("{}", world.summary());

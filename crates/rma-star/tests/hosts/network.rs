@@ -55,7 +55,7 @@ pub(crate) const fn host_of(address: HostAddr) -> usize {
     address.to_octets()[15] as usize
 }
 
-/// What happens at a host, or to hosts.
+/// An event at a host, or at several.
 #[derive(Debug)]
 pub(crate) enum Happening {
     /// A frame arrives.
@@ -76,7 +76,7 @@ pub(crate) enum Happening {
     Close { draw: u64 },
 }
 
-/// What the network does to frames. Each is so many times of a thousand.
+/// The faults that the network adds to frames. Each chance is so many of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Faults {
     pub(crate) jitter: u64,
 }
 
-/// What is under way, and what will happen.
+/// The frames under way, and the events to come.
 #[derive(Debug)]
 pub(crate) struct Network {
     random: Random,

@@ -1,4 +1,4 @@
-//! What is true: the bytes that memory must have, and the messages that connections have carried.
+//! The truth: the bytes that memory must have, and the messages that connections have carried.
 //!
 //! A [`Memory`] is an application's region, and a copy of what must be in it. Buffers are taken out
 //! of it at random places, and between their uses they and what is around them must stay as they
@@ -22,13 +22,13 @@ pub(crate) fn pattern(tag: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Which part of a region buffers are taken of. Before both is what peers may read, which never
+/// The part of a region that buffers are taken of. Before both is what peers may read, which never
 /// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Buffers of this application's own work requests.
     Local = 1,
-    /// Where peers may write.
+    /// The part that peers may write.
     Target = 2,
 }
 
@@ -61,7 +61,7 @@ impl Buffer {
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) region: Arc<Region>,
-    /// What it must be, but for buffers that are in use.
+    /// The expected content, but for buffers that are in use.
     expected: Vec<u8>,
     /// Buffers that are in use, and those that nobody will ever know of.
     taken: Vec<Range<u64>>,
@@ -117,12 +117,12 @@ impl Memory {
         &self.expected[span.start as usize..span.end as usize]
     }
 
-    /// What is in a buffer now.
+    /// Returns the present content of a buffer.
     pub(crate) fn read(&self, buffer: &Buffer) -> Vec<u8> {
         self.bytes(&buffer.span())
     }
 
-    /// What was in it when it was taken, or written by its application since.
+    /// Returns the content when it was taken, or as its application has written it since.
     pub(crate) fn before(&self, buffer: &Buffer) -> &[u8] {
         self.must(&buffer.span())
     }
@@ -154,7 +154,7 @@ impl Memory {
     }
 }
 
-/// Where bytes are not what they must be.
+/// Describes the first place where bytes are not what they must be.
 pub(crate) fn first_difference(what: &str, is: &[u8], must: &[u8]) -> String {
     let at = is.iter().zip(must).position(|(is, must)| is != must);
     let count = is.iter().zip(must).filter(|(is, must)| is != must).count();
@@ -199,7 +199,7 @@ impl Direction {
         *self.sent.get(self.received - 1).expect("a message that nobody has sent")
     }
 
-    /// What takes a RECV has succeeded: the next one, as completions are in order.
+    /// Notes that the taker of a RECV has succeeded: the next one, as completions are in order.
     pub(crate) fn acknowledge(&mut self, message: Message) {
         assert_eq!(self.sent.get(self.done), Some(&message), "SENDs succeed in order");
         self.done += 1;

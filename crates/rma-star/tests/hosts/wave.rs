@@ -61,12 +61,12 @@ struct Wave {
     ended: Vec<u64>,
 }
 
-/// Where the bytes of a work request are.
+/// Returns the offset of a work request's bytes.
 const fn offset(connection: usize, is_recv: bool) -> u64 {
     (2 * connection as u64 + is_recv as u64) * LEN as u64
 }
 
-/// What an end sends.
+/// Returns the message of an end.
 fn message(connection: usize, end: usize) -> Vec<u8> {
     pattern((2 * connection + end) as u64, LEN as usize)
 }

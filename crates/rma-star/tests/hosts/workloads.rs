@@ -1,4 +1,4 @@
-//! What applications do: the paper's RPC and ML (§V), and everything at once.
+//! The workloads of applications: the paper's RPC and ML (§V), and everything at once.
 
 use rma_star::{
     library::{PostError, Qp, QpState, RecvWr, Remote, SendWr, Wc},
@@ -21,7 +21,7 @@ const CALL_LEN: u32 = 32;
 /// The most work requests that a [`Kind::Mixed`] application has in a send queue.
 const WINDOW: usize = 4;
 
-/// What a connection is for. The client is end 0 of it, the server end 1.
+/// The purpose of a connection. The client is end 0 of it, the server end 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The server answers each call.
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: usize,
-    /// Which life of the host it is of.
+    /// The life of the host.
     pub(crate) life: u64,
     pub(crate) application: usize,
     pub(crate) qp: Qp,
@@ -88,11 +88,11 @@ impl End {
 pub(crate) struct Connection {
     pub(crate) kind: Kind,
     pub(crate) ends: [End; 2],
-    /// Which end is the stateless side; `None` if both are stateful.
+    /// The end that is the stateless side; `None` if both are stateful.
     pub(crate) stateless: Option<usize>,
     /// It is over, and there is another one instead.
     pub(crate) is_replaced: bool,
-    /// What each end has sent.
+    /// The messages that each end has sent.
     pub(crate) directions: [Direction; 2],
 }
 
@@ -103,7 +103,7 @@ enum There {
     /// From here on in what the peer lets be read.
     Source(u64),
     Target(Buffer),
-    /// What the peer does not allow.
+    /// An access that the peer does not allow.
     Forbidden,
 }
 
@@ -130,7 +130,7 @@ impl World {
         self.hosts[end.host].life == end.life
     }
 
-    /// What an end can do; `None` if it is closed, or its host was killed.
+    /// Returns the state of an end; `None` if it is closed, or its host was killed.
     pub(crate) fn state(&self, connection: usize, end: usize) -> Option<QpState> {
         let End { host, application, qp, is_open, .. } = self.connections[connection].ends[end];
         let is_there = is_open && self.lives(connection, end);

@@ -31,13 +31,13 @@ pub(crate) struct World {
     settings: Vec<HostSettings>,
     pub(crate) network: Network,
     pub(crate) connections: Vec<Connection>,
-    /// What is posted and has not completed.
+    /// The work that is posted and has not completed.
     pub(crate) wrs: BTreeMap<u64, Wr>,
     /// How many work requests were posted.
     pub(crate) posted: u64,
-    /// Nobody begins anything any more.
+    /// Nobody begins anything any longer.
     pub(crate) is_winding_down: bool,
-    /// What applications wait between two things, in nanoseconds.
+    /// The pause of applications between two actions, in nanoseconds.
     pub(crate) think: u64,
     /// Whether some do what is not allowed.
     pub(crate) forbidden: bool,
@@ -52,7 +52,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// What a seed stands for.
+    /// Makes the world of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut random = Random(seed);
         let random = &mut random;
@@ -341,7 +341,7 @@ impl World {
             }
             has_done |= self.application(host, application);
         }
-        // What this reports, applications are to see.
+        // Applications have to see these reports.
         has_done |= self.hosts[host].engine(now, &mut self.network, &mut self.buffers);
         let it = &self.hosts[host];
         let next = if has_done || it.is_busy() { Some(now) } else { it.timeout() };
@@ -490,7 +490,7 @@ impl World {
         }
     }
 
-    /// What has happened, in a few words.
+    /// Sums up the run, in a few words.
     pub(crate) fn summary(&self) -> String {
         format!(
             "{} hosts, {} connections, {} work requests, {} frames, {} turns, {} ms, {:?} {:?}",

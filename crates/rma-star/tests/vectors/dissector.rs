@@ -37,7 +37,7 @@ fn row(text: &str) -> Option<Row<'_>> {
     Some(Row { name, at, octets, mask })
 }
 
-/// What stands between two words of the text.
+/// Returns the text between two words.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let rest = text.split_once(from).unwrap_or_else(|| panic!("no {from}")).1;
     rest.split_once(to).unwrap_or_else(|| panic!("no {to} behind {from}")).0
@@ -62,7 +62,7 @@ fn number(value: &Value) -> u64 {
     }
 }
 
-/// What a golden frame has in a field.
+/// Returns the value of a field in a golden frame.
 fn golden(frame: &Value, field: &str, octets: &[u8]) -> u64 {
     match field {
         "frame_type" => octets[1].into(),

@@ -48,7 +48,7 @@ pub(crate) const fn name_of(mr: MrId) -> MrName {
     MrName(0x0001_0203 << 32 | mr.0 as u64)
 }
 
-/// Which key a frame is under.
+/// The key that a frame is under.
 pub(crate) enum KeyName {
     Connection,
     /// Of this half, whose Z connects.
@@ -84,7 +84,7 @@ impl KeyName {
     }
 }
 
-/// What a frame's tag covers besides its header.
+/// The further octets that a frame's tag covers, besides its header.
 pub(crate) enum Answers {
     Nothing,
     Iv(&'static str),
@@ -100,11 +100,11 @@ pub(crate) struct Frame {
     pub(crate) time: u64,
     /// The octets of the header.
     pub(crate) header: Vec<u8>,
-    /// What the common header says.
+    /// The content of the common header.
     pub(crate) common: Value,
-    /// What the rest of the header says.
+    /// The content of the rest of the header.
     pub(crate) fields: Value,
-    /// What the payload says, of those whose payload is entries.
+    /// The content of the payload, of those whose payload is entries.
     pub(crate) entries: Value,
     pub(crate) payload: Vec<u8>,
 }

@@ -56,7 +56,7 @@ impl Vectors {
             KeyName::Wqe(span) => KeyMessage::of_wqe(&self.binding, span),
             KeyName::Mr(op, mr) => KeyMessage::of_mr(&self.binding, *op, frames::name_of(*mr)),
         };
-        // What the key is derived under: K_p, or of a half the K_c of who connects.
+        // The key under which this one is derived: K_p, or of a half the K_c of whoever connects.
         let (under, key) = if let KeyName::Half = name {
             let (_, connection) = self.key(&KeyName::Connection);
             (*connection.expose(), connection.of_half(&Portable, &self.binding))

@@ -128,7 +128,7 @@ macro_rules! duplex {
         pub(super) fn $name(world: &mut dyn Hosts, it: &Settings) -> Ends {
             use $of::{Receiver, Sender};
             let [(here, at_there), (there, at_here)] = it.both(world);
-            // What rides takes a word of each message.
+            // A riding tail takes a word of each message.
             let it = Settings { len_max: it.len_max + 8, ..it.clone() };
             let to_there = it.$settings(at_there);
             let to_here = it.$settings(at_here);

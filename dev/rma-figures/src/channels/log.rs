@@ -28,14 +28,14 @@ const LOG_LEN: usize = 256 << 20;
 /// Requests under way at most.
 const RECEIVES: u16 = 32;
 
-/// What a server has been sent, one message behind the other, around its end.
+/// The messages that a server has been sent, one message behind the other, around its end.
 struct Log {
     bytes: Vec<u8>,
     end: usize,
 }
 
 impl Log {
-    /// Where the next message goes.
+    /// Returns the place of the next message.
     fn next(&mut self, len: usize) -> &mut [u8] {
         if self.end + len > self.bytes.len() {
             self.end = 0;
@@ -59,12 +59,12 @@ pub struct Logged {
     sent: u64,
 }
 
-/// What a server works at.
+/// The desk of a server.
 struct Desk {
     log: Log,
-    /// What is being answered, in order.
+    /// The messages that are being answered, in order.
     answered: VecDeque<(SendHandle, Claim)>,
-    /// What waits for room to be answered.
+    /// The message that waits for room to be answered.
     waiting: Option<Claim>,
 }
 

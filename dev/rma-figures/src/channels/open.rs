@@ -1,4 +1,4 @@
-//! How a channel of each kind is opened, with one sender and one receiver.
+//! Opening a channel of each kind, with one sender and one receiver.
 
 use core::{fmt, time::Duration};
 
@@ -28,10 +28,11 @@ use crate::error::FigureError;
 /// A sender and its receiver.
 pub(super) type Ends = (Box<dyn Sender + Send>, Box<dyn Receiver + Send>);
 
-/// How a channel is opened.
+/// The settings that a channel is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Which of the twenty. There is one sender and one receiver, also where there may be more.
+    /// The kind, one of twenty. There is one sender and one receiver, even if the kind permits
+    /// more.
     pub kind: Kind,
     /// The longest message, in bytes.
     pub len_max: u32,
@@ -49,12 +50,12 @@ impl Shape {
     }
 }
 
-/// Why a channel does not do what it should.
+/// Makes the error of a channel that does not do what it should.
 pub(super) fn failed(kind: Kind) -> impl Fn(&dyn fmt::Display) -> PairError {
     move |why| FigureError::Channel { kind, why: why.to_string() }.into()
 }
 
-/// What sets up an end of a host.
+/// The registrar that sets up an end of a host.
 type Registrar<'a> = HostRegistrar<'a, InlineEngine>;
 
 /// Opens both ends of a channel. `peers` are the sender and the receiver.

@@ -1,4 +1,4 @@
-//! What a receiver of a ring does for messages, and nothing else, for a profiler: see
+//! The work of a ring's receiver for messages, and nothing else, for a profiler: see
 //! [`instructions`](crate::instructions).
 //!
 //! Both hosts are simulated, so nothing here depends on time or another thread. Invariant: there is
@@ -40,7 +40,7 @@ pub const BATCH: u64 = 8;
 /// Bytes of the ring.
 const RING_LEN: u64 = 1 << 17;
 
-/// Where the sender is, and the receiver.
+/// The nodes of the sender and of the receiver.
 const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 
 /// How long the network goes on between two looks at what it has done.
@@ -130,7 +130,7 @@ impl Run {
         assert!(expected == self.sent && bytes == last, "{seen} messages of {BATCH}");
     }
 
-    /// What happens in one step of time.
+    /// Runs one step of time.
     fn step(&mut self) {
         let until = self.network.now() + STEP;
         loop {
@@ -192,7 +192,7 @@ fn peer(network: &Network, node: NodeId) -> Peer {
     Peer { address: network.address(node), pid: pid(node) }
 }
 
-/// What the process of a node sets channels up with.
+/// The registrar of a node's process, for setting channels up.
 struct Node<'a> {
     network: &'a mut Network,
     process: (NodeId, Pid),

@@ -10,8 +10,8 @@ use rma_xdp::{Clock, TscClock};
 
 use super::{FOOTPRINT, FRAMES, Keys, Prepared, RESPONSE_AAD, Set, TAG_LEN, What, Work, iv, run};
 
-/// What one kind of batch takes, in nanoseconds a frame, round by round: the slower of sealing and
-/// opening.
+/// The time that one kind of batch takes, in nanoseconds a frame, round by round: the slower of
+/// sealing and opening.
 pub(super) struct Beside {
     pub(super) ours: Rates,
     pub(super) ring: Rates,

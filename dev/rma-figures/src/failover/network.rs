@@ -26,9 +26,9 @@ pub(super) struct Network {
     udp: bool,
     client: Netns,
     servers: [Netns; 2],
-    /// Where grants are handed over.
+    /// The folder in which grants are handed over.
     folder: PathBuf,
-    /// What joins the hosts: dropped last, when no interface is in it any more.
+    /// The bridge that joins the hosts: dropped last, when no interface is in it any longer.
     _bridge: Netns,
 }
 
@@ -119,7 +119,7 @@ impl Server {
         Ok(Self { process, grant })
     }
 
-    /// What it grants, once it serves.
+    /// Returns its grants, once it serves.
     pub(super) fn grants(&self) -> Option<Grants> {
         GrantFile::load(&self.grant).ok().map(|file| file.grants)
     }

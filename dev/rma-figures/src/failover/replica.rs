@@ -21,17 +21,17 @@ pub struct ReplicaArgs {
     /// Over kernel UDP sockets, bound to this address; otherwise over AF_XDP.
     #[arg(long)]
     pub(super) udp: Option<HostAddr>,
-    /// Who is granted something.
+    /// The initiator that is granted access.
     #[arg(long)]
     pub(super) initiator: HostAddr,
     #[arg(long)]
     pub(super) pid: u32,
-    /// Where the grant is handed over.
+    /// The file through which the grant is handed over.
     #[arg(long)]
     pub(super) grant: PathBuf,
 }
 
-/// Why it does not serve.
+/// An error that keeps a replica from serving.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplicaError {
@@ -46,7 +46,7 @@ pub enum ReplicaError {
 /// Serves until it is killed or interrupted.
 ///
 /// # Errors
-/// What could not be set up.
+/// If something could not be set up.
 pub fn replica(args: &ReplicaArgs, interrupt: &Interrupt) -> Result<(), ReplicaError> {
     let config = args.udp.map_or_else(|| mode::host(Lab::INTERFACE), HostConfig::udp);
     let port = config.port;

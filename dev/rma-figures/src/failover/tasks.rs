@@ -41,16 +41,16 @@ const VALUE_LEN: u32 = 64;
 /// How many command slots the client has: far fewer than tasks, as a service has.
 const SLOTS: u16 = 64;
 
-/// What one task does.
+/// The work of one task.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// What both servers have, without retries.
+    /// An op on both servers, without retries.
     Both(OpType),
-    /// What only the first one has, with the default policy.
+    /// An op on the first server only, with the default policy.
     First(OpType),
 }
 
-/// What tasks share.
+/// The state that tasks share.
 struct Shared {
     client: Client,
     pool: BufferPool,
@@ -136,7 +136,7 @@ impl Shared {
                 }
             }
             if !ok {
-                // What fails at once may do so for ever: others are to have their turn.
+                // An op that fails at once may do so for ever, so others get their turn.
                 step_aside().await;
             }
         }
@@ -156,7 +156,7 @@ async fn step_aside() {
     .await;
 }
 
-/// Numbers of tasks that are to be polled.
+/// Numbers of tasks to poll.
 type Queue = Arc<Mutex<VecDeque<usize>>>;
 
 struct WakeTask {

@@ -1,8 +1,8 @@
-//! What became of the tasks, and the figures that follow.
+//! The results of the tasks, and the figures that follow.
 
 use core::{fmt, ops::Range, time::Duration};
 
-/// What is counted together.
+/// The length of a tick: ops that end in one tick are counted together.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// Ticks in a row of the timeline, and in a rate.
@@ -11,7 +11,7 @@ const ROW: usize = 10;
 /// A rate of at least this part of that before is the full one.
 const FULL: f64 = 0.9;
 
-/// What ended in one tick.
+/// The ops that ended in one tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tick {
     /// Lookups of keys that both servers have, that were OK.
@@ -48,9 +48,9 @@ pub struct Times {
 pub struct Failover {
     /// The NICs' timeout.
     pub timeout: Duration,
-    /// What happened when.
+    /// The times of the events.
     pub times: Times,
-    /// What ended in each 10 ms.
+    /// The ops that ended in each 10 ms.
     pub ticks: Vec<Tick>,
 }
 

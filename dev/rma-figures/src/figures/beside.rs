@@ -21,7 +21,7 @@ const ROUNDS: u64 = 11;
 const LARGE_COUNT: u64 = 24;
 /// Small reads in each round: alone, and beside large ones.
 const SMALL_COUNT: u64 = 10_000;
-/// What the large reads make beside the small ones at least, as a part of what they make alone.
+/// The least rate of the large reads beside the small ones, as a part of what they make alone.
 const BACKGROUND_MIN: f64 = 0.1;
 
 /// The pair, and what the measures of one round of [`beside`] tell each other.
@@ -52,7 +52,7 @@ impl Beside {
         Ok(latencies.quantile_us(0.99))
     }
 
-    /// What the large reads beside the small ones made, if they were there at all.
+    /// Returns the rate of the large reads beside the small ones, if they were there at all.
     fn background(&self) -> Result<f64, PairError> {
         let Self { alone, beside, .. } = *self;
         if beside >= BACKGROUND_MIN * alone {

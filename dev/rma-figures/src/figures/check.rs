@@ -14,7 +14,7 @@ use super::{
     table::names,
 };
 
-/// Why figures could not be had, or are not what they must be.
+/// An error of figures: one could not be had, or missed its limit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FiguresError {
@@ -39,13 +39,13 @@ pub enum FiguresError {
         figures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     Missed {
-        /// Which, with all their values.
+        /// The figures, with all their values.
         figures: Vec<Checked>,
     },
     /// Figures were asked for that this build or this processor cannot measure.
     #[error("figures that did not run: {}", figures.join("; "))]
     NotRun {
-        /// Which, with what they need.
+        /// The figures, with their needs.
         figures: Vec<String>,
     },
     /// The binary encrypts nothing.
@@ -69,7 +69,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// What the figure needs and did not have. `None` if it ran.
+    /// Returns the requirement that was missing, in words. `None` if it ran.
     pub(super) fn not_run(&self) -> Option<String> {
         let needs = self.spec.needs.filter(|_| self.values.is_empty())?;
         Some(format!("{} (needs {needs})", self.spec.name))
@@ -152,8 +152,7 @@ pub(super) fn measure(
     Ok(figures)
 }
 
-/// What all measurements say together: how many limits are kept, and for which figures it took more
-/// than one.
+/// Sums up all measurements: how many limits are kept, and for which figures it took more than one.
 ///
 /// # Errors
 /// [`FiguresError::Missed`] with every figure that missed its limit, [`FiguresError::NotRun`] with
@@ -239,7 +238,7 @@ mod tests {
         ],
     };
 
-    /// What a check of these figures says, and how many values it showed.
+    /// Checks these figures, and returns the verdict and the number of values shown.
     fn check(names: &[&str]) -> (Result<String, FiguresError>, usize) {
         let mut shown = 0;
         let wanted = |name: &str| names.contains(&name);
@@ -355,7 +354,7 @@ mod tests {
         let error = verdict(&figures).unwrap_err();
         assert!(matches!(&error, FiguresError::NotRun { figures } if figures.len() == 1));
         assert!(error.to_string().contains("late (needs a feature)"), "{error}");
-        // What is beyond its limit is told first.
+        // A figure beyond its limit is told first.
         let (figures, _) = check(&["late", "good", "bad"]);
         assert!(matches!(verdict(&figures), Err(FiguresError::Missed { .. })));
     }

@@ -37,12 +37,12 @@ pub(super) fn lab_of(mtu: u32) -> Result<Lab, PairError> {
     Ok(Lab::new(&lab_config(mtu))?)
 }
 
-/// What floors are measured on, beside the lab.
+/// Opens the link, beside the lab, on which floors are measured.
 pub(super) fn link() -> Result<Link, PairError> {
     Link::open(&lab_config(MTU), rma_xdp::DEFAULT_PORT, false)
 }
 
-/// What the kernel's own sockets are measured on, beside the lab.
+/// Opens the pair, beside the lab, on which the kernel's own sockets are measured.
 pub(super) fn sockets() -> Result<Sockets, PairError> {
     Sockets::open(&lab_config(MTU))
 }

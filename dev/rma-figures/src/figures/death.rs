@@ -1,4 +1,4 @@
-//! How late ops end whose peer has died.
+//! The time until ops end whose peer has died.
 
 use rma_bench::{
     error::PairError,

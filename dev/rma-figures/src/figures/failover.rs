@@ -1,4 +1,4 @@
-//! What a thousand tasks lose when one of two servers is killed, and when it is back.
+//! The losses of a thousand tasks when one of two servers is killed, and when it is back.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use rma_bench::{error::PairError, interrupt::Interrupt};
 use super::spec::Measured;
 use crate::failover::{self, TASKS};
 
-/// What stands for a rate that never came back, in seconds.
+/// The stand-in for a rate that never came back, in seconds.
 const NEVER: f64 = 1e9;
 
 pub(super) fn over_xdp(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {

@@ -1,5 +1,4 @@
-//! What congestion control makes of the paper's experiments, simulated: figures 12 and 15 in
-//! numbers.
+//! The paper's experiments with congestion control, simulated: figures 12 and 15 in numbers.
 //!
 //! A simulation repeats exactly, so noise is no excuse; many seeds are many start phases and
 //! jitters.

@@ -50,7 +50,7 @@ struct Hosts {
     pair: Pair,
     /// Ops that were issued again.
     retries: u64,
-    /// What else a frame costs its sender, as measured in this round.
+    /// The further costs of a frame to its sender, as measured in this round.
     parts: Parts,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Large<'a> {
     }
 
     /// The same with a flood of full frames, as its frames a second, and with what else such a
-    /// frame costs the core of who sends the data: its copy and its seal, in nanoseconds.
+    /// frame costs the core of whoever sends the data: its copy and its seal, in nanoseconds.
     fn beside_flood(&mut self, op_type: OpType) -> Result<([Rates; 4], u64), PairError> {
         let (len, payload) = (self.frame(), self.payload);
         let Self { link, hosts, interrupt, .. } = self;

@@ -1,5 +1,5 @@
-//! What ops that were there before messages and atomics pay for them, what 1RMA pays for a second
-//! service, and what receivers of rings do, in instructions.
+//! The cost of messages and atomics to older ops, the cost of a second service to 1RMA, and the
+//! work of rings' receivers, in instructions.
 
 use rma_bench::{error::PairError, interrupt::Interrupt};
 

@@ -1,4 +1,4 @@
-//! What issuing costs an application.
+//! The cost of issuing to an application.
 
 use rma_bench::{error::PairError, interrupt::Interrupt, rates};
 

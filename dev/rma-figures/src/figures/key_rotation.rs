@@ -1,4 +1,5 @@
-//! What clients of a key service notice of a region's rotations, and what large reads lose to them.
+//! The effect of a region's rotations on clients of a key service, and the loss of large reads to
+//! them.
 
 use rma_bench::{error::PairError, interrupt::Interrupt, pair::Place};
 

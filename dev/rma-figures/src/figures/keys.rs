@@ -1,4 +1,4 @@
-//! What a key service does in a second.
+//! The work of a key service in a second.
 
 use rma_bench::{error::PairError, interrupt::Interrupt};
 

@@ -1,4 +1,4 @@
-//! What the replicated cache of `rma-kv` does.
+//! The figures of the replicated cache of `rma-kv`.
 
 use rma_bench::{error::PairError, interrupt::Interrupt};
 

@@ -1,4 +1,4 @@
-//! What a figure must not go beyond.
+//! The limit that a figure must keep.
 
 use core::fmt;
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_finite_number_is_within_no_limit() {
+    fn a_number_that_is_not_finite_is_within_no_limit() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for limit in [Limit::AtMost(1.0), Limit::AtLeast(1.0)] {
                 assert!(!limit.holds(value), "{value} {limit}");

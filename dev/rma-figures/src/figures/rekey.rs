@@ -1,4 +1,4 @@
-//! What a reader and others notice of rotations of a key.
+//! The effect of a key's rotations on a reader and on others.
 
 use core::time::Duration;
 

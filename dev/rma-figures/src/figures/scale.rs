@@ -1,4 +1,4 @@
-//! What much of something costs engines: portals, regions, initiators.
+//! The cost of large numbers to engines: portals, regions, initiators.
 
 use rma_bench::{
     aead,

@@ -1,5 +1,5 @@
-//! What is counted of channels in simulation: rows of Table 2 that are as the crate says, and how
-//! soon others go on when a sender has stopped with a place that they share.
+//! The counts of channels in simulation: rows of Table 2 that are as the crate says, and the time
+//! until others go on when a sender stops with a place that they share.
 
 use rma_bench::{error::PairError, interrupt::Interrupt};
 

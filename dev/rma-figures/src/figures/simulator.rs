@@ -1,4 +1,4 @@
-//! How fast a simulation goes, on one core.
+//! The speed of a simulation, on one core.
 
 use core::time::Duration;
 

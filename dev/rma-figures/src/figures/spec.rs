@@ -1,4 +1,4 @@
-//! What a figure is before it is measured, and after.
+//! The description of a figure before it is measured, and its value after.
 //!
 //! Below the table and the measurements: the table names the measurements, which give their values
 //! by these types.
@@ -12,11 +12,11 @@ use super::limit::Limit;
 pub(super) struct Benchmark {
     /// Measures all of them at once.
     pub(super) run: fn(&Interrupt) -> Result<Vec<Measured>, PairError>,
-    /// Which figures.
+    /// The figures that it gives.
     pub(super) figures: &'static [Spec],
 }
 
-/// What is known of a figure before it is measured.
+/// The description of a figure before it is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) name: &'static str,
@@ -25,8 +25,8 @@ pub(super) struct Spec {
     /// Whether a busy machine can take the figure beyond its limit. If not, every measurement of it
     /// counts.
     pub(super) noisy: bool,
-    /// What it needs that not every build and every processor has, in words. Only such a figure may
-    /// be missing from what its measurement gives, and then it says that it did not run.
+    /// The requirement that not every build or processor meets, in words. Only such a figure may be
+    /// missing from what its measurement gives, and then it says that it did not run.
     pub(super) needs: Option<&'static str>,
 }
 

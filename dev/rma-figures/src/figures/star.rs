@@ -1,4 +1,4 @@
-//! What the cost model of StaR's experiments gives: figures 1 and 10 of the paper in numbers.
+//! The results of the cost model of StaR's experiments: figures 1 and 10 of the paper in numbers.
 //!
 //! A run repeats exactly, so noise is no excuse. Every parameter is said, with where it is from, in
 //! `rma_sim::star::model::figures`; `rma-figures star` has the rest, beside the paper's numbers.
@@ -141,7 +141,7 @@ pub(super) fn knees(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     ])
 }
 
-/// Connections over which StaR is to be flat.
+/// Connections over which StaR must be flat.
 const FLAT: [u32; 9] = [8, 16, 32, 64, 120, MOST, 1_000, 10_000, 100_000];
 
 pub(super) fn flat(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {

@@ -1,4 +1,4 @@
-//! What StaR's shipped engines do in simulation when frames are lost, a host dies, or roles change.
+//! StaR's shipped engines in simulation when frames are lost, a host dies, or roles change.
 //!
 //! A run repeats exactly, so noise is no excuse.
 
@@ -34,8 +34,8 @@ fn rpc(connections: u32, ppm: u32, rtt: Option<Duration>) -> (Outcome, Duration)
     (run.outcome(), options.star.ends_within())
 }
 
-/// What is left of the calls when frames are lost. Calls that took longer than T_dead count as not
-/// done, and none counts if a work request has failed.
+/// Returns the rate of calls that is left when frames are lost. Calls that took longer than T_dead
+/// count as not done, and none counts if a work request has failed.
 fn left(connections: u32, rtt: Option<Duration>) -> (f64, Outcome, Outcome) {
     let (all, _) = rpc(connections, 0, rtt);
     let (lossy, bound) = rpc(connections, LOSS, rtt);

@@ -10,13 +10,13 @@ use super::{
     star, star_engines, stations, tenants, turn, useless, writes,
 };
 
-/// What counting instructions needs.
+/// The needs of counting instructions.
 const VALGRIND: &str = "valgrind, x86-64, and the examples of rma-figures beside this program";
 
-/// What counting bytes needs.
+/// The needs of counting bytes.
 const COUNTING: &str = "the allocator of rma-figures, which counts";
 
-/// What figures over `ring` need.
+/// The needs of figures over `ring`.
 const PEERS: &str = "the feature `peers` of rma-figures";
 
 pub(super) const BENCHMARKS: &[Benchmark] = &[

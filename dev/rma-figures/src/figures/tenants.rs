@@ -1,5 +1,5 @@
-//! What a tenant that has gone bad leaves to another of its process, and what one initiator leaves
-//! of a region's records to another.
+//! The room that a tenant gone bad leaves to another of its process, and the records that one
+//! initiator leaves to another.
 
 use rma_bench::{error::PairError, interrupt::Interrupt};
 

@@ -1,4 +1,4 @@
-//! What an engine's turn costs beside its AES-GCM calls, with nothing but memory between the
+//! The cost of an engine's turn beside its AES-GCM calls, with nothing but memory between the
 //! engines.
 
 use rma_bench::{

@@ -1,4 +1,4 @@
-//! What useless requests leave of a host's own READs and of an honest host's WRITEs.
+//! The rates that useless requests leave to a host's own READs and to an honest host's WRITEs.
 
 use core::fmt::Write as _;
 

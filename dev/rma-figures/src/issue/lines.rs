@@ -1,5 +1,5 @@
-//! What two cores can hand each other, without a portal: lines of 64 bytes there, and a line back
-//! for each.
+//! The rate at which two cores hand each other lines, without a portal: lines of 64 bytes there,
+//! and a line back for each.
 
 use core::{
     hint::black_box,

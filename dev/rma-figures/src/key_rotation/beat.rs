@@ -78,7 +78,7 @@ impl Beaten {
         self.beat = None;
     }
 
-    /// What is to be done now, one thing at a time, as the engine of `host` waits meanwhile.
+    /// Does the next due task, and one only, because the engine of `host` waits meanwhile.
     pub(super) fn turn(&mut self, now: Now, host: &InlineHost) -> Option<Swapped> {
         let Some(beat) = self.beat.as_mut().filter(|it| it.swap_at <= now.boot) else {
             self.served.turn(now);

@@ -14,22 +14,22 @@ use super::{
     stage::rotate,
 };
 
-/// What to rotate and draw.
+/// The arguments of `key-rotation`.
 #[derive(Args, Clone, Debug)]
 pub struct KeyRotationArgs {
-    /// Draw this kind only, or these, separated by commas. Default: all.
+    /// Kinds to draw, separated by commas. Default: all.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub kind: Vec<Kind>,
-    /// Clients that probe without a pause.
+    /// Number of clients, which probe without a pause.
     #[arg(long, default_value_t = 100, value_parser = clients)]
     pub clients: usize,
-    /// Rotations of each kind; the one that took a median time is drawn.
+    /// Rotations of each kind; the median one is drawn.
     #[arg(long, default_value_t = 31, value_parser = clap::value_parser!(u64).range(1..))]
     pub rotations: u64,
-    /// Write the drawing of each kind, with all clients, to PREFIX-KIND.svg as well.
+    /// Also write the drawing of each kind, with all clients, to PREFIX-KIND.svg.
     #[arg(long, value_name = "PREFIX")]
     pub svg: Option<PathBuf>,
-    /// Use kernel UDP sockets on loopback, also where AF_XDP would work.
+    /// Use kernel UDP sockets on loopback, even if AF_XDP would work.
     #[arg(long)]
     pub udp: bool,
 }
@@ -39,7 +39,7 @@ fn clients(text: &str) -> Result<usize, String> {
     clients.ok_or_else(|| format!("from 1 to {CLIENTS_MAX}"))
 }
 
-/// Why rotations could not be shown.
+/// An error that kept rotations from being shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyRotationError {
@@ -49,9 +49,9 @@ pub enum KeyRotationError {
     /// The file could not be written.
     #[error("cannot write {}: {error}; choose another place", path.display())]
     Svg {
-        /// The file that was to hold the drawing.
+        /// The file for the drawing.
         path: PathBuf,
-        /// Why the system did not write it.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -62,7 +62,7 @@ const MTU: u32 = 3400;
 /// Rotates, prints and draws.
 ///
 /// # Errors
-/// What could not be set up, and why; the files; Ctrl-C.
+/// If something could not be set up; if a file cannot be written; on Ctrl-C.
 pub fn key_rotation(args: &KeyRotationArgs, interrupt: &Interrupt) -> Result<(), KeyRotationError> {
     let lab = lab(args.udp)?;
     let place = lab.as_ref().map_or(Place::Loopback, Place::Lab);

@@ -1,4 +1,4 @@
-//! What the thread of a region's owner and that of its clients leave for each other.
+//! The desk between the threads of a region's owner and of its clients.
 //!
 //! Neither waits: an empty mailbox costs a look at one flag.
 
@@ -38,7 +38,7 @@ impl<T> Default for Mailbox<T> {
     }
 }
 
-/// What a third party is to do for the owner's rotation.
+/// A task of the third party in the owner's rotation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Have the region go by this key.
@@ -65,6 +65,6 @@ pub(super) struct Desk {
     pub(super) swapped: Mailbox<Swapped>,
     /// To the third party.
     pub(super) step: Mailbox<Step>,
-    /// How that ended.
+    /// The outcome of that step.
     pub(super) ended: Mailbox<OpStatus>,
 }

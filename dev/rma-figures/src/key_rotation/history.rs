@@ -1,4 +1,4 @@
-//! What happened around one rotation, drawn: figure 14 of the paper with many clients.
+//! The events around one rotation, drawn: figure 14 of the paper with many clients.
 //!
 //! As text, some of the clients, from the one that was back first to the one that was back last; as
 //! SVG, all of them in that order, a line each.
@@ -8,7 +8,7 @@ use core::fmt::Write as _;
 use rma_bench::timeline::{Event, Timeline};
 use rma_core::time::Instant;
 
-/// What somebody did.
+/// An action of one of the parties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A read that succeeded.
@@ -24,9 +24,9 @@ pub enum What {
 /// Something that somebody did, which took its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deed {
-    /// Who: clients by their number.
+    /// The party: clients by their number.
     pub row: usize,
-    /// What it was.
+    /// The action.
     pub what: What,
     /// When it began.
     pub from: Instant,
@@ -34,12 +34,12 @@ pub struct Deed {
     pub to: Instant,
 }
 
-/// What happened around one rotation, client by client.
+/// The events around one rotation, client by client.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// What the clients did, in the order of their numbers and then of time.
+    /// The actions of the clients, ordered by client and then by time.
     pub deeds: Vec<Deed>,
-    /// What was done on the other region.
+    /// The actions on the other region.
     pub others: Vec<Deed>,
     /// The change itself.
     pub swap: Option<Deed>,
@@ -83,7 +83,7 @@ impl History {
         Some(back.nanos_since(self.began()?))
     }
 
-    /// What is shown of it: as much before and after as a tenth of it, and a few reads.
+    /// Returns the range that is shown: as much before and after as a tenth of it, and a few reads.
     fn shown(&self) -> Option<(Instant, u64, (u64, u64))> {
         let (zero, length) = (self.began()?, self.length()?);
         let mut reads: Vec<u64> = self

@@ -82,7 +82,8 @@ pub(super) struct Owner {
     until: Option<Instant>,
     /// The epoch and the key that are being installed, and whether by a probe.
     pending: Option<(Epoch, RegionKey, bool)>,
-    /// What the host has installed, and the rotation has not been told: from when to when.
+    /// The epoch that the host has installed and the rotation has not been told of: from when to
+    /// when.
     installed: Option<(Epoch, (u64, u64))>,
     /// Looks since then.
     looks: u32,
@@ -125,8 +126,9 @@ impl Owner {
         })
     }
 
-    /// What is to be done between two turns of `host`'s engine: one thing at a time, as that waits
-    /// meanwhile. So whoever reads while a key is installed does not wait for the audit log too.
+    /// Does the next due task between two turns of `host`'s engine: one task only, because the
+    /// engine waits meanwhile. A reader during the installation of a key thus does not wait for the
+    /// audit log too.
     pub(super) fn turn(&mut self, now: Now, host: &InlineHost, desk: &Desk) {
         if self.is_told && self.go_on(now, host, desk) {
             return;
@@ -210,7 +212,7 @@ impl Owner {
     }
 }
 
-/// What a rotation does in one turn of its driver, and the events of it.
+/// Runs one turn of a rotation's driver, and collects its events.
 fn in_turn<T>(
     now: Now,
     service: &mut Service<Policy>,

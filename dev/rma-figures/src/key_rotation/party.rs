@@ -1,4 +1,4 @@
-//! Who takes part beside the clients: a reader of another region, and the third party that rotates
+//! The parties beside the clients: a reader of another region, and the third party that rotates
 //! with the Rekey op.
 
 use rma_bench::{client::Client, error::PairError};
@@ -37,7 +37,7 @@ impl Other {
         Ok(())
     }
 
-    /// What it has done, if its read has ended.
+    /// Returns its last deed, if its read has ended.
     pub(super) fn poll(&mut self, clock: &impl Clock) -> Option<Deed> {
         let ok = self.portal.poll()?.status == OpStatus::Ok;
         let what = if ok { What::Read } else { What::Refused };
@@ -50,7 +50,7 @@ pub(super) struct ThirdParty {
     portal: Portal,
     /// For Rekey, under the key that the region goes by.
     grant: Grant,
-    /// What it is doing, and since when.
+    /// The present step, and its beginning.
     step: Option<(Step, Instant)>,
 }
 

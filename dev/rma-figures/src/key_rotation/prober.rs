@@ -24,7 +24,7 @@ pub(super) struct Prober {
     pub(super) keys: Keys,
     portal: Portal,
     at: At,
-    /// Where its data lands.
+    /// The region in which its data lands.
     sink: RegisteredRegion,
     /// The epoch of its last read that succeeded.
     pub(super) proven: u64,
@@ -35,7 +35,7 @@ pub(super) struct Prober {
     pub(super) deeds: VecDeque<Deed>,
 }
 
-/// What it waits for.
+/// The event that it waits for.
 #[derive(Clone, Copy)]
 enum At {
     /// Nothing: it may read.

@@ -26,7 +26,7 @@ const OTHERS: usize = 512;
 /// Turns of the engine after which a connection is turned in any case.
 const TURNS_MAX: u32 = 256;
 
-/// What a number of rotations works with.
+/// The state of a run of rotations.
 pub(super) struct Run<'a> {
     client: &'a mut Client,
     probers: Vec<Prober>,
@@ -37,9 +37,9 @@ pub(super) struct Run<'a> {
     rotations: Rotations,
     /// Clients whose fetch is under way, in the order in which they are turned.
     fetching: VecDeque<usize>,
-    /// Which client is looked at next, whether it wants to ask something.
+    /// The client that is looked at next, whether it wants to ask something.
     next: usize,
-    /// What the last change of the key looked like.
+    /// The last change of the key.
     swap: Option<Deed>,
     others: VecDeque<Deed>,
     /// How many histories are kept.

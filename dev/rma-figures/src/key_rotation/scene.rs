@@ -1,4 +1,4 @@
-//! What is rotated before whom, and what came of it.
+//! The scene of a rotation, its readers, and the results.
 //!
 //! It knows neither clients nor owners, which fill in what is here.
 
@@ -15,17 +15,17 @@ use serde::Serialize;
 
 use super::history::History;
 
-/// How a key changes.
+/// The way in which a key changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// At once, on command: clients learn of it by a refusal, and fetch.
+    /// At once, on command: clients learn of it by a refusal, and fetch the new key.
     Reactive,
-    /// At a beat: clients have fetched the next key before its turn comes.
+    /// At an announced time: clients have fetched the next key before it.
     Proactive,
-    /// The same ten times a second, on a schedule.
+    /// At announced times, ten a second, on a schedule.
     Scheduled,
-    /// The same, installed by a third party with the Rekey op.
+    /// On the same schedule; a third party installs the keys with the Rekey op.
     RekeyOp,
 }
 
@@ -33,7 +33,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Reactive, Self::Proactive, Self::Scheduled, Self::RekeyOp];
 
-    /// How the key changes, in words for people.
+    /// Names the way in which the key changes, for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// How it is rotated, if a [`Rotation`](rma_keys::rotation::Rotation) does.
+    /// Returns the plan of the rotation, if a [`Rotation`](rma_keys::rotation::Rotation) does.
     pub(super) fn plan(self) -> Option<Plan> {
         let (way, schedule) = match self {
             Self::Proactive => return None,
@@ -92,10 +92,10 @@ const PATIENT: Duration = Duration::from_secs(2);
 /// nobody has said otherwise.
 pub const CLIENTS_MAX: usize = 200;
 
-/// What became of many rotations of one kind.
+/// The results of many rotations of one kind.
 #[derive(Clone, Debug)]
 pub struct Rotations {
-    /// How the keys changed.
+    /// The way in which the keys changed.
     pub kind: Kind,
     /// How many clients there were.
     pub clients: usize,
@@ -168,10 +168,10 @@ impl Rotations {
     }
 }
 
-/// What is to be rotated, before how many, how often.
+/// The rotations of a run: the region, its number of readers, the number of rotations.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// How its key changes.
+    /// The way in which the key changes.
     pub kind: Kind,
     /// Clients that probe, at most [`CLIENTS_MAX`].
     pub clients: usize,

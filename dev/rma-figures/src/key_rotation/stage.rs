@@ -83,7 +83,7 @@ pub fn rotate(
     )
 }
 
-/// Who rotates.
+/// The party that rotates.
 enum AnyOwner {
     Rotating(Box<Owner>),
     Beaten(Box<Beaten>),
@@ -122,8 +122,8 @@ mod tests {
             if kind == Kind::Reactive {
                 assert_eq!((rotations.gaps.count(), rotations.fetches), (20, 20));
             }
-            // Who has the next key already may be stopped while the key changes, and notice
-            // nothing.
+            // A client that has the next key already may be stopped while the key changes, and
+            // notice nothing.
             if kind == Kind::Reactive {
                 let drawn = rotations.median().map(History::text);
                 assert!(drawn.is_some_and(|it| it.contains("client ")), "{kind:?}");

@@ -43,7 +43,7 @@ const ROUND: Duration = Duration::from_millis(1500);
 /// Command slots of the executor's portal.
 const SLOTS: u16 = 256;
 
-/// What a round moved.
+/// The bytes that a round moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moved {
     /// Payload, in bytes a second.
@@ -67,7 +67,7 @@ pub struct Rounds {
     pub rotations: u64,
 }
 
-/// What the owner is to do in the next round, and what it has done in the last.
+/// The owner's task in the next round, and its result in the last.
 #[derive(Debug, Default)]
 struct Desk {
     /// Publish the region anew, and change its key so often, or never.
@@ -163,7 +163,7 @@ pub fn measure(
     )
 }
 
-/// Who reads.
+/// The client that reads.
 struct Reader<'a> {
     client: &'a mut Client,
     keys: Keys,

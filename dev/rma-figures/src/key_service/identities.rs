@@ -1,4 +1,4 @@
-//! Who takes part where a key service is measured: a root, a server and a client of one trust
+//! The identities where a key service is measured: a root, a server and a client of one trust
 //! domain with certificates of their own, the server's policy, and its audit log.
 //!
 //! Invariant: the files are where nothing waits for a disk if the machine has such a place, and
@@ -17,10 +17,10 @@ use rma_keys::{
 use rma_kv::certificates;
 use rma_lab::Scratch;
 
-/// Who the service is.
+/// The identity of the service.
 pub(crate) const SERVER: &str = "spiffe://example.org/kv/server";
 
-/// Who all clients are.
+/// The identity of all clients.
 const CLIENT: &str = "spiffe://example.org/kv/client/7";
 
 const POLICY: &str = r#"

@@ -83,7 +83,7 @@ impl Hosts {
         Ok(Self { initiator, responder, portal, grants, local, mode })
     }
 
-    /// How frames pass through the kernel.
+    /// Describes the way in which frames pass through the kernel.
     pub(super) fn mode(&self) -> String {
         self.mode.clone()
     }
@@ -143,18 +143,18 @@ pub(super) struct Ops {
     pub(super) depth: u16,
 }
 
-/// What came of a round: initiator first.
+/// The results of a round: initiator first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     /// All of it, in nanoseconds.
     pub(super) nanos: u64,
-    /// What the thread of each side spent.
+    /// The time that the thread of each side spent.
     pub(super) spent: [Spent; 2],
     /// System calls for a doorbell on each side.
     pub(super) doorbells: [u64; 2],
 }
 
-/// Who issues ops and polls their completions.
+/// The thread that issues ops and polls their completions.
 struct Application<'a> {
     portal: &'a mut CommandPortal,
     grants: &'a [Grant; 2],

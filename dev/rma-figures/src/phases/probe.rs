@@ -13,12 +13,12 @@ use rma_crypto::{
 };
 use rma_xdp::TscClock;
 
-/// What a thread is doing, the AES-GCM calls apart.
+/// The task that a thread works on, AES-GCM calls apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The device: rings, headers, addresses of what came.
     Receive,
-    /// What the service does with frames that came, copies into memory included.
+    /// The service handles frames that came, copies into memory included.
     Handle,
     /// Deriving K_d.
     Derive,
@@ -26,7 +26,7 @@ pub(super) enum Phase {
     Open,
     /// Sealing frames.
     Seal,
-    /// What the service does for frames that go, copies out of memory included.
+    /// The service writes frames that go, copies out of memory included.
     Write,
     /// The device: paths, headers, rings of what goes.
     Transmit,
@@ -72,7 +72,7 @@ impl Phase {
     }
 }
 
-/// What a thread has spent.
+/// The time that a thread has spent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     /// Nanoseconds, by phase.

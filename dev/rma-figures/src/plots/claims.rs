@@ -1,4 +1,4 @@
-//! What the paper says of its figures, held against what was measured here.
+//! The paper's claims about its figures, held against what was measured here.
 
 use rma_xdp::channel::Kind;
 

@@ -1,4 +1,4 @@
-//! What the paper says of its figures, held against the model at 400 connections.
+//! The paper's claims about its figures, held against the model at 400 connections.
 //!
 //! Verdicts are computed; only the reasons are written, and they stand beside a row that needs one.
 
@@ -17,10 +17,10 @@ const MOST: u32 = 400;
 const AGREES: f64 = 0.15;
 /// How far from the number of entries a knee may be.
 const KNEE: f64 = 0.15;
-/// How well latencies lie on a line if they grow linearly.
+/// The least fit of latencies to a line if they grow linearly.
 const LINEAR: f64 = 0.98;
 
-/// What the paper says, and what there is here.
+/// The paper's claim, and the value here.
 struct Row {
     what: String,
     paper: String,
@@ -50,7 +50,7 @@ impl Row {
     }
 }
 
-/// What came of each curve at the most connections.
+/// The outcome of each curve at the most connections.
 struct AtMost {
     workload: Workload,
     all: Vec<(Curve, Outcome)>,
@@ -230,7 +230,7 @@ fn latency(setting: &Setting, rpc: &AtMost, ml: &AtMost) -> Vec<Row> {
     rows
 }
 
-/// Where the baselines of figure 10 fall.
+/// Returns the places where the baselines of figure 10 fall.
 fn knees(setting: &Setting) -> Vec<Row> {
     let mut rows = Vec::new();
     for (curve, entries) in [(Curve::RdmaOnFpga, FPGA_ENTRIES), (Curve::Rdma, CX3_ENTRIES)] {

@@ -63,7 +63,7 @@ pub(super) fn print(interrupt: &Interrupt) -> (Vec<u32>, Vec<Series>) {
     (at, series.into())
 }
 
-/// What this says of the paper's sentence, and of ours.
+/// Returns the verdict on the paper's sentence, and on ours.
 fn verdict(all: &[Rates]) -> String {
     let least = |ratio: fn(&Rates) -> f64| all.iter().map(ratio).fold(f64::MAX, f64::min);
     let whitelist = least(|it| it.whitelist_over_bare);

@@ -1,4 +1,4 @@
-//! What each parameter that was chosen makes of the ratios, and each way to have fewer frames.
+//! The effect of each chosen parameter on the ratios, and of each way to have fewer frames.
 
 use rma_bench::{interrupt::Interrupt, line};
 use rma_sim::star::model::{

@@ -29,7 +29,7 @@ const TERMS: usize = 256;
 /// Completions that are taken at once.
 const WCS: usize = 64;
 
-/// What is posted, of one message.
+/// The work request that is posted, of one message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     Recv,
@@ -37,7 +37,7 @@ pub(super) enum Work {
     Write(Remote),
 }
 
-/// What a host is made for.
+/// The settings that a host is made with.
 pub(super) struct Plan {
     pub(super) portals: u32,
     pub(super) address: HostAddr,
@@ -141,7 +141,7 @@ fn register(star: &mut Star, portal: u16, at: u32, len: u64) -> Mr {
     Mr::new(mr, pd, memory, 0..len)
 }
 
-/// What each message says.
+/// Returns the content of each message.
 fn message() -> [u8; MESSAGE as usize] {
     core::array::from_fn(|at| at as u8 ^ 0x5a)
 }

@@ -1,4 +1,4 @@
-//! What the stateless side asks of the allocator, for its engine and for its library (S4).
+//! The stateless side's requests to the allocator, for its engine and for its library (S4).
 //!
 //! The allocator of the program counts, so these work in `rma-figures` only: see
 //! [`allocator`](crate::allocator).
@@ -11,10 +11,11 @@ use super::{
 };
 use crate::allocator::Asked;
 
-/// What Z's engine takes.
+/// The memory that Z's engine takes.
 #[derive(Clone, Copy, Debug)]
 pub struct OfEngine {
-    /// What it has asked since it was made: to set all connections up, and for a call on each.
+    /// The requests to the allocator since it was made: to set all connections up, and for a call
+    /// on each.
     pub asked: Asked,
     /// Bytes of its tables, with one connection.
     pub tables_of_one: usize,
@@ -39,7 +40,7 @@ pub fn by_engine(aead: &'static dyn AeadProvider) -> OfEngine {
     }
 }
 
-/// What Z's portal and library take of the allocator, in bytes.
+/// The memory that Z's portal and library take of the allocator, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct OfLibrary {
     /// For each queue pair that is connected, with its words and its record in the portal.

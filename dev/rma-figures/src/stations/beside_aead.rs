@@ -1,4 +1,4 @@
-//! What a SEND to the stateless side costs its engine, beside the AEAD calls for its frames.
+//! The cost of a SEND to the stateless side for its engine, beside the AEAD calls for its frames.
 //!
 //! A batch of SENDs, each to a RECV of its own: the WQEPs that tell of the RECVs, the EAs that
 //! acknowledge them, the data, and its EAs. The turns of Z's engine are timed, and in turns with
@@ -36,10 +36,10 @@ const CONNECTIONS: u32 = 75;
 /// Batches of each round.
 const BATCHES: usize = 16;
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct SendCost {
-    /// What Z spends on a SEND, in nanoseconds.
+    /// The time that Z spends on a SEND, in nanoseconds.
     pub side: Side,
     /// Frames that Z received and sent for a batch, and keys that it derived for them.
     pub frames: usize,
@@ -94,7 +94,7 @@ pub fn profile(aead: &'static dyn AeadProvider, keys: Keys, batches: u64) {
     assert_eq!(stations.mishaps(), 0, "no frame is lost here");
 }
 
-/// Which connections the SENDs of each batch are on.
+/// Returns the connections that the SENDs of each batch are on.
 fn batches_of(connections: u32) -> impl FnMut() -> Vec<u32> {
     let mut next = 0;
     move || {
@@ -116,7 +116,7 @@ struct Frame {
     payload: Vec<u8>,
     text: Vec<u8>,
     tag: [u8; TAG_LEN],
-    /// Which of the group's keys it is under; `None` if it is known already.
+    /// The index of its key among the group's; `None` if it is known already.
     key: Option<usize>,
 }
 
@@ -183,7 +183,7 @@ impl Group {
             let view = FrameView::parse(octets).expect("a frame of an engine");
             let binding =
                 Binding { connection: view.header().connection, f: *peer, z: address(None) };
-            // What answers is under the key of what it answers, but for EAs of data.
+            // An answer is under the key of the frame that it answers, but for EAs of data.
             let message = view
                 .key_message(&binding, |mr| MrName(mr.0.into()))
                 .filter(|_| !matches!(view, FrameView::EaOfZ(_)) || !has_cqep(received, &view));
@@ -211,7 +211,7 @@ impl Group {
         group
     }
 
-    /// Seals what is to be opened.
+    /// Seals the frames to open.
     fn prepare(&mut self, aead: &dyn AeadProvider, schedule: &KeySchedule) {
         self.derive(aead, schedule);
         if self.is_received {
@@ -266,7 +266,7 @@ fn has_cqep(received: &[Carried], of: &FrameView) -> bool {
     })
 }
 
-/// What the key of a work request is derived from: all are of one length.
+/// Returns the message that the key of a work request is derived from: all are of one length.
 fn wqe_message(binding: &Binding) -> KeyMessage {
     let span = OpenSpan {
         op: WqeOp::Recv,

@@ -1,4 +1,4 @@
-//! What hosts do: calls, messages, WRITEs, and RECVs that stay open. What completes is looked at.
+//! The deeds of hosts: calls, messages, WRITEs, and RECVs that stay open. Completions are checked.
 
 use rma_star::library::Remote;
 

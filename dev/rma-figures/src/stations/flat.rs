@@ -1,5 +1,5 @@
-//! What a call costs Z's engine with one connection and with many: the same, as it keeps nothing of
-//! any (S4).
+//! The cost of a call to Z's engine with one connection and with many: the same, as it keeps
+//! nothing of any (S4).
 //!
 //! Calls come one after the other, so that as many frames belong to each whichever connection it
 //! is on. Z's portal has room for as many connections in both cases.

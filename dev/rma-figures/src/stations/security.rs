@@ -1,4 +1,4 @@
-//! What security costs StaR: figure 12 of the paper, with our own form beside the paper's two.
+//! The cost of security to StaR: figure 12 of the paper, with our own form beside the paper's two.
 //!
 //! The paper's security module is the whitelist of the stateful side; its frames are not
 //! authenticated. So it is compared engine to engine with a provider that seals nothing, with which
@@ -25,7 +25,7 @@ const HOSTS: u32 = 8;
 /// tables where the other forms' samples have left them.
 const OPERATIONS: usize = 2048;
 
-/// What is done on all connections at once.
+/// The work that is done on all connections at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// The paper's call.
@@ -34,7 +34,7 @@ pub enum Workload {
     Write,
 }
 
-/// How StaR is secured.
+/// The way in which StaR is secured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The paper's without its security module: nothing is authenticated, no whitelist is asked.
@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-/// What the forms do of a workload.
+/// The rates of the forms at a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Operations a second of each form, in the order of [`Form::ALL`]: medians.

@@ -1,4 +1,4 @@
-//! What 1RMA and StaR get of one engine that both keep busy.
+//! The shares of 1RMA and StaR in one engine that both keep busy.
 //!
 //! Two engines, each with both services, joined by wires that take few frames a turn: READs of
 //! 1RMA and WRITEs of StaR's stateful side, more of either than fit. Frames count of turns after
@@ -44,7 +44,7 @@ impl Company for Star {
 
 type Services = Both<OneRma, Star>;
 
-/// What each service has sent in turns after which both had more.
+/// The bytes that each service has sent in turns after which both had more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// How many turns these were.

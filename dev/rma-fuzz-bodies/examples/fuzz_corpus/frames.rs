@@ -18,7 +18,7 @@ pub(crate) fn all() -> BTreeMap<String, Vec<u8>> {
         });
         run.expect("the swarm has run these seeds");
     }
-    // What the swarm does not send, the golden vectors have.
+    // The golden vectors have the frames that the swarm does not send.
     for frame in golden() {
         if let Some(name) = name(&frame) {
             files.entry(name).or_insert(frame);

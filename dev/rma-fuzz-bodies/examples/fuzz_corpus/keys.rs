@@ -123,7 +123,7 @@ fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
     [head, contents.to_vec()].concat()
 }
 
-/// What a certificate is made of.
+/// The parts of a certificate.
 struct Parts {
     serial: Vec<u8>,
     validity: Vec<u8>,

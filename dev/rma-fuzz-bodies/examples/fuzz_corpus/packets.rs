@@ -1,5 +1,5 @@
 //! Inputs of the target `packet`: packets of honest frames, whole and damaged, and lists of frames
-//! that are to be put into packets.
+//! to put into packets.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// What an end, a host or the enemy does: the low half of a step.
+/// The step of an end, a host or the enemy: the low half of a step.
 const SEND: u8 = 0;
 const CLAIM: u8 = 2;
 const GIVE_BACK: u8 = 4;

@@ -3,10 +3,10 @@
 //! A step is an octet that says what happens, and the octets that it takes. Unless a method says
 //! otherwise, A does it.
 
-/// How the two NICs are made: shape, dispatch timeout, timeout, window, MTU.
+/// The shape of the two NICs: shape, dispatch timeout, timeout, window, MTU.
 pub(crate) type Shape = [u8; 5];
 
-/// What most stories are about: IPv4, and room for every frame.
+/// The shape of most stories: IPv4, and room for every frame.
 pub(crate) const SHAPE: Shape = [0b0100, 20, 40, 64, 168];
 
 const ISSUE: u8 = 0;
@@ -42,7 +42,7 @@ const B: u8 = 0x80;
 const WRITE: u8 = 0x40;
 const REKEY: u8 = 0x60;
 
-/// What has happened so far.
+/// The story so far.
 pub(crate) struct Story(Vec<u8>);
 
 impl Story {

@@ -32,7 +32,7 @@ pub(super) struct Taken {
     pub(super) expected: Expected,
 }
 
-/// What an OK means.
+/// The expectation behind an OK.
 #[derive(Clone, Copy)]
 pub(super) enum Expected {
     /// There may be none.
@@ -62,14 +62,14 @@ pub(super) struct Host {
     pub(super) sink: RegionId,
     /// Others may write to it and rekey it.
     pub(super) target: RegionId,
-    /// What recorded ops are on.
+    /// The ends that recorded ops are on.
     pub(super) ends: Ends,
     key: RegionKey,
     source_memory: Arc<Region>,
     sink_memory: Arc<Region>,
     target_memory: Arc<Region>,
     pub(super) taken: Vec<Option<Taken>>,
-    /// What areas of the target held when their last op was reported.
+    /// The content of the target's areas when their last op was reported.
     remembered: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -167,7 +167,7 @@ impl Host {
         self.nic.regions().get(region).expect("registered").key.derive(binding)
     }
 
-    /// Fills the local memory of a free slot with what is to be written from there.
+    /// Fills the local memory of a free slot with what must be written from there.
     pub(super) fn prepare(&mut self, slot: usize, expected: &Expected) {
         if let Expected::Written { fill, .. } = *expected
             && self.taken.get(slot).is_some_and(Option::is_none)
@@ -199,7 +199,7 @@ impl Host {
         bytes(&self.target_memory, offset, size)
     }
 
-    /// An op on this area of the target has been reported: it does not change any more.
+    /// An op on this area of the target has been reported: it does not change any longer.
     pub(super) fn remember_area(&mut self, offset: u64) {
         let now = self.target_bytes(offset, OP_SIZE_MAX);
         self.remembered.insert(offset, now);

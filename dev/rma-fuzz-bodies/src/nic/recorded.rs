@@ -35,12 +35,12 @@ const RECEIVES: u16 = 4;
 const BUFFER_LEN: u32 = 1024;
 const WORDS_LEN: usize = 2048;
 
-/// Where the words are, and bytes that WRITE_WITH_IMM writes.
+/// The offsets of the words, and of the bytes that WRITE_WITH_IMM writes.
 const TICKETS: u64 = 0;
 const SWAPPED: u64 = 8;
 const BYTES: u64 = 64;
 
-/// What of a host recorded ops are on, but for its target.
+/// The memory of a host that recorded ops are on, but for its target.
 pub(super) struct Ends {
     words: RegionId,
     memory: Arc<Region>,
@@ -88,7 +88,7 @@ impl Ends {
     }
 }
 
-/// What is known of all recorded ops.
+/// The ledger of all recorded ops.
 #[derive(Default)]
 pub(super) struct Ledger {
     /// The last immediate that was given away.

@@ -22,8 +22,8 @@ pub(super) struct Honest {
     pub(super) portal: CommandPortal,
     /// For reads and for writes.
     pub(super) grants: [Grant; 2],
-    /// What it uses here, and at the peer. Each begins with constants; then comes a place for each
-    /// slot.
+    /// The memory that it uses here, and at the peer. Each begins with constants; then comes a
+    /// place for each slot.
     pub(super) local: Memory,
     pub(super) remote: Memory,
     pub(super) under_way: Vec<UnderWay>,
@@ -34,7 +34,7 @@ pub(super) struct Honest {
 pub(super) struct UnderWay {
     slot: CommandSlotId,
     is_write: bool,
-    /// Which of the constants move.
+    /// The offset of the moved constants.
     from: u64,
     op_size: u32,
     turns: u32,

@@ -20,7 +20,7 @@ use crate::script::{Script, hostile_index};
 /// Commands that an engine may take from one portal in one turn.
 const COMMANDS_PER_TURN: u32 = 32;
 
-/// Who it is and whom it knows. Survives the process.
+/// The names of a process and of its peers. Survives the process.
 #[derive(Clone)]
 pub(super) struct Identity {
     pub(super) slots: Range<u16>,
@@ -45,7 +45,7 @@ pub(super) struct Hostile {
     outstanding: u32,
 }
 
-/// What stood in the rings before a turn.
+/// The content of the rings before a turn.
 pub(super) struct Before {
     head: u32,
     tail: u32,
@@ -201,7 +201,7 @@ impl Hostile {
     }
 }
 
-/// What the op type of a command has besides that is followed by a second line.
+/// The bit that the op type has in a command with a second line.
 const FIRST_OF_TWO: u64 = 0x40;
 
 /// One of the keys that its regions ever have.

@@ -15,15 +15,15 @@ use rma_sim::net::frame::NodeId;
 use super::world::World;
 use crate::script::Script;
 
-/// What ends of many senders or receivers are told to join with.
+/// The name of the channel that ends of many senders or receivers join.
 const NAME: u64 = 7;
 
-/// Who joins, and whose terms they should be.
+/// The node that joins; the next is the one whose terms it should get.
 const US: NodeId = NodeId(0);
 const THEM: NodeId = NodeId(1);
 
-/// Any bytes are no terms, or terms that are these bytes; and who joins with some is refused, or
-/// is an end that does no harm.
+/// Any bytes are no terms, or terms that are these bytes; and whoever joins with some is refused,
+/// or is an end that does no harm.
 pub(super) fn run(script: &mut Script<'_>) {
     let bytes = match script.number() % 3 {
         0 => script.take(usize::MAX).to_vec(),
@@ -79,7 +79,7 @@ fn join(terms: &Terms) {
     let config = ReaderConfig::new().with(|it| it.name = NAME);
     let from = (world.peer(THEM), terms);
     let registrar = &mut world.registrar(US);
-    // What became of them no end of theirs has to bear.
+    // No end of theirs has to bear the result.
     drop(read_ring::detached_bell::Receiver::join(registrar, config, terms));
     drop(read_ring::inlined_bell::Receiver::join(registrar, config, terms));
     drop(read_ring::notify_receiver::Receiver::join(registrar, config, from));

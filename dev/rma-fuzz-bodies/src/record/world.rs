@@ -26,7 +26,7 @@ use rma_sim::net::frame::NodeId;
 
 use crate::script::Script;
 
-/// What is registered.
+/// A registered region.
 #[derive(Debug)]
 struct Row {
     owner: NodeId,
@@ -186,7 +186,7 @@ impl World {
         (region.to_bits() as usize).checked_sub(1).filter(|&row| row < self.rows.len())
     }
 
-    /// What comes of an op: a result, and a verdict.
+    /// Carries out an op, and returns its result and verdict.
     fn carry_out(
         &mut self,
         node: usize,
@@ -276,7 +276,7 @@ impl World {
         Ok(&self.rows[row].region)
     }
 
-    /// What is posted next at a queue.
+    /// Returns the next posted receive of a queue.
     fn receive(&mut self, queue: usize) -> Result<Receive, OpStatus> {
         let Some(Queue { posts, events, .. }) = &mut self.rows[queue].queue else {
             return Err(OpStatus::RemotePermissionDenied);
@@ -381,7 +381,7 @@ fn copy((from, at): (&Region, u64), (to, there): (&Region, u64), len: u32) -> Re
     to.copy_in(there, &bytes).or(Err(OpStatus::RemoteOutOfBounds))
 }
 
-/// What the process of a node sets channels up with.
+/// The registrar of a node's process, for setting channels up.
 #[derive(Debug)]
 struct Process<'a> {
     world: &'a mut World,

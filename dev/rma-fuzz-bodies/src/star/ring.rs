@@ -28,7 +28,7 @@ use place::{PACKET_LEN, address};
 /// Longer than anything takes on this network, and much shorter than any timeout.
 const TURN_NANOS: u64 = 10_000;
 
-/// What has happened.
+/// The events of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StarRingSeen {
     /// Rounds of SEND, WRITE and READ that the honest applications have finished.

@@ -35,7 +35,7 @@ const F: u32 = 1;
 /// Bytes of each application's memory region.
 const MEMORY: usize = 4096;
 
-/// What has happened.
+/// The events of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StarSeen {
     /// Frames that were delivered.
@@ -53,9 +53,9 @@ struct Station {
     honest: StarPortal,
     honest_memory: Arc<Region>,
     mr: u32,
-    /// What is on the network, with the port that it goes to.
+    /// The packets on the network, with their ports.
     network: Vec<(Port, Vec<u8>)>,
-    /// How many reports of each slot are to come, by what was posted.
+    /// How many reports of each slot will come, by what was posted.
     owed: HashMap<u32, u32>,
     sequences: [u32; 4],
     generation: u32,
@@ -98,7 +98,7 @@ impl Station {
             z_clock: clock,
         };
         let now = Instant::from_nanos(1_000_000_000);
-        // Who waits for a message that nobody sends.
+        // A process that waits for a message that nobody sends.
         honest.set_record(Z, &record(F, [0; 16], 0, other_pd.0));
         let waits = Posted {
             slot: 0,
@@ -120,7 +120,7 @@ impl Station {
         for post in [Post::Open { qp: Z, is_stateful: false }, Post::Wqe(waits)] {
             honest.post(&post, None).expect("the ring is empty");
         }
-        // Who is connected with itself.
+        // A process that is connected with itself.
         hostile.set_record(Z, &record(F, [0; 16], 0, pd.0));
         let open = |qp, is_stateful| Post::Open { qp, is_stateful };
         hostile.post(&open(Z, false), None).expect("the ring is empty");

@@ -44,7 +44,7 @@ fn header_of(view: &FrameView) -> [u8; HEADER_LEN_MAX] {
     out
 }
 
-/// What may stand in payloads either is malformed or writes back to the same octets.
+/// Checks that the entries of payloads are malformed, or write back to the same octets.
 fn entries(data: &[u8]) {
     for octets in data.as_chunks().0 {
         if let Ok(wqe) = Wqe::parse(octets) {

@@ -23,14 +23,14 @@ pub(crate) const BOARD_LEN: usize = rma_core::limits::OP_SIZE_MAX as usize;
 #[derive(Debug)]
 pub(crate) struct Board {
     node: NodeId,
-    /// Which of its node's.
+    /// Its number on its node.
     number: u16,
     memory: Arc<Region>,
-    /// Where in `memory` it begins.
+    /// The offset in `memory` at which it begins.
     start: u64,
-    /// What it holds.
+    /// The present content.
     now: Vec<u8>,
-    /// What has made each version but the first, which is all zero.
+    /// The change that made each version but the first, which is all zero.
     changes: Vec<Change>,
 }
 
@@ -41,7 +41,7 @@ struct Change {
     bytes: Box<[u8]>,
 }
 
-/// What a read saw that is in order.
+/// The state that a read saw, if it is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// All its words, as they were at one time.
@@ -56,7 +56,7 @@ impl Board {
         Self { node, number, memory, start, now: vec![0; BOARD_LEN], changes: Vec::new() }
     }
 
-    /// Where it begins.
+    /// Returns the offset at which it begins.
     pub(crate) const fn start(&self) -> u64 {
         self.start
     }
@@ -224,12 +224,12 @@ mod tests {
             ([0, 1, 0, 0], 8),
             ([2, 2, 3, 2], 16),
             ([3, 3, 3, 0], 0),
-            // What nobody has written.
+            // A version that nobody has written.
             ([1, 1, 9, 1], 16),
         ] {
             assert_eq!(board.check_read(0, &seen(versions), 0), Err(at), "{versions:?}");
         }
-        // What was gone when the read was issued.
+        // A version that was gone when the read was issued.
         assert_eq!(board.check_read(0, &seen([1, 2, 2, 2]), 2), Err(0));
         assert_eq!(board.check_read(0, &seen([2, 2, 2, 2]), 2), Ok(Sight::Whole));
     }

@@ -35,7 +35,7 @@ use chain::Verdict;
 /// hundred bytes each for a word with a thousand ops.
 const STATES_MAX: usize = 100_000;
 
-/// What was looked at in a history that holds.
+/// The counts of a history that holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// How many words.
@@ -52,20 +52,20 @@ pub struct Checked {
     pub searched: usize,
 }
 
-/// What happened to one word.
+/// The ops on one word.
 #[derive(Clone, Debug)]
 struct Log {
     initial: u64,
     ops: Vec<Op>,
 }
 
-/// What clients did to words, and what they were told.
+/// The ops of clients on words, and the answers to them.
 ///
 /// Calls may come in any order of time, as long as an op is invoked before it is told of.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     words: BTreeMap<Word, Log>,
-    /// Where each op is.
+    /// The place of each op.
     places: BTreeMap<OpId, (Word, usize)>,
 }
 
@@ -151,7 +151,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// What is wrong with the first word that did not behave as one, or cannot be judged.
+    /// The fault of the first word that did not behave as one, or cannot be judged.
     pub fn check(&self) -> Result<Checked, Box<Violation>> {
         self.check_each(|word, log| judge(word, log.initial, &log.ops))
     }
@@ -161,15 +161,15 @@ impl History {
     ///
     /// # Errors
     ///
-    /// What is wrong with the first word that did not behave as one, or cannot be judged.
+    /// The fault of the first word that did not behave as one, or cannot be judged.
     pub fn check_by_search(&self, states_max: usize) -> Result<Checked, Box<Violation>> {
         self.check_each(|word, log| {
             search::check(word, log.initial, &log.ops, states_max).map(|()| 1)
         })
     }
 
-    /// What of the history it takes to find something wrong with the word of `violation`: no less
-    /// than what had happened up to one moment. What is found then may be something else.
+    /// Returns the shortest beginning of the history in which the word of `violation` is wrong: no
+    /// less than what had happened up to one moment. What is found then may be something else.
     #[must_use]
     pub fn shortest(&self, violation: Violation) -> Broken {
         let word = violation.word();
@@ -179,7 +179,8 @@ impl History {
         let judge = |ops: &[Op]| judge(word, log.initial, ops).err();
         let mut ends: Vec<Moment> = log.ops.iter().map(|op| op.last).collect();
         ends.sort_unstable();
-        // What holds up to a moment has held before. So the first that does not is between.
+        // A history that holds up to a moment has held before. So the first that does not is
+        // between.
         let holds = |&end: &Moment| judge(&up_to(&log.ops, end)).is_none();
         let first = ends.partition_point(holds);
         let end = ends.get(first).copied().unwrap_or(Moment::NEVER);
@@ -219,7 +220,7 @@ fn judge(word: Word, initial: u64, ops: &[Op]) -> Result<usize, Box<Violation>> 
     }
 }
 
-/// What was known of `ops` at `end`, those that were over first in front.
+/// Returns the part of `ops` that was known at `end`, those that were over first in front.
 fn up_to(ops: &[Op], end: Moment) -> Vec<Op> {
     let mut known: Vec<Op> = ops.iter().copied().filter(|op| op.invoked <= end).collect();
     for op in known.iter_mut().filter(|op| op.last > end) {

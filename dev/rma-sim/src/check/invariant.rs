@@ -1,5 +1,5 @@
-//! What must hold after every event, whatever the network and the nodes do: the promises that can
-//! be checked from outside a NIC, from frames, verdicts, completions and clocks alone.
+//! Invariants after every event, whatever the network and the nodes do: the promises that can be
+//! checked from outside a NIC, from frames, verdicts, completions and clocks alone.
 //!
 //! | promise | here |
 //! |---|---|
@@ -69,10 +69,10 @@ use state::{FrameNumber, NodeState, Op, OpIndex};
 #[derive(Debug, Default)]
 pub struct Checker {
     nodes: Vec<NodeState>,
-    /// What is outstanding, by true time.
+    /// The deadlines of outstanding ops, by true time.
     deadlines: BTreeSet<(Instant, NodeId, u16)>,
     ops: Vec<Op>,
-    /// What each frame is for, by its number.
+    /// The meaning of each frame, by its number.
     meant: Vec<Meant>,
     ivs: FreshIvs,
     peak_in_flight: u64,
@@ -84,7 +84,7 @@ pub struct Checker {
     not_ready: Vec<RegionId>,
 }
 
-/// What a frame is for.
+/// The meaning of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meant {
     /// `None` for failure notices.
@@ -258,10 +258,10 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks that nothing is left when nothing will happen any more.
+    /// Checks that nothing is left when nothing will happen any longer.
     ///
     /// # Errors
-    /// What is left.
+    /// The first thing that is left.
     pub fn check_rest(&self, sim: &Sim) -> Result<(), Violation> {
         if let Some(&(due, node, slot)) = self.deadlines.first() {
             return Err(Violation::Overdue { node, slot, due });
@@ -321,7 +321,7 @@ impl Checker {
         }
         use Direction::{ToInitiator, ToResponder};
         let of = |op| Meant { op: Some(op), solicitation: None };
-        // Which part of an op's data it has.
+        // The part of an op's data that it has.
         let mut part = None;
         let (header, direction, meant) = match view {
             FrameView::ReadRequest(view) => {
@@ -463,7 +463,7 @@ impl Checker {
             let source_addr = frame.transmit.source;
             return Err(Violation::CorruptedAccepted { node, source_addr });
         }
-        // What was sent was checked when it was sent.
+        // A frame was checked when it was sent.
         let Ok(view) = FrameView::parse(&frame.bytes) else { return Ok(()) };
         if let Some(altered) = altered {
             self.request_came(sim, seen, frame, altered, None, *result)?;
@@ -548,7 +548,7 @@ impl Checker {
     }
 }
 
-/// Whether a frame of an honest NIC is a notice to who has shown no key.
+/// Whether a frame of an honest NIC is a notice to whoever has shown no key.
 fn is_for_stranger(frame: &Frame) -> bool {
     let is_notice = matches!(FrameView::parse(&frame.bytes), Ok(FrameView::Failure(_)));
     is_notice && !frame.transmit.may_resolve

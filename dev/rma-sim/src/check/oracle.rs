@@ -1,4 +1,4 @@
-//! What memory must look like: a plain model of it, beside the memory that NICs work on.
+//! The expected content of memory: a plain model of it, beside the memory that NICs work on.
 //!
 //! Each command slot has an area of local memory of its own, and each write has one at its target.
 //! After an op: OK means that exactly the op's bytes have been transferred; an op that had to fail
@@ -18,16 +18,16 @@ pub(crate) struct Area {
     node: NodeId,
     number: u16,
     memory: Arc<Region>,
-    /// Where in `memory` the area begins.
+    /// The offset in `memory` at which the area begins.
     start: u64,
-    /// What the area holds.
+    /// The expected content of the area.
     known: Vec<u8>,
 }
 
-/// What one op may do to its area.
+/// The change that one op may make to its area.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect<'a> {
-    /// Where in the area its bytes go.
+    /// The offset of its bytes in the area.
     pub(crate) offset: usize,
     /// The bytes that it transfers; none if it must fail.
     pub(crate) data: &'a [u8],

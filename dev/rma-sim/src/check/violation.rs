@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::net::frame::NodeId;
 
-/// What ops wait for, class by class.
+/// The turn that ops wait for, class by class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// To enter service, at the initiator.
@@ -107,9 +107,9 @@ pub enum Violation {
     Verdict {
         /// The target.
         node: NodeId,
-        /// What it said.
+        /// The verdict that it told.
         told: Verdict,
-        /// What was seen.
+        /// The verdict that was seen.
         known: Verdict,
     },
     /// A recorded op was applied that must not be, or twice; or it was not, and says so.
@@ -119,7 +119,7 @@ pub enum Violation {
         node: NodeId,
         /// How many commands were issued before it.
         number: u64,
-        /// How it ended, if it has.
+        /// The status that it ended with, if it has.
         status: Option<OpStatus>,
         /// Whether it was applied.
         applied: bool,
@@ -127,7 +127,7 @@ pub enum Violation {
     /// A receive queue has no event for an op that was applied, or another one.
     #[error("a receive queue of {node} has not the events of the ops that were applied: {events}")]
     Event {
-        /// Whose queue.
+        /// The node of the queue.
         node: NodeId,
         /// How many events had not been read.
         events: usize,
@@ -147,7 +147,7 @@ pub enum Violation {
     Placed {
         /// The target.
         node: NodeId,
-        /// Which of its boards.
+        /// The number of its board.
         board: u16,
         /// The first wrong byte.
         at: usize,
@@ -161,7 +161,7 @@ pub enum Violation {
         node: NodeId,
         /// The command slot.
         slot: u16,
-        /// How the read ended.
+        /// The status of the read.
         status: OpStatus,
         /// The first byte that it cannot have seen.
         at: usize,
@@ -171,9 +171,9 @@ pub enum Violation {
     Window {
         /// The initiator.
         node: NodeId,
-        /// What the NIC says.
+        /// The amount by the NIC's word.
         debited: u32,
-        /// What was seen on the wire.
+        /// The amount seen on the wire.
         solicited: u32,
         /// The solicitation window.
         window: u32,
@@ -194,7 +194,7 @@ pub enum Violation {
     Share {
         /// The responder.
         node: NodeId,
-        /// What it has solicited for them.
+        /// The bytes that it has solicited for them.
         bytes: u32,
         /// Their share of the solicitation window.
         share: u32,
@@ -207,9 +207,9 @@ pub enum Violation {
     Kept {
         /// The initiator.
         node: NodeId,
-        /// What its reads in service hold.
+        /// The bytes of its reads in service.
         reads: u32,
-        /// What mutations hold that have been solicited for no longer than they may while others
+        /// The bytes of mutations that have been solicited for no longer than they may while others
         /// wait.
         mutations: u32,
         /// The solicitation window.
@@ -288,9 +288,9 @@ pub enum Violation {
     UnaskedNotice {
         /// The responder.
         node: NodeId,
-        /// Where to.
+        /// The destination.
         destination: HostAddr,
-        /// What it says.
+        /// The status in it.
         status: OpStatus,
     },
     /// P10. More failure notices under the reserved key than their rate allows: to strangers, or to
@@ -349,9 +349,9 @@ pub enum Violation {
     Starved {
         /// The node.
         node: NodeId,
-        /// Which class waited.
+        /// The class that waited.
         class: ClassOfService,
-        /// What for.
+        /// The turn that it waited for.
         turn: Turn,
     },
     /// An op of the latency class had begun, and not all of its data left in that turn.
@@ -385,7 +385,7 @@ pub enum Violation {
     WrongFrame {
         /// The sender.
         node: NodeId,
-        /// Where to.
+        /// The destination.
         destination: HostAddr,
         /// Bytes of the frame.
         len: usize,
@@ -396,7 +396,7 @@ pub enum Violation {
     WrongPacket {
         /// The sender.
         node: NodeId,
-        /// Where to.
+        /// The destination.
         destination: HostAddr,
         /// How many frames are in it.
         frames: usize,
@@ -408,17 +408,17 @@ pub enum Violation {
     UnpaidPacket {
         /// The responder.
         node: NodeId,
-        /// Where to.
+        /// The destination.
         destination: HostAddr,
     },
     /// P6, P7. Memory is not what it must be.
     #[error("P6: {node} area {area}, {status}: byte {at} is wrong")]
     Memory {
-        /// Whose memory.
+        /// The node of the memory.
         node: NodeId,
         /// The command slot that the area is for, or the number of an area at a target.
         area: u16,
-        /// How the op ended.
+        /// The status of the op.
         status: OpStatus,
         /// The first wrong byte, from the start of the area.
         at: usize,
@@ -426,14 +426,14 @@ pub enum Violation {
     /// P2. Memory changed after the op had completed.
     #[error("P2: byte {at} of area {area} of {node} changed after its op had completed")]
     LateEffect {
-        /// Whose memory.
+        /// The node of the memory.
         node: NodeId,
         /// The command slot that the area is for, or the number of an area at a target.
         area: u16,
         /// The first wrong byte, from the start of the area.
         at: usize,
     },
-    /// What others only read has changed.
+    /// Memory that others only read has changed.
     #[error("byte {at} of a region of {node} has changed, and nobody may write to it")]
     SourceChanged {
         /// The responder.
@@ -448,9 +448,9 @@ pub enum Violation {
         node: NodeId,
         /// The command slot.
         slot: u16,
-        /// How it ended.
+        /// The status that it ended with.
         status: OpStatus,
-        /// How it had to end.
+        /// The status that it had to end with.
         expected: OpStatus,
     },
     /// The simulation does not come to rest.

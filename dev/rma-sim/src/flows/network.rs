@@ -45,11 +45,11 @@ use crate::{
 /// All that a run depends on.
 #[derive(Clone, Debug)]
 pub struct FlowOptions {
-    /// Where every random number of the run comes from.
+    /// The seed of every random number of the run.
     pub seed: u64,
     /// How many hosts there are.
     pub nodes: u16,
-    /// What they transfer. Each host is given its flows in this order.
+    /// The flows. Each host is given its flows in this order.
     pub flows: Vec<Flow>,
     /// For how long.
     pub length: Duration,
@@ -92,7 +92,7 @@ pub enum Arrivals {
     },
 }
 
-/// What came of a run, in the order of time.
+/// The log of a run, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
     /// Every op that has completed.
@@ -110,7 +110,7 @@ pub struct OpRecord {
     pub flow: usize,
     /// How many bytes it was to transfer.
     pub op_size: u32,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: OpStatus,
     /// How long it waited to enter service.
     pub issue_delay: Duration,
@@ -129,7 +129,7 @@ pub struct CallRecord {
     pub submitted: Instant,
     /// When the application knew of its end.
     pub ended: Instant,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: CallStatus,
 }
 
@@ -143,11 +143,11 @@ const CALLS: u16 = 1024;
 
 const PID: Pid = Pid(7);
 
-/// What may wait at a port of the switch, in bytes. Solicitation keeps it far below.
+/// The most that may wait at a port of the switch, in bytes. Solicitation keeps it far below.
 const PORT_LEN: u64 = 1 << 20;
 
-/// What a cable takes for a packet is the shortest time that there is, 1 ns: so packets of one
-/// instant stay apart.
+/// The rate of a cable at which a packet takes the shortest time that there is, 1 ns: so packets of
+/// one instant stay apart.
 const CABLE: u64 = u64::MAX - 1;
 
 /// How long the response of an op of `op_size` bytes takes on a link.
@@ -430,7 +430,7 @@ impl Network {
     }
 }
 
-/// What `node` serves: as much as the longest call reads.
+/// Registers the region that `node` serves: as much as the longest call reads.
 fn target(sim: &mut Sim, node: NodeId, options: &FlowOptions) -> RegisteredRegion {
     let flows = options.flows.iter().filter(|flow| flow.server == node.0);
     let mut bytes = vec![0; flows.map(|flow| flow.len as usize).max().unwrap_or(1)];

@@ -1,4 +1,4 @@
-//! What a run looks like: rows of shares and delays over time, as CSV and as a table with curves of
+//! The picture of a run: rows of shares and delays over time, as CSV and as a table with curves of
 //! text.
 
 use core::{
@@ -14,12 +14,12 @@ use super::{
     rates::Rates,
 };
 
-/// What a span of time looked like at the client of the first flow.
+/// The rates in a span of time, at the client of the first flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// When it ended.
     pub at: Instant,
-    /// What each flow received, in Gbit/s with all headers.
+    /// The rate at which each flow received, in Gbit/s with all headers.
     pub gbps: Vec<f64>,
     /// The mean `issue_delay` of ops that succeeded, in nanoseconds; zero if there were none.
     pub issue_delay: u64,

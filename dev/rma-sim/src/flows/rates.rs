@@ -21,16 +21,16 @@ pub struct Rates {
     used: Vec<Vec<u64>>,
 }
 
-/// How finely time is cut. Less than half an op of 4 KiB.
+/// The step by which time is cut. Less than half an op of 4 KiB.
 const STEP: Duration = Duration::from_nanos(125);
 
-/// What is demanded of shares from some time on.
+/// The demand on shares from some time on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// Over how long a time shares are taken: in each window of this length, beginning with the one
     /// that ends when the demand is first met, it must hold.
     pub window: Duration,
-    /// What part of the link must be used.
+    /// The part of the link that must be used.
     pub full: f64,
     /// How far each flow's share may be from an equal one, as a part of that.
     pub band: f64,

@@ -105,8 +105,8 @@ const SOLICITATION_WINDOW: u32 = 64 << 10;
 /// of it.
 const JITTER: Duration = Duration::from_nanos(200);
 
-/// What "settled" means, in numbers: windows of four round trips of 5 µs, and how much of the link
-/// and of an equal share.
+/// The definition of "settled", in numbers: windows of four round trips of 5 µs, and how much of
+/// the link and of an equal share.
 pub const DEMAND: Demand = Demand { window: Duration::from_micros(20), full: 0.95, band: 0.2 };
 
 fn options(seed: u64, flows: Vec<Flow>) -> FlowOptions {

@@ -1,5 +1,5 @@
-//! What congestion control makes of the paper's experiments, in numbers and as tables in `tables/`:
-//! a change of behaviour is a readable diff.
+//! The paper's experiments with congestion control, in numbers and as tables in `tables/`: a change
+//! of behaviour is a readable diff.
 //!
 //! `RMA_BLESS=1 cargo test -p rma-sim --lib flows` writes the tables anew.
 

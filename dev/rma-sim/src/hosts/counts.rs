@@ -1,8 +1,8 @@
-//! What a host has done, by type of op: what the paper calls *requests*, and what they cost.
+//! The counts of a host, by type of op: the paper's *requests*, and their cost.
 
 use rma_core::op::OpType;
 
-/// What was counted of one type of op.
+/// The counts of one type of op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCounts {
     /// Ops that the host has issued, first attempts and others.
@@ -15,7 +15,7 @@ pub struct OpCounts {
     pub octets: u64,
 }
 
-/// What was counted of one host.
+/// The counts of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     by_type: [OpCounts; OpType::ALL.len()],
@@ -26,7 +26,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was counted of ops of this type.
+    /// Returns the counts of ops of this type.
     #[must_use]
     pub const fn of(&self, op_type: OpType) -> OpCounts {
         self.by_type[op_type.index()]
@@ -49,7 +49,7 @@ impl Counts {
         total
     }
 
-    /// What has been counted since these were `earlier`.
+    /// Returns the counts since these were `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;

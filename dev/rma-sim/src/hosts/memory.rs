@@ -14,7 +14,7 @@ use rma_shm::Region;
 
 use crate::net::{frame::NodeId, sim::Sim};
 
-/// What `node`'s regions are registered with.
+/// Returns the tag that `node`'s regions are registered with.
 pub(crate) fn nic_tag(node: NodeId) -> NicTag {
     NicTag(u64::from(node.0) + 1)
 }

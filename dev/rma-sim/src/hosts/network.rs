@@ -52,7 +52,7 @@ pub struct Network {
     next_replayed: usize,
 }
 
-/// What the engine of a host has besides its NIC.
+/// The engine of a host, besides its NIC.
 #[derive(Debug, Default)]
 struct Host {
     /// How often it has crashed.
@@ -94,13 +94,13 @@ impl Network {
         }
     }
 
-    /// What it was made of.
+    /// Returns the options that it was made with.
     #[must_use]
     pub const fn options(&self) -> &NetworkOptions {
         &self.options
     }
 
-    /// What a CommandExecutor of one of its hosts is made with.
+    /// Returns the settings of a CommandExecutor on one of its hosts.
     pub fn executor(&self) -> ExecutorConfig {
         self.options.executor()
     }
@@ -111,7 +111,7 @@ impl Network {
         &self.sim
     }
 
-    // What applications are given.
+    // The keys and ports that applications are given.
 
     /// A key that nobody knows.
     #[must_use]
@@ -200,7 +200,7 @@ impl Network {
     /// for a process of the host with this address.
     ///
     /// # Panics
-    /// If the region is not registered any more.
+    /// If the region is no longer registered.
     #[must_use]
     pub fn grant(
         &self,
@@ -219,7 +219,7 @@ impl Network {
     /// The owner of a region, or of a queue, gives it another key.
     ///
     /// # Panics
-    /// If it is not registered any more.
+    /// If it is no longer registered.
     pub fn rekey(&mut self, region: &RegisteredRegion, key: &RegionKey) {
         let node = memory::node_of(region);
         let regions = self.sim.nic_mut(node).regions_mut();
@@ -230,7 +230,7 @@ impl Network {
     /// Takes a region, or a queue, out of its host's table.
     ///
     /// # Panics
-    /// If it is not registered any more.
+    /// If it is no longer registered.
     pub fn deregister(&mut self, region: &RegisteredRegion) {
         let (node, id) = (memory::node_of(region), region.id());
         let nic = self.sim.nic_mut(node);
@@ -247,7 +247,7 @@ impl Network {
         self.sim.now()
     }
 
-    /// What the clock of a host shows now.
+    /// Returns the present time by a host's clock.
     #[must_use]
     pub fn local_now(&self, node: NodeId) -> Instant {
         self.sim.local_now(node)
@@ -306,7 +306,7 @@ impl Network {
         taken
     }
 
-    // What goes wrong.
+    // The faults.
 
     /// Whether a host runs. Software of one that does not must not look at anything.
     #[must_use]
@@ -319,7 +319,7 @@ impl Network {
         self.sim.set_faults(faults);
     }
 
-    /// Nothing goes wrong any more, but for what is on its way.
+    /// Nothing goes wrong any longer, but for what is on its way.
     pub fn heal(&mut self) {
         self.sim.set_faults(Faults::default());
         self.sim.set_stalls(StallOptions::default());
@@ -336,7 +336,7 @@ impl Network {
         runs
     }
 
-    /// Takes a host down: its regions, queues and portals are gone. What its software had is to be
+    /// Takes a host down: its regions, queues and portals are gone. What its software had must be
     /// dropped.
     pub fn crash(&mut self, node: NodeId) {
         self.sim.crash(node);
@@ -372,15 +372,15 @@ impl Network {
         self.sim.replay(&frames);
     }
 
-    // What has happened.
+    // The counts.
 
-    /// What a host has done since the beginning, in all its lives.
+    /// Returns the counts of a host since the beginning, in all its lives.
     #[must_use]
     pub fn counts(&self, node: NodeId) -> &Counts {
         &self.hosts[node.index()].counts
     }
 
-    /// Checks that nothing is left under way when nothing will happen any more.
+    /// Checks that nothing is left under way when nothing will happen any longer.
     pub fn check_rest(&self) {
         self.checker.check_rest(&self.sim).unwrap_or_else(|broken| self.fail(&broken));
     }

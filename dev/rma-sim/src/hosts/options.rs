@@ -1,4 +1,4 @@
-//! What a simulated network of hosts is made of: one to count hops on, or one drawn from a seed.
+//! The options of a simulated network of hosts: one to count hops on, or one drawn from a seed.
 
 use core::{fmt, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 /// All that a network depends on.
 #[derive(Clone, Debug)]
 pub struct NetworkOptions {
-    /// Where every random number of the run comes from.
+    /// The seed of every random number of the run.
     pub seed: u64,
     /// How many hosts there are, at least one.
     pub nodes: u16,
@@ -31,7 +31,7 @@ pub struct NetworkOptions {
     pub nic: NicConfigBuilder,
     /// Each host's MTU: the largest IP packet that it sends and receives, in bytes.
     pub mtu: u16,
-    /// How frames come to NICs and leave them.
+    /// The pace at which frames come to NICs and leave them.
     pub pace: Pace,
     /// Each device's rate of sending, in bytes a second. The largest number: it takes no time.
     pub rate: u64,
@@ -143,7 +143,7 @@ impl NetworkOptions {
         self
     }
 
-    /// What a CommandExecutor of one of the hosts is made with.
+    /// Returns the settings of a CommandExecutor on one of the hosts.
     pub fn executor(&self) -> ExecutorConfig {
         let NicConfigBuilder { timing, rtt, .. } = self.nic;
         ExecutorConfig::new(ReceiveLenMax::of_mtu(self.mtu.into()), timing.timeout, rtt)

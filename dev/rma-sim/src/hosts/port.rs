@@ -41,8 +41,8 @@ impl Port {
         self.port.slots().contains(&slot)
     }
 
-    /// The NIC takes the next command that the application has written, if there is one. The end
-    /// of a turn is to follow.
+    /// The NIC takes the next command that the application has written, if there is one. The end of
+    /// a turn must follow.
     pub(crate) fn issue_next(&mut self, sim: &mut Sim) -> bool {
         let Some(command) = self.port.take() else { return false };
         let command = command.expect("a portal writes commands that can be read");

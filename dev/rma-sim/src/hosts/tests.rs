@@ -208,7 +208,7 @@ fn a_key_that_another_host_or_the_owner_installs_ends_what_grants_were_good_for(
     assert_eq!(read(&mut pair, &newest), refused);
 }
 
-/// Who has a grant for a key that comes may use it too early. The request is refused, and when the
+/// A holder of a grant for a later key may use it too early. The request is refused, and when the
 /// region has that key, a copy of it may be believed: it brings no data.
 #[test]
 fn a_request_under_a_key_that_the_region_gets_later_may_be_replayed_then_and_changes_nothing() {

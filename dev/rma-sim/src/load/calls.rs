@@ -9,7 +9,7 @@
 //! What must hold, besides all that [`crate::check::invariant`] checks: a call has exactly one
 //! outcome; what it says was transferred was, what no op has tried is as it was before, and nothing
 //! else has changed, neither at the end nor until the next call; none ends much later than its
-//! deadline, or than it is to stay with a host that is silent; when nothing can happen any more,
+//! deadline, or than it is to stay with a host that is silent; when nothing can happen any longer,
 //! all are over, and then a small read succeeds.
 
 mod memory;
@@ -41,7 +41,7 @@ use crate::{
 };
 use memory::{AREA_LEN, CALLS, CONTENT_LEN, Expected, Host, PID};
 
-/// What became of the calls of a run.
+/// The outcomes of a run's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallsReport {
     /// Calls that were OK.
@@ -84,7 +84,7 @@ impl CallsReport {
 pub struct Broken {
     /// The run's seed.
     pub seed: u64,
-    /// What, and when.
+    /// The description of the break, with its time.
     pub what: String,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs until nothing will happen any more.
+    /// Runs until nothing will happen any longer.
     fn rest(&mut self) -> Result<(), String> {
         for _ in 0..STEPS_MAX {
             if !self.step()? {

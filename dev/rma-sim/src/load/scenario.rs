@@ -46,7 +46,7 @@ pub(crate) use options::OP_WIRE_LEN;
 pub use options::Options;
 pub use report::{Drops, Report};
 
-/// Why a run ended early.
+/// The reason why a run ended early.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
@@ -100,9 +100,9 @@ struct Run<'a, W> {
     pace: Prng,
     /// How many ops may be outstanding in the liveness phase.
     outstanding_max: usize,
-    /// What has happened, while it is looked at.
+    /// The events, while they are looked at.
     seen: Vec<Seen>,
-    /// What is outstanding, by node and slot, in the order of both.
+    /// The outstanding ops, by node and slot, in the order of both.
     planned: std::collections::BTreeMap<(NodeId, u16), Planned>,
     /// Commands that were issued, taken or not.
     issued: u64,
@@ -248,7 +248,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 self.world.serve(node)?;
             }
         }
-        // Nothing will happen any more, so whatever is outstanding is so for ever.
+        // Nothing will happen any longer, so whatever is outstanding is so for ever.
         if let Some(&(node, slot)) = self.planned.keys().next() {
             return Err(Violation::Overdue { node, slot, due: self.sim.now() });
         }
@@ -518,7 +518,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         let may_be_refused = planned.stale
             || in_safety && !self.options.link.faults.corrupt.is_never()
             || self.world.life(planned.responder) != planned.responder_life;
-        // Who is refused learns of it, within the rates of notices (P10, P11).
+        // The initiator of a refused op learns of it, within the rates of notices (P10, P11).
         let responder = planned.responder;
         let untold = notices_unsent(&self.sim, responder) > planned.notices_unsent
             || self.checker.lacked_notices(&self.sim, responder, planned.planned_at);
@@ -538,7 +538,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 let is_last = planned.consumes_receive() && expected != InvalidCommand;
                 in_safety && (expected == Ok || is_last) || expected == Ok && lacks_record
             }
-            // What is posted may be bound to ops that are under way.
+            // Posted receives may be bound to ops that are under way.
             RemoteNotReady => {
                 let is_scarce = self.world.may_lack_receives(planned, self.outstanding_max);
                 expected == Ok && planned.consumes_receive() && (in_safety || is_scarce)

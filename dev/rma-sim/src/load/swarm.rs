@@ -187,7 +187,7 @@ fn draw_timing(prng: &mut Prng, turnaround: Duration) -> Timing {
     Timing::new(dispatch_timeout, timeout)
 }
 
-/// How wrong a clock may run: far worse than any quartz.
+/// The largest error of a clock: far worse than any quartz.
 const DRIFT_PPM_MAX: i32 = 1000;
 
 fn draw_clock(prng: &mut Prng) -> ClockOptions {
@@ -355,7 +355,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// What broke.
+    /// Returns the failure.
     #[must_use]
     pub const fn failure(&self) -> &Failure {
         &self.failure

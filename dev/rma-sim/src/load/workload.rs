@@ -1,5 +1,5 @@
-//! What software does: regions with known contents; reads, writes and rekeys of them, right and
-//! wrong; and what it does to its own regions meanwhile.
+//! The actions of software: regions with known contents; reads, writes and rekeys of them, right
+//! and wrong; and what it does to its own regions meanwhile.
 //!
 //! Each host has two *targets* that others read and write. The key of one never changes in a life
 //! of the host. The other is *restless*: others may rekey it, its owner rotates its key, or takes
@@ -59,9 +59,9 @@ pub(crate) struct World {
     hosts: Vec<Host>,
     /// Ops whose applications have crashed: their data may still be on its way.
     orphans: Vec<(NodeId, Planned)>,
-    /// What was seen of recorded ops.
+    /// The observations of recorded ops.
     told: AllTold,
-    /// What was seen of words.
+    /// The observations of words.
     history: History,
     /// Points of the run that histories have had.
     events: u64,
@@ -69,7 +69,7 @@ pub(crate) struct World {
     local_ops: u64,
     /// Values that were swapped into words.
     values: u64,
-    /// What was seen of boards.
+    /// The observations of boards.
     boards: BoardCounts,
     /// Keys of receive queues that other hosts have installed.
     queue_rekeys: u64,
@@ -290,9 +290,9 @@ impl World {
         host.churn_local(sim, node, process);
     }
 
-    /// What the software of `node` does when it starts again: the same as the first time, so that
-    /// regions have names of before; with new keys and contents if `new_keys`, and those of before
-    /// otherwise. Returns the names that mean nothing any more, or something else.
+    /// Restarts the software of `node`: the same as the first time, so that regions have names of
+    /// before; with new keys and contents if `new_keys`, and those of before otherwise. Returns the
+    /// names that mean nothing any longer, or something else.
     pub(crate) fn restart(&mut self, sim: &mut Sim, node: NodeId, new_keys: bool) -> Vec<RegionId> {
         let seeds = self.prng.fork(node.0.into());
         let host = &mut self.hosts[node.index()];
@@ -428,7 +428,7 @@ impl World {
         self.queue_rekeys
     }
 
-    /// What was seen of boards.
+    /// Returns the observations of boards.
     pub(crate) const fn boards(&self) -> BoardCounts {
         self.boards
     }
@@ -460,7 +460,7 @@ impl World {
         self.hosts[node.index()].areas.iter().try_for_each(|area| area.check_rest())
     }
 
-    /// Nothing is under way any more. Checks that nothing has changed that nobody wrote to, and
+    /// Nothing is under way any longer. Checks that nothing has changed that nobody wrote to, and
     /// that every region has the key that it must have.
     pub(crate) fn check_rest(&mut self, sim: &Sim) -> Result<(), Violation> {
         for (_, planned) in core::mem::take(&mut self.orphans) {

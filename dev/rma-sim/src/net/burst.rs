@@ -1,5 +1,5 @@
-//! What a node finds in the packets that it takes from its device: the shipped walk over each of
-//! them, and which of the frames that were sent each found one is.
+//! The packets that a node takes from its device: the shipped walk over each of them, and the sent
+//! frame behind each found one.
 //!
 //! A packet may have been damaged, so that frames in it are found elsewhere than they were put, or
 //! not at all. A frame is known by where it begins.
@@ -19,12 +19,12 @@ use crate::net::frame::{Frame, Packet};
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) packet: Arc<Packet>,
-    /// What arrives, if that is not what was sent.
+    /// The octets that arrive, if they are not those that were sent.
     pub(crate) altered: Option<Arc<[u8]>>,
     pub(crate) extra: bool,
 }
 
-/// What became of a frame, and what the NIC counted meanwhile.
+/// The result of a frame, and the NIC's counts meanwhile.
 #[derive(Debug)]
 pub(crate) struct Handled {
     pub(crate) result: Result<(), DropReason>,
@@ -34,7 +34,7 @@ pub(crate) struct Handled {
     pub(crate) pushed_out: bool,
 }
 
-/// What a node has found, in order: a packet, then what is in it.
+/// A finding of a node, in order: a packet, then what is in it.
 #[derive(Debug)]
 pub(crate) enum Came {
     /// A packet begins.
@@ -42,7 +42,7 @@ pub(crate) enum Came {
     /// A frame, which the NIC was given.
     Frame {
         frame: Arc<Frame>,
-        /// What it was given, if that is not what was sent.
+        /// The octets that it was given, if they are not those that were sent.
         altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy, or the damage.
         extra: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Burst<'a> {
     pub(crate) frames: Vec<RxFrame<'a>>,
     pub(crate) tails: Vec<Tail>,
     pub(crate) came: Vec<Came>,
-    /// Which of `came` each frame is.
+    /// The index in `came` of each frame.
     pub(crate) places: Vec<usize>,
 }
 
@@ -180,7 +180,7 @@ mod tests {
     /// changed; those of frames that it was not given; and what was no frame.
     type Found = (usize, Vec<(u64, bool)>, Vec<u64>, Vec<Tail>);
 
-    /// What is found in [`packet`], of which `damage` is done to a copy.
+    /// Returns the frames found in [`packet`], of which `damage` is done to a copy.
     fn found(damage: impl FnOnce(&mut Vec<u8>), is_silent: bool) -> Found {
         let packet = Arc::new(packet());
         let mut copy = packet.bytes.to_vec();

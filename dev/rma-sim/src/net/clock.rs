@@ -6,10 +6,10 @@
 
 use rma_core::time::Instant;
 
-/// How a node's clock differs from true time.
+/// The difference of a node's clock from true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockOptions {
-    /// What the clock shows when the node starts.
+    /// The time that the clock shows when the node starts.
     pub starts_at: Instant,
     /// How much faster than true time it runs, in parts per million; more than -1,000,000. A quartz
     /// is off by some 50, one that has lost its mind by 1000.
@@ -34,7 +34,8 @@ impl LocalClock {
         Self { started, options, rate: rate as u64 }
     }
 
-    /// What the clock shows at true time `at`; what it showed first for any time before its start.
+    /// Returns the clock's time at true time `at`; what it showed first for any time before its
+    /// start.
     #[must_use]
     pub fn show(&self, at: Instant) -> Instant {
         let passed = u128::from(at.nanos_since(self.started)) * u128::from(self.rate);

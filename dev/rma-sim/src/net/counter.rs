@@ -1,5 +1,5 @@
-//! Where simulated hosts get the values of their message counters from (P4): blocks that they
-//! reserve as real hosts do, on a disk each, which takes its time and forgets what was not synced.
+//! The source of simulated hosts' message counters (P4): blocks that they reserve as real hosts do,
+//! on a disk each, which takes its time and forgets what was not synced.
 //!
 //! The reservation itself is shipped code, [`rma_core::counter_mark`]. Its clock is the node's own,
 //! which starts anywhere and steps either way when a node is restarted.
@@ -20,7 +20,7 @@ use crate::{
     prng::Prng,
 };
 
-/// How hosts reserve counter values.
+/// The way in which hosts reserve counter values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterOptions {
     /// How many values a host's first block has; and the least of any. In the liveness phase,
@@ -39,7 +39,7 @@ impl Default for CounterOptions {
     }
 }
 
-/// What all hosts have on their disks, and are about to write there.
+/// The marks that all hosts have on their disks, and those that they are about to write there.
 #[derive(Debug)]
 pub(crate) struct Counters {
     lengths: Lengths,
@@ -51,7 +51,7 @@ pub(crate) struct Counters {
 struct Host {
     prng: Prng,
     disk: MarkDisk,
-    /// Where its last block ended.
+    /// The end of its last block.
     after: u64,
     /// When the reservation that is under way will be over.
     due: Option<Instant>,

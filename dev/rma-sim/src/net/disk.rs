@@ -23,7 +23,7 @@ struct State {
     steps_left: Option<u32>,
 }
 
-/// Which file each of the two names has.
+/// The file of each of the two names.
 #[derive(Clone, Copy, Debug)]
 struct Names {
     mark: usize,

@@ -36,7 +36,7 @@ pub struct Frame {
     pub transmit: Transmit,
     /// The frame.
     pub bytes: Box<[u8]>,
-    /// Where in which packet it was sent. `None`: no packet took it.
+    /// The place of the frame in a packet as it was sent. `None`: no packet took it.
     pub berth: Option<Berth>,
 }
 

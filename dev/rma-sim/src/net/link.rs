@@ -19,7 +19,8 @@ use crate::{
     prng::{Chance, Prng},
 };
 
-/// How a link treats packets. Durations above some hours make no sense and may saturate.
+/// The way in which a link treats packets. Durations above some hours make no sense and may
+/// saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
     /// How long every packet takes.
@@ -30,7 +31,7 @@ pub struct LinkOptions {
     pub rate: u64,
     /// How many bytes may wait for the link; packets beyond it are lost (drop-tail).
     pub queue: u64,
-    /// What the link does to packets.
+    /// The faults that the link adds to packets.
     pub faults: Faults,
 }
 
@@ -47,7 +48,7 @@ impl Default for LinkOptions {
     }
 }
 
-/// What goes wrong on a link.
+/// The faults of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A packet is lost, and all frames in it.
@@ -77,7 +78,7 @@ impl Faults {
 pub struct Copied {
     /// When it leaves the link.
     pub at: Instant,
-    /// What leaves, if that is not what was sent.
+    /// The octets that leave, if they are not those that were sent.
     pub altered: Option<Arc<[u8]>>,
     /// Whether the link made this copy; false for the packet itself.
     pub extra: bool,
@@ -102,7 +103,7 @@ impl Link {
         Self { options, prng, queue }
     }
 
-    /// How the link treats packets.
+    /// Returns the options of the link.
     #[must_use]
     pub const fn options(&self) -> &LinkOptions {
         &self.options
@@ -151,7 +152,7 @@ impl Link {
 /// One corruption in so many hits the length of a frame, if there is one that says its length.
 const AIMED_EVERY: u64 = 4;
 
-/// Where the octets are that say how long frames of `packet` are.
+/// Returns the offsets of the octets that say how long frames of `packet` are.
 fn length_octets(packet: &[u8]) -> Vec<usize> {
     let (mut octets, mut at) = (Vec::new(), 0);
     while let Ok(len) = wire::frame_len(&packet[at..]) {
@@ -164,10 +165,10 @@ fn length_octets(packet: &[u8]) -> Vec<usize> {
     octets
 }
 
-/// Where a frame with a payload says how long that is.
+/// The offsets of the octets in which a frame with a payload says its length.
 const LENGTH_AT: [usize; 2] = [30, 31];
 
-/// Which bits a corruption flips.
+/// The bits that a corruption flips.
 struct Flips {
     count: usize,
     bits: [u64; FLIPS_MAX],

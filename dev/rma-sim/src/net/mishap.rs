@@ -1,5 +1,5 @@
-//! What befalls nodes, besides what links do to frames: pauses, crashes, restarts, clocks that
-//! step, regions that change while ops are under way.
+//! The mishaps of nodes, besides links' faults: pauses, crashes, restarts, clocks that step,
+//! regions that change while ops are under way.
 //!
 //! Each node has its own schedule, drawn from its own generator, so that one node's mishaps shift
 //! no other's. This module says when and what; [`crate::load::scenario`] does it, as a restart
@@ -40,7 +40,7 @@ pub struct MishapOptions {
     pub clock_step_max: Duration,
 }
 
-/// What happens to a node.
+/// A mishap of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
     /// Its software is stopped for so long.
@@ -56,7 +56,7 @@ pub(crate) enum Mishap {
     },
 }
 
-/// What may change in a table of regions.
+/// A change in a table of regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The key of a region that others use.
@@ -98,7 +98,7 @@ impl Mishaps {
         self.nodes.iter().enumerate().filter_map(next).min()
     }
 
-    /// What happens to `node` at `now`, which has one scheduled; schedules what follows.
+    /// Returns the mishap of `node` at `now`, which has one scheduled; schedules what follows.
     pub(crate) fn strike(&mut self, now: Instant, node: NodeId) -> Mishap {
         let (_, mishap) = self.nodes[node.index()].next.take().expect("scheduled");
         match mishap {

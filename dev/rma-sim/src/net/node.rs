@@ -26,19 +26,19 @@ use crate::net::{
     queue::serialization,
 };
 
-/// What a node is made of.
+/// The options of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeOptions {
     /// The NIC's settings.
     pub nic: NicConfigBuilder,
-    /// Where it is; `receive_len_max` is set from `mtu`.
+    /// The place of the NIC; `receive_len_max` is set from `mtu`.
     pub place: NicPlace,
     /// The device's MTU: the largest IP packet that it sends and receives.
     pub mtu: u16,
     /// The device's rate of sending, in bytes a second; at least 1. While it sends what it was
     /// given it gets no more, so inbound queues fill as they do in front of a real device.
     pub rate: u64,
-    /// How frames come to the NIC and leave it.
+    /// The pace at which frames come to the NIC and leave it.
     pub pace: Pace,
     /// How many packets the device holds for an engine that does not run; further ones are lost.
     pub receive_ring: u32,
@@ -55,7 +55,7 @@ impl NodeOptions {
     }
 }
 
-/// How frames come to a NIC and leave it.
+/// The pace at which frames come to a NIC and leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// One by one, as in the paper's hardware: each leaves in a packet of its own.
@@ -71,7 +71,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// How soon after a turn frames alone have another one.
+    /// Returns the time until another turn after one with frames alone.
     const fn turn(self) -> Duration {
         match self {
             Self::Hardware => Duration::ZERO,
@@ -80,7 +80,7 @@ impl Pace {
     }
 }
 
-/// How soon an engine that spins over requests which gather looks again, at the earliest.
+/// The earliest next look of an engine that spins over requests which gather.
 const SPIN: Duration = Duration::from_micros(1);
 
 /// Whether a node's software runs.
@@ -95,7 +95,7 @@ pub enum Condition {
 }
 
 impl Handled {
-    /// What is known of a frame before it was handled.
+    /// The state of a frame before it was handled.
     pub(crate) const NONE: Self = Self { result: Ok(()), counted_late: false, pushed_out: false };
 }
 
@@ -114,7 +114,7 @@ impl Routes {
     }
 }
 
-/// What is no news of a path.
+/// The MTU that is no news of a path.
 const ETHERNET_MTU: u16 = 1500;
 
 /// The longest IP packet that is in one buffer of an AF_XDP socket. Beyond it frames are written
@@ -173,11 +173,11 @@ pub(crate) struct Node {
     pub(crate) condition: Condition,
     /// Whether solicitations are lost on their way to its software.
     pub(crate) is_silent: bool,
-    /// Which of all pauses its last one was.
+    /// The number of its last pause, among all pauses.
     pub(crate) pause: u64,
     /// When it was resumed last.
     pub(crate) resumed_at: Option<Instant>,
-    /// What has arrived since the last turn.
+    /// The packets that have arrived since the last turn.
     pub(crate) ring: VecDeque<Arrival>,
     ring_len: usize,
     pace: Pace,
@@ -203,7 +203,7 @@ pub(crate) struct Node {
     pub(crate) unpaid: u64,
 }
 
-/// What a NIC has written, and its device was given to send.
+/// A packet that a NIC has written and given to its device.
 #[derive(Debug)]
 pub(crate) enum Sent {
     /// A packet, and the frames that are in it.
@@ -378,7 +378,7 @@ impl Node {
         self.turned_at = now;
     }
 
-    /// What the NIC sends now, into `sent`, if the device is free. Returns when to ask again, if
+    /// Sends the NIC's transmits into `sent`, if the device is free. Returns when to ask again, if
     /// some of it waits for more.
     pub(crate) fn poll_transmits(
         &mut self,

@@ -152,13 +152,13 @@ impl Sim {
         self.now
     }
 
-    /// What the clock of `node` shows now.
+    /// Returns the present time by the clock of `node`.
     #[must_use]
     pub fn local_now(&self, node: NodeId) -> Instant {
         self.nodes[node.index()].clock.show(self.now)
     }
 
-    /// What the clock of `node` shows at true time `at`.
+    /// Returns the time of `node`'s clock at true time `at`.
     #[must_use]
     pub fn local_at(&self, node: NodeId, at: Instant) -> Instant {
         self.nodes[node.index()].clock.show(at)
@@ -610,7 +610,7 @@ impl Sim {
         Arc::new(Packet { number, from, to, transmit, frames, bytes })
     }
 
-    /// Puts a packet on its link. What is to be told of its frames goes to `told`, with their
+    /// Puts a packet on its link. What must be told of its frames goes to `told`, with their
     /// numbers.
     fn carry(
         &mut self,

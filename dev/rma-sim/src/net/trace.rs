@@ -1,4 +1,4 @@
-//! What happened in a simulation, as data: the invariants read it, a person can print it, and its
+//! The trace of a simulation, as data: the invariants read it, a person can print it, and its
 //! digest tells whether two runs were the same.
 
 use core::{fmt, time::Duration};
@@ -23,15 +23,15 @@ use crate::net::frame::{Berth, Frame, NodeId, Packet};
 pub struct Seen {
     /// When, in true time.
     pub at: Instant,
-    /// What the node's clock showed.
+    /// The time by the node's clock.
     pub local: Instant,
     /// The node that it happened at.
     pub node: NodeId,
-    /// What happened there.
+    /// The event.
     pub what: What,
 }
 
-/// What can happen at a node.
+/// An event at a node.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Software issued a command.
@@ -69,7 +69,7 @@ pub enum What {
     Came {
         /// The packet as it was sent.
         packet: Arc<Packet>,
-        /// What arrived, if that is not what was sent.
+        /// The octets that arrived, if they are not those that were sent.
         altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy.
         extra: bool,
@@ -78,7 +78,7 @@ pub enum What {
     Tail {
         /// The packet as it was sent.
         packet: Arc<Packet>,
-        /// What was left of it.
+        /// The rest of it.
         tail: Tail,
     },
     /// The NIC received a copy of a frame. What only damage to its packet made is shown as a copy
@@ -86,14 +86,14 @@ pub enum What {
     Received {
         /// The frame as it was sent.
         frame: Arc<Frame>,
-        /// What arrived, if that is not what was sent.
+        /// The octets that arrived, if they are not those that were sent.
         altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy.
         extra: bool,
         /// For how long the node was stopped in the midst of it, or of a frame before it in the
         /// same burst.
         stalled: Duration,
-        /// What the NIC made of it.
+        /// The result by the NIC.
         result: Result<(), DropReason>,
         /// Whether the NIC counted a late effect.
         counted_late: bool,
@@ -108,7 +108,7 @@ pub enum What {
         frame: Arc<Frame>,
         /// Whether the link made this copy.
         extra: bool,
-        /// Where the copy was lost.
+        /// The place where the copy was lost.
         place: Place,
     },
     /// An op completed.
@@ -123,7 +123,7 @@ pub enum What {
     Restarted,
 }
 
-/// Where frames are lost, besides on their links.
+/// The place where frames are lost, besides on their links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The receiver's port of the switch had no room.
@@ -206,7 +206,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// What becomes of a packet on its link.
+/// Returns the fate of a packet on its link.
 const fn fate(arrives: bool, extra_copies: u8) -> &'static str {
     match (arrives, extra_copies) {
         (true, 0) => "",
@@ -398,7 +398,7 @@ impl Digest {
         self.word(other.0);
     }
 
-    /// What was sent was taken in when it was sent.
+    /// Takes in a copy: its octets were taken in when it was sent.
     const fn copy(&mut self, frame: &Frame, extra: bool) {
         self.word(frame.number << 1 | extra as u64);
     }
@@ -418,8 +418,8 @@ impl Digest {
     }
 }
 
-/// What a digest has of the reason for a drop: all that is refused with a NACK is one, however many
-/// counters tell why.
+/// Returns the digest's word for the reason of a drop: all that is refused with a NACK is one,
+/// however many counters tell why.
 fn word_of(reason: DropReason) -> u64 {
     let is_nacked = reason.refused_with() == Some(OpStatus::Nack);
     let reason = if is_nacked { DropReason::InboundQueueFull } else { reason };

@@ -1,4 +1,4 @@
-//! What the experiments of the StaR paper cost: a model of links, state caches and turns, in which
+//! The cost of the StaR paper's experiments: a model of links, state caches and turns, in which
 //! frames have a length, a way and an effect, and nothing else (StaR §II, §V; figures 1, 10, 11).
 //!
 //! It is not the shipped service: no octet is sealed, nothing is lost, no timer runs, and queues

@@ -1,8 +1,8 @@
-//! What happened to the target, as one sees who sees both sides. No host knows any of it.
+//! The events at the target, as an observer of both sides sees them. No host knows any of it.
 
 use crate::script::OPS_MAX;
 
-/// What happened to the region, as one sees who sees all.
+/// The events at the region, as an omniscient observer sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Effects {
     /// One bit for each granule of each op that was copied.

@@ -12,7 +12,7 @@ use crate::{
     settle::{self, Verdict},
 };
 
-/// How an op ended, as its application is told.
+/// The end of an op, as its application is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     Ok,
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
     generation: u8,
     /// Ticks until it may time out, once solicited.
     left: u8,
-    /// What a TIMEOUT would tell of hop 2.
+    /// Whether a TIMEOUT would say that hop 2 was reached.
     pub(crate) reached: bool,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct Initiator {
     /// The generation that each op went out with; 0 before.
     pub(crate) generations: [u8; OPS_MAX],
     pub(crate) outcomes: [Option<Outcome>; OPS_MAX],
-    /// What each recorded op is asked about by, from hop 2 on.
+    /// The name by which each recorded op is asked about, from hop 2 on.
     pub(crate) names: [Option<Name>; OPS_MAX],
-    /// What SETTLE said.
+    /// The answer of SETTLE.
     pub(crate) verdicts: [Option<Verdict>; OPS_MAX],
-    /// How old the turn's reading of the clock is. Only a flaw looks at it.
+    /// The age of the turn's reading of the clock. Only a flaw looks at it.
     turn_age: u8,
     pub(crate) restarted: bool,
     pub(crate) completed_twice: bool,

@@ -3,9 +3,8 @@
 //!
 //! It is a model, not shipped code: it shows that the *protocol* keeps P2 (no late effect) and P7
 //! (once), what a Rekey promises, and that what SETTLE says of a recorded op is true and stays so.
-//! That the code follows the protocol is the simulator's to
-//! show; the table says where each part of the model is to be found in `rma-core/src/nic`. Who
-//! changes one changes the other.
+//! That the code follows the protocol is the simulator's to show; the table says where each part of
+//! the model is to be found in `rma-core/src/nic`. Whoever changes one changes the other.
 //!
 //! | model | code | remark |
 //! |---|---|---|

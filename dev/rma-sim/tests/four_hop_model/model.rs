@@ -171,8 +171,8 @@ impl Script {
             state.drift = 0;
         }
         for op in 0..self.ops.len() as OpId {
-            // Who knows how an op ended relies on no record of it. Where he says so the record is
-            // held until then, to show that this frees it.
+            // An initiator that knows how an op ended relies on no record of it. Where it says so
+            // the record is held until then, to show that this frees it.
             if state.initiator.knows_end(op) && !self.is_done(op) {
                 state.target.let_expire(op);
             }
@@ -199,14 +199,14 @@ impl Script {
         matches!(self.flaws, [] | [Flaw::RecordTakenWhileHeld]) && !self.initiator_restarts
     }
 
-    /// What is left of the network when it forgets dead frames.
+    /// Returns the network without dead frames.
     pub(crate) fn without_dead_frames(&self, state: &State) -> Network {
         let mut network = state.network;
         self.dead_frames(state).for_each(|frame| network.forget(frame));
         network
     }
 
-    /// Frames that nobody takes any more: of ops that are over, whose generation has passed, data
+    /// Frames that nobody takes any longer: of ops that are over, whose generation has passed, data
     /// for entries that have ended, whose IV2 has passed, and SETTLEs that have been answered or
     /// whose key was replaced. None of these comes again. At most there will be another answer that
     /// nobody takes.
@@ -225,7 +225,7 @@ impl Script {
         })
     }
 
-    /// What `frame` makes of `state`.
+    /// Returns `state` after `frame`.
     pub(crate) fn after(&self, state: &State, frame: Frame) -> State {
         let mut state = *state;
         match frame {

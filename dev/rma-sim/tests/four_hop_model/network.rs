@@ -40,7 +40,7 @@ pub(crate) enum Frame {
     Settlement { op: OpId, verdict: Verdict },
 }
 
-/// What hop 4 says.
+/// The status in hop 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Ok,

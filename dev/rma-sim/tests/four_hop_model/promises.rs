@@ -1,4 +1,5 @@
-//! What must hold in every state, and what must be reached so that this says something.
+//! The conditions that hold in every state, and the states that must be reached so that this says
+//! something.
 
 use stateright::Property;
 
@@ -45,7 +46,7 @@ pub(crate) mod name {
 
 type Condition = fn(&Script, &State) -> bool;
 
-/// What holds always.
+/// The conditions that hold always.
 const ALWAYS: [(&str, Condition); 9] = [
     (name::P2, |_, state| !state.target.effects.late_in_silence),
     (name::P7_ONCE, |_, state| !state.target.effects.twice),
@@ -66,7 +67,7 @@ const ALWAYS: [(&str, Condition); 9] = [
     }),
 ];
 
-/// What holds as well of recorded ops.
+/// The further conditions that hold of recorded ops.
 const ALWAYS_RECORDED: [(&str, Condition); 9] = [
     (name::REFUSED, |script, state| {
         ops(script, state).all(|op| !is_refused(op.outcome) || op.applied == 0)
@@ -104,7 +105,7 @@ const ALWAYS_RECORDED: [(&str, Condition); 9] = [
     }),
 ];
 
-/// What is possible in every script.
+/// The states that are possible in every script.
 const SOMETIMES: [(&str, Condition); 5] = [
     ("all ops complete OK that can in one run", |script, state| {
         ops(script, state).filter(|op| op.outcome == Some(Outcome::Ok)).count() == script.ok
@@ -132,7 +133,7 @@ const SOMETIMES: [(&str, Condition); 5] = [
     }),
 ];
 
-/// What is possible as well if the window is too small for two ops at once.
+/// A state that is also possible if the window is too small for two ops at once.
 const SOMETIMES_PARKED: (&str, Condition) =
     ("data lands for an entry that is parked while another is solicited", |_, state| {
         let entries = || state.target.entries.iter().flatten();
@@ -140,7 +141,7 @@ const SOMETIMES_PARKED: (&str, Condition) =
             && entries().any(|entry| entry.solicitation.is_some() && !entry.parked)
     });
 
-/// What is possible as well if a slot has two ops.
+/// A state that is also possible if a slot has two ops.
 const SOMETIMES_REUSE: (&str, Condition) =
     ("a slot that was used before waits for hop 4", |script, state| {
         state.initiator.slots.iter().any(|slot| {
@@ -150,7 +151,7 @@ const SOMETIMES_REUSE: (&str, Condition) =
         })
     });
 
-/// What is possible as well of recorded ops.
+/// The states that are also possible for recorded ops.
 const SOMETIMES_RECORDED: [(&str, Condition); 3] = [
     ("SETTLE finds that an op was applied", |script, state| {
         ops(script, state).any(|op| op.verdict == Some(Verdict::Applied))
@@ -169,25 +170,25 @@ const SOMETIMES_RECORDED: [(&str, Condition); 3] = [
     }),
 ];
 
-/// What is possible as well if the target restarts, or if there are fewer records than hops 2.
+/// A state that is also possible if the target restarts, or if there are fewer records than hops 2.
 const SOMETIMES_FORGOTTEN: (&str, Condition) =
     ("an op is forgotten that was applied", |script, state| {
         ops(script, state).any(|op| op.verdict == Some(Verdict::Forgotten) && op.applied != 0)
     });
 
-/// What is possible as well if the target may be stopped for as long as it pleases.
+/// A state that is also possible if the target may be stopped for as long as it pleases.
 const SOMETIMES_ASKED: (&str, Condition) =
     ("an op lands that SETTLE asks about", |script, state| {
         state.target.landing.is_some_and(|landing| is_asked(script, state, landing.op))
     });
 
-/// What is possible as well if there are fewer records than hops 2.
+/// A state that is also possible if there are fewer records than hops 2.
 const SOMETIMES_TAKEN: (&str, Condition) =
     ("an op that was not applied is forgotten, as its record was taken again", |_, state| {
         state.target.effects.forgotten_unapplied
     });
 
-/// What is possible as well if an op says that another is done.
+/// A state that is also possible if an op says that another is done.
 const SOMETIMES_DONE: (&str, Condition) = ("a record is given back before its time", |_, state| {
     let retained = state.target.effects.retained;
     state.target.records.all().any(|record| {
@@ -196,7 +197,7 @@ const SOMETIMES_DONE: (&str, Condition) = ("a record is given back before its ti
     })
 });
 
-/// What is possible as well if a recorded op's key may be replaced under it.
+/// A state that is also possible if a recorded op's key may be replaced under it.
 const SOMETIMES_SETTLED_ACROSS: (&str, Condition) = (
     "SETTLE is under way under the next key while an entry waits under the old",
     |script, state| {
@@ -210,7 +211,7 @@ const SOMETIMES_SETTLED_ACROSS: (&str, Condition) = (
     },
 );
 
-/// What is possible as well if there is no post for each SEND.
+/// The states that are also possible if there is no post for each SEND.
 const SOMETIMES_NOT_READY: [(&str, Condition); 3] = [
     ("hop 1 finds no post", |_, state| {
         state.network.sent().any(|frame| matches!(frame, Frame::NotReady { .. }))
@@ -227,7 +228,7 @@ const SOMETIMES_NOT_READY: [(&str, Condition); 3] = [
     }),
 ];
 
-/// What is possible as well if a WRITE is among the ops.
+/// A state that is also possible if a WRITE is among the ops.
 const SOMETIMES_WRITE: (&str, Condition) =
     ("a WRITE times out when half of it was applied", |script, state| {
         ops(script, state).any(|op| {
@@ -237,7 +238,7 @@ const SOMETIMES_WRITE: (&str, Condition) =
         })
     });
 
-/// What is possible as well if a WRITE's key may be replaced under it.
+/// A state that is also possible if a WRITE's key may be replaced under it.
 const SOMETIMES_REKEY: (&str, Condition) =
     ("an op is refused after hop 2 as its key was replaced", |script, state| {
         ops(script, state)
@@ -269,7 +270,7 @@ fn is_refused(outcome: Option<Outcome>) -> bool {
     matches!(outcome, Some(Outcome::Nack | Outcome::AuthenticationFailure | Outcome::NotReady))
 }
 
-/// All that is to be checked of `script`.
+/// All that must be checked of `script`.
 pub(crate) fn all(script: &Script) -> Vec<Property<Script>> {
     let always = |(name, condition)| Property::always(name, condition);
     let sometimes = |(name, condition)| Property::sometimes(name, condition);

@@ -7,7 +7,7 @@
 
 use crate::script::{Flaw, OpId, RECORDS_MAX, Script, SolicitationId};
 
-/// What an op is asked about by: hop 2's counter, and the number of a record.
+/// The name by which an op is asked about: hop 2's counter, and the number of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name {
     pub(crate) by: SolicitationId,
@@ -62,12 +62,12 @@ impl Records {
         self.0[usize::from(name.record)] = Some(record);
     }
 
-    /// What is known of what `name` names.
+    /// Returns the record that `name` names.
     pub(crate) fn find(&self, name: Name) -> Option<Record> {
         self.at(name.record).filter(|record| record.by == name.by)
     }
 
-    /// What the record knows, whatever it was taken for.
+    /// Returns the content of the record, whatever it was taken for.
     pub(crate) fn at(&self, record: u8) -> Option<Record> {
         self.0[usize::from(record)]
     }

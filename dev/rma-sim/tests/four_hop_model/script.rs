@@ -1,4 +1,5 @@
-//! What is explored: the ops of a run, the clocks, the bounds, and the flaw if there is one.
+//! The space that is explored: the ops of a run, the clocks, the bounds, and the flaw if there is
+//! one.
 //!
 //! A script holds no state: it says how large the world is, not what happens in it.
 
@@ -29,7 +30,7 @@ pub(crate) type Key = u8;
 /// The key of the region as it was registered.
 pub(crate) const FIRST_KEY: Key = 0;
 
-/// What a mutation changes.
+/// The change that a mutation makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Bytes, as they come: two frames. There is no record of it.
@@ -38,7 +39,7 @@ pub(crate) enum Kind {
     Rekey(Key),
     /// The bytes of a message that shows itself to a poller: one frame, all or nothing.
     OrderedWrite,
-    /// A message for who has posted a receive: two frames, all or nothing.
+    /// A message for whoever has posted a receive: two frames, all or nothing.
     Send,
     /// Adds to the word a bit that no other op adds, so that the sum tells who has added.
     FetchAdd,
@@ -138,7 +139,7 @@ pub(crate) struct Timing {
     pub(crate) initiator_timeout: u8,
     /// T_r, after which the target lets go of a mutation.
     pub(crate) target_timeout: u8,
-    /// What the target's deadline is earlier than its limit.
+    /// The time by which the target's deadline is earlier than its limit.
     pub(crate) guard: u8,
     /// By how much the initiator's clock may gain on the target's, counted from any moment.
     pub(crate) drift_max: u8,
@@ -169,8 +170,8 @@ impl Timing {
     }
 }
 
-/// What the protocol could have done without, or done otherwise. Each breaks a promise; tests show
-/// which.
+/// A part of the protocol that a flawed script leaves out or does otherwise. Each flaw breaks a
+/// promise; tests show which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// On hop 2 the initiator's timeout stays what it was.
@@ -223,7 +224,7 @@ pub(crate) enum Flaw {
     AbsenceIsNotApplied,
     /// The answer to a SETTLE is not curried with the request's IV.
     SettlementNotBound,
-    /// Where no record is free, one that is held is taken.
+    /// A held record is taken where none is free.
     RecordTakenWhileHeld,
     /// Data finds its entry without its record, and the commit is noted in whatever record has the
     /// number.
@@ -261,7 +262,7 @@ pub(crate) struct Script {
     pub(crate) target_restarts: bool,
     /// Whether frames stay in the network that will be dropped whenever they are delivered.
     pub(crate) all_frames: bool,
-    /// What it lacks; nothing as designed.
+    /// The flaws; nothing as designed.
     pub(crate) flaws: &'static [Flaw],
 }
 

@@ -12,7 +12,8 @@ use crate::{
     script::{FIRST_KEY, Flaw, Key, OpId, SETTLE_KEYS_MAX, Script},
 };
 
-/// What the answer says. The result that comes with `Applied` is compared as the answer is made.
+/// The verdict of the answer. The result that comes with `Applied` is compared as the answer is
+/// made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
     Applied,

@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What its initiator would ask about it by.
+    /// Returns the name by which its initiator would ask about it.
     fn name(&self) -> Option<Name> {
         Some(Name { by: self.solicitation?, record: self.record? })
     }
@@ -55,12 +55,12 @@ impl Entry {
 /// A hop 2 that was sent: what its IV stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Solicitation {
-    /// Whose hop 1 it answers.
+    /// The op whose hop 1 it answers.
     pub(crate) op: OpId,
     /// The entry. It names that, or the record that knows it.
     index: u8,
     pub(crate) record: Option<u8>,
-    /// What its hop 4 brings along: the word before.
+    /// The word before, which its hop 4 brings along.
     result: u8,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Target {
     pub(crate) solicited: u8,
     pub(crate) records: Records,
     pub(crate) queue: ReceiveQueue,
-    /// What atomics work on.
+    /// The word that atomics work on.
     word: u8,
     pub(crate) landing: Option<Landing>,
     /// Granules of window in use.
@@ -226,7 +226,7 @@ impl Target {
         Some(Frame::Acknowledgement { by, status })
     }
 
-    /// The entry that a request is given. Who is parked is forgotten where none is free.
+    /// The entry that a request is given. Whoever is parked is forgotten where none is free.
     fn place_for_request(&mut self, script: &Script) -> Option<usize> {
         let entries = &self.entries[..usize::from(script.entries)];
         let parked = |entry: &Option<Entry>| entry.is_some_and(|entry| entry.parked);
@@ -300,7 +300,7 @@ impl Target {
         self.revision += 1;
     }
 
-    /// Whether a key was the region's and is not any more.
+    /// Whether a key was the region's and is not any longer.
     pub(crate) fn was_replaced(&self, key: Key) -> bool {
         self.effects.replaced & 1 << key != 0
     }

@@ -2,8 +2,8 @@
 //! and a network that belongs to an attacker, within small bounds.
 //!
 //! Two models, not shipped code: they show that the *protocol* keeps its promises, and which rule
-//! keeps which of them. That the code follows the protocol is the simulator's to show. Who changes
-//! one changes the other.
+//! keeps which of them. That the code follows the protocol is the simulator's to show. Whoever
+//! changes one changes the other.
 //!
 //! [`data_path`] is about work requests: S1 (bounded), S2 (no late effect), S3 (exactly once) and
 //! S5 (authorised). [`switch`] is about a connection whose roles change: S6 (nothing is lost or
@@ -19,12 +19,12 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rma_lab::evidence;
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// What everything at one moment is for the checker.
+/// The world at one moment, for the checker.
 trait World: Clone + Debug + Hash + PartialEq + Send + Sync + 'static {}
 
 impl<T: Clone + Debug + Hash + PartialEq + Send + Sync + 'static> World for T {}
 
-/// What one step is for the checker.
+/// One step, for the checker.
 trait Step: Clone + Debug + PartialEq + Send + Sync + 'static {}
 
 impl<T: Clone + Debug + PartialEq + Send + Sync + 'static> Step for T {}

@@ -190,7 +190,7 @@ fn mistake(script: Script, flaws: &'static [Flaw], promise: &'static str) {
 }
 
 #[test]
-fn who_resumes_out_of_doubt_has_a_peer_that_tracks_the_same() {
+fn a_side_that_resumes_out_of_doubt_has_a_peer_that_tracks_the_same() {
     mistake(SENDS, &[Flaw::ResumesOutOfDoubt], name::S6_ONE);
 }
 
@@ -200,7 +200,7 @@ fn a_commit_taken_twice_completes_a_work_request_twice() {
 }
 
 #[test]
-fn who_has_not_drained_and_believes_that_all_is_gone_ends_for_nothing() {
+fn a_side_that_has_not_drained_and_believes_that_all_is_gone_ends_for_nothing() {
     mistake(SENDS, &[Flaw::NotDrained, Flaw::GoneBelievedInDoubt], name::LIVES);
 }
 
@@ -242,13 +242,13 @@ fn a_row_without_the_guards_completes_a_receive_twice() {
 }
 
 #[test]
-fn who_completes_before_commit_is_answered_or_on_an_old_answer_does_so_late() {
+fn completing_before_commit_is_answered_or_on_an_old_answer_comes_late() {
     mistake(DOUBT, &[Flaw::CompletesUnanswered], name::S2);
     mistake(DOUBT, &[Flaw::AnswerNotTimed], name::S2);
 }
 
 #[test]
-fn who_believes_nothing_in_doubt_need_not_drain_and_posts_need_not_be_held_back() {
+fn a_side_that_believes_nothing_in_doubt_need_not_drain_nor_hold_posts_back() {
     let small = Script { messages: [1, 1], ..ALL };
     for script in [SENDS, small] {
         explore("not drained", script.without(&[Flaw::NotDrained]), 40_000);

@@ -23,7 +23,7 @@ use rma_kv::{
 use rma_xdp::{HostAddr, HostConfig};
 use serde::Serialize;
 
-/// Gets and puts against a replicated cache, every value of which is verified.
+/// Runs gets and puts against a replicated cache, and verifies every value.
 #[derive(Debug, Parser)]
 #[command(name = "kv-load", version)]
 struct Cli {
@@ -33,33 +33,34 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Cmd {
-    /// Three servers on loopback: one is killed after a third of the time, and back after two
+    /// Runs three servers on loopback; kills one after a third of the time, and restarts it after
+    /// two thirds
     Demo {
-        /// Seconds from one key of each region to the next
+        /// Seconds between changes of each region's key
         #[arg(long, default_value_t = 5.0)]
         rotate: f64,
         #[command(flatten)]
         load: LoadArgs,
     },
-    /// Servers that run somewhere
+    /// Uses servers that run already
     Run {
-        /// A server: NAME=KEYS,PUTS@IDENTITY, such as
+        /// Server, as NAME=KEYS,PUTS@IDENTITY:
         /// a=192.0.2.1:7471,192.0.2.1:7472@spiffe://example.org/kv/server
         #[arg(long = "server", required = true, value_parser = parse_server)]
         servers: Vec<ServerAt>,
-        /// How many of them hold each key
+        /// Number of servers that hold each key
         #[arg(long, default_value_t = 2)]
         copies: usize,
-        /// The directory of credentials, as `rmactl ca issue` makes it
+        /// Directory of credentials, as `rmactl ca issue` makes it
         #[arg(long)]
         credentials: PathBuf,
-        /// Over kernel UDP sockets, bound to this address
+        /// Use kernel UDP sockets, bound to this address
         #[arg(long, required_unless_present = "interface")]
         udp: Option<HostAddr>,
-        /// Over AF_XDP, on this interface
+        /// Use AF_XDP on this interface
         #[arg(long, conflicts_with = "udp")]
         interface: Option<String>,
-        /// The UDP port of 1RMA, the same at all hosts
+        /// UDP port of 1RMA, the same on all hosts
         #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT)]
         port: u16,
         #[command(flatten)]
@@ -69,27 +70,27 @@ enum Cmd {
 
 #[derive(Args, Clone, Copy, Debug)]
 struct LoadArgs {
-    /// For how long, in seconds
+    /// Seconds to run
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// Ops a second
     #[arg(long, default_value_t = 1000.0)]
     rate: f64,
-    /// How many keys there are
+    /// Number of keys
     #[arg(long, default_value_t = 4000)]
     keys: u64,
-    /// The part of ops that gets
+    /// Share of gets among the ops, from 0 to 1
     #[arg(long, default_value_t = 0.95)]
     gets: f64,
-    /// What all of it follows from
+    /// Seed of the whole load
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// At the end, one line of JSON
+    /// Print one line of JSON at the end
     #[arg(long)]
     json: bool,
 }
 
-/// What all seconds brought, and each.
+/// The results of all seconds, and of each.
 #[derive(Serialize)]
 struct Summary<'a> {
     all: &'a Second,
@@ -203,7 +204,7 @@ fn tell(second: &Second) {
     say(&second.to_string());
 }
 
-/// Who does not listen any more misses the rest.
+/// Prints a line; a reader who has gone misses the rest.
 fn say(line: &str) {
     _ = writeln!(io::stdout(), "{line}");
 }

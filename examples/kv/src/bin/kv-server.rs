@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use rma_kv::server::{ServerArgs, serve};
 
-/// A server of a replicated cache, which clients read one-sided.
+/// Serves a part of a replicated cache, which clients read one-sided.
 #[derive(Debug, Parser)]
 #[command(name = "kv-server", version)]
 struct Cli {

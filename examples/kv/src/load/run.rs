@@ -48,7 +48,7 @@ pub struct Load {
     version: u64,
     all: Tally,
     second: Tally,
-    /// What was counted when this second began, and when that was.
+    /// The counts at the beginning of this second, and its time.
     before: (Counts, Instant),
     served: Vec<u64>,
     events: Vec<String>,
@@ -191,7 +191,7 @@ impl Load {
             }
             Ok(Got { found: None, .. }) => {
                 counts.misses += 1;
-                // Where the truth is, there it is again.
+                // The truth comes back with the next version.
                 self.version += 1;
                 self.writers.put(self.cache.servers_of(&key(number)), number, self.version);
             }
@@ -202,7 +202,7 @@ impl Load {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (torn, failovers, refetches) = self.cache.counts();

@@ -1,16 +1,16 @@
-//! What each second brought, as a line for people, and all of them as JSON.
+//! The results of each second, as a line for people, and all of them as JSON.
 
 use std::{fmt, time::Duration};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// What happened in some time.
+/// The events in a span of time.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// From when an op was to begin until it was over: gets alone, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// What was counted.
+    /// The counts of that time.
     pub counts: Counts,
 }
 
@@ -40,7 +40,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What has come since `before`.
+    /// Returns the counts since `before`.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -89,18 +89,18 @@ pub struct Second {
     pub hit_rate: f64,
     /// The median of the gets' latency in microseconds.
     pub p50_us: f64,
-    /// What 99 % of them did not exceed.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// What 99.9 % of them did not exceed.
+    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// What was counted.
+    /// The counts of the second.
     #[serde(flatten)]
     pub counts: Counts,
-    /// What happened: killed, back, rotated.
+    /// The events: killed, back, rotated.
     pub events: Vec<String>,
 }
 
-/// What a column is, above the lines.
+/// The heading above the lines.
 pub const HEADER: &str = "     s   gets/s   hit %     p50 us     p99 us   p99.9 us  puts  torn  failover  refetch  what happened";
 
 impl Second {

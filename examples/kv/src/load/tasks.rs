@@ -22,7 +22,7 @@ pub struct Tasks<F> {
     woken: Arc<Woken>,
 }
 
-/// Which can go on, and whose thread is to be told.
+/// The tasks that can go on, and the thread to tell.
 #[derive(Debug)]
 struct Woken {
     tasks: Mutex<Vec<usize>>,

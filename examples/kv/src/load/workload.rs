@@ -1,4 +1,4 @@
-//! Which keys are got and put, when, and what their values are: all of it follows from a seed.
+//! The choice of keys to get and put, their times and their values: all of it follows from a seed.
 //!
 //! An open loop: ops come when they come (Poisson), whether those before are over or not, as users
 //! do. Keys are drawn by Zipf's law. A value follows from its key and version, so whoever gets one
@@ -14,7 +14,7 @@ use crate::layout::VALUE_LEN_MAX;
 /// The shortest value in octets.
 pub const VALUE_LEN_MIN: usize = 64;
 
-/// What is asked of a cache.
+/// The mix of requests to a cache.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Mix {
@@ -29,7 +29,7 @@ pub struct Mix {
 }
 
 impl Default for Mix {
-    /// What is told of caches: few keys are asked for most, and 95 % of all gets.
+    /// The common mix of caches: few keys are asked for most, and 95 % of all gets.
     fn default() -> Self {
         Self { keys: 4000, rate: 1000.0, gets: 0.95, skew: 0.99 }
     }

@@ -30,7 +30,7 @@ pub struct Writers {
     done: Arc<Done>,
 }
 
-/// What became of puts.
+/// The results of puts.
 #[derive(Debug, Default)]
 struct Done {
     stored: AtomicU64,
@@ -97,7 +97,7 @@ fn write(mut client: PutClient, puts: &Receiver<(u64, u64)>, done: &Done) {
                     eprintln!("kv: {error}");
                 }
                 done.lost.fetch_add(1, Relaxed);
-                // What waits is lost as well, as the server is not there.
+                // Waiting puts are lost as well, as the server is not there.
                 done.lost.fetch_add(puts.try_iter().count() as u64, Relaxed);
                 thread::park_timeout(REST);
             }

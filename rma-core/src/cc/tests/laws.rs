@@ -1,4 +1,4 @@
-//! What holds for any settings and any feedback.
+//! Laws that hold for any settings and any feedback.
 
 use proptest::prelude::*;
 
@@ -117,7 +117,7 @@ proptest! {
         });
     }
 
-    /// What happens next, to two copies of one state: the one that sees more delay does not have
+    /// The next event comes to two copies of one state: the one that sees more delay does not have
     /// the larger window.
     #[test]
     fn more_delay_never_makes_for_a_larger_window(

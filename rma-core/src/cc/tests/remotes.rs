@@ -1,4 +1,4 @@
-//! Which windows there are, and which are remembered.
+//! The windows that there are, and those that are remembered.
 
 use super::*;
 use crate::{

@@ -81,7 +81,7 @@ fn a_window_is_not_decreased_twice_in_one_round_trip() {
         pair.give(&feedback(RTT + after, OpStatus::Timeout, 0.0, 20.0));
         assert_near(pair.cwnds().1, remote);
     }
-    // What grows in the meantime stays.
+    // The window that grows in the meantime stays.
     pair.give(&feedback(2 * RTT + 1, OpStatus::Ok, 0.0, 5.0));
     pair.give(&feedback(2 * RTT + 2, OpStatus::Nack, 0.0, 5.0));
     assert_near(pair.cwnds().1, 0.41);
@@ -151,7 +151,7 @@ fn no_window_falls_below_its_minimum() {
 }
 
 #[test]
-fn what_the_caller_did_wrong_is_no_congestion() {
+fn a_callers_mistake_is_no_congestion() {
     for status in OpStatus::ALL {
         let congestion =
             [OpStatus::Ok, OpStatus::Nack, OpStatus::Timeout, OpStatus::DispatchTimeout];

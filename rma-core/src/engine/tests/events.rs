@@ -37,7 +37,7 @@ fn queue(
     (queue, grant)
 }
 
-/// Turns until nothing moves any more. Returns in how many turns the bell was rung, and how often
+/// Turns until nothing moves any longer. Returns in how many turns the bell was rung, and how often
 /// at most in one of them.
 fn settle(engine: &mut Engine<Lost, HandClock>, rung: &Rung) -> (usize, usize) {
     let (mut turns, mut most) = (0, 0);

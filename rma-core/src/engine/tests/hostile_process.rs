@@ -16,7 +16,7 @@ use rma_shm::{Mapping, RingMemory};
 
 use super::*;
 
-/// What the clock goes on by in each turn.
+/// The step of the clock in each turn.
 const TURN: Duration = Duration::from_millis(1);
 
 const HOSTILE: Range<u16> = SLOTS..2 * SLOTS;

@@ -96,7 +96,7 @@ struct Scene {
     server: Engine<Post, HandClock>,
     region: RegionId,
     asker: Asker,
-    /// How the asker's ops have ended, by their slots.
+    /// The status of each of the asker's ops, by slot.
     ends: BTreeMap<u16, OpStatus>,
 }
 
@@ -249,7 +249,7 @@ fn of_a_hundred_frames_as_many_are_served_as_a_packet_may_have() {
     assert_eq!(scene.ended(OpStatus::Ok), slots(0..FRAMES_MAX as u16));
     assert_eq!(scene.all_drops(), [(DropReason::TooManyFrames, 1)]);
     assert_eq!(scene.tail_octets(), 68 * read::REQUEST_LEN as u64);
-    // What is left over stops nobody.
+    // The rest stops nobody.
     let more = scene.requests(100..101);
     scene.bring(more.concat());
     assert!(scene.ended(OpStatus::Ok).contains(&100));
@@ -345,7 +345,7 @@ fn a_bad_length_in_the_midst_drops_what_is_behind_it_and_nothing_before() {
 fn an_answer_among_requests_dies_alone() {
     let mut scene = Scene::new();
     let requests = scene.requests(0..3);
-    // The answer to a request of the asker comes back to who sent it.
+    // The answer to a request of the asker comes back to whoever sent it.
     let answer = scene.bring(requests[0].clone()).remove(0).bytes;
     let packet = [&requests[1][..], &answer, &requests[2]].concat();
     scene.bring(packet);

@@ -138,7 +138,7 @@ struct Scene {
     honest: Asker,
     other: Asker,
     reader: Asker,
-    /// How the honest host's ops have ended.
+    /// The counts of the honest host's ops by their end.
     ends: [usize; OpStatus::ALL.len()],
     /// Notices to the honest host, and to the other.
     notices: [usize; 2],
@@ -323,7 +323,7 @@ fn strangers_before_a_rotation_do_not_keep_a_refusal_from_anybody() {
     }
 }
 
-/// What waits for a token is no work before the token comes.
+/// A notice that waits for a token is no work before the token comes.
 #[test]
 fn an_engine_sleeps_over_notices_that_must_wait_and_knows_until_when() {
     let mut scene = Scene::new(1_000);

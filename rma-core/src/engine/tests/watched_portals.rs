@@ -1,4 +1,4 @@
-//! Which of many portals an engine looks at: no command waits for a look that does not come, and
+//! The choice of an engine among many portals: no command waits for a look that does not come, and
 //! what somebody writes into his flags is his own concern.
 
 use std::{
@@ -125,8 +125,8 @@ fn portals_with_flags_take_turns_as_those_without_do() {
     }
 }
 
-/// What an application reads is only whether its flag is up: a flag that went down between its push
-/// and its look would be a command that waits.
+/// The application reads only whether its flag is up: a flag that went down between its push and
+/// its look would be a command that waits.
 #[test]
 fn a_command_that_comes_while_its_flag_goes_down_is_taken() {
     const ROUNDS: u32 = 20_000;
@@ -214,7 +214,7 @@ fn flags_follow_their_portals_when_others_come_and_go() {
         pass(&engine, Duration::from_secs(1));
         engine.turn();
         be_quiet(&mut engine);
-        // Who gets its slots and its flag, which is up already, is served.
+        // The next owner of its slots and its flag, which is up already, is served.
         let mut again = serve(&mut engine, gone as u16, flag_of(&words[word], index));
         read(&mut again, &sink);
         engine.turn();
@@ -246,7 +246,7 @@ fn two_portals_with_one_flag_are_both_served() {
 /// A thread that plays a process: it has its portals' flags in memory of its own, and writes
 /// anything there. Another process's flags are elsewhere.
 #[test]
-fn who_scribbles_over_his_flags_holds_up_nobody_else() {
+fn a_process_that_scribbles_over_its_flags_holds_up_nobody_else() {
     const OPS: usize = 3000;
     let (mut engine, _, sink) = engine(0);
     let mapping = Arc::new(Mapping::heap(Flags::FOOTPRINT));

@@ -33,7 +33,7 @@ fn grant(responder: [u8; 4]) -> Grant {
 }
 
 #[test]
-fn who_comes_after_a_call_that_ends_as_it_begins_is_told_at_once() {
+fn a_call_after_one_that_ends_as_it_begins_is_told_at_once() {
     let (pid, nic, addresses) = (Pid(7), NicTag(1), HostAddr::from(HERE).into());
     let (portal, mut port) =
         portal(PortalConfig { slots: 0..16, pid, addresses, bell: None, flag: None, nic });

@@ -21,7 +21,7 @@ const APPLIED_AFTER: Duration = Duration::from_nanos(7_500);
 /// Bytes that a call with a body has for itself.
 const SPAN: u64 = 1 << 15;
 
-/// What becomes of the peer.
+/// The life of the peer.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     dies: Instant,
@@ -53,7 +53,7 @@ struct World {
     lost: BTreeSet<u64>,
 }
 
-/// Which call an op is of.
+/// Returns the call that an op is of.
 fn call_of(op: &RecordedOp) -> u64 {
     match *op {
         RecordedOp::Send { immediate, .. }
@@ -66,7 +66,7 @@ fn call_of(op: &RecordedOp) -> u64 {
 }
 
 impl World {
-    /// How a command ends, and when.
+    /// Returns the end of a command, and its time.
     fn fate(&mut self, command: &Command) -> (Instant, OpStatus, Ending) {
         let (now, life) = (self.bench.now, self.life);
         let answered = life.is_there(now) && life.is_there(now + RTT);

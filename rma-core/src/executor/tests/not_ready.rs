@@ -8,7 +8,7 @@ use crate::portal::Change;
 /// How long a frame is on its way.
 const HOP: Duration = Duration::from_micros(5);
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     /// An op of this executor comes to the queue.
@@ -121,7 +121,7 @@ impl World {
             let benches = self.benches.iter().filter_map(|bench| bench.executor.poll_timeout());
             let next = self.happens.keys().map(|(at, _)| *at).next();
             let Some(at) = benches.chain(next).min().filter(|at| *at <= end) else { break };
-            // What is asked for now may follow in the next turn.
+            // An op that is asked for now may follow in the next turn.
             self.now = self.now.max(at) + Duration::from_nanos(100);
             while let Some((&(at, number), _)) = self.happens.first_key_value()
                 && at <= self.now
@@ -134,7 +134,7 @@ impl World {
 }
 
 #[test]
-fn who_waits_for_a_slow_receiver_gets_in_nearly_in_order() {
+fn waiters_for_a_slow_receiver_get_in_nearly_in_order() {
     let (executors, each) = (4, 16);
     let service = Duration::from_micros(100);
     let mut world = World::new(executors, 8, Some(service));

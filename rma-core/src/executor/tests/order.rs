@@ -1,4 +1,4 @@
-//! Who goes next: shares of calls, classes and hosts; fences, deadlines, cancelling.
+//! The order of calls: shares of calls, classes and hosts; fences, deadlines, cancelling.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn bulk_transfers_to_hosts_that_do_not_answer_leave_slots_for_small_calls() {
 }
 
 #[test]
-fn what_follows_a_fence_waits_for_what_is_before_it_even_if_that_fails() {
+fn a_call_behind_a_fence_waits_for_those_before_it_even_if_they_fail() {
     for status in [OpStatus::Ok, OpStatus::RemoteAuthenticationFailure] {
         let mut bench = Bench::new(16, fixed(8.0));
         let locals: Vec<_> = (0..5).map(|id| local(id, 20_000)).collect();

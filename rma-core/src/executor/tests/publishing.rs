@@ -14,7 +14,7 @@ pub(super) const T: Duration = Duration::from_millis(100);
 pub(super) const NAME: OpName = OpName { engine: EngineId(3), counter: 77, number: 9 };
 pub(super) const FETCH_ADD: Change<'static> = Change::FetchAdd { remote_offset: 64, addend: 5 };
 
-/// How an op of the test ends.
+/// The end of an op of the test.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Ends(OpStatus),
@@ -52,7 +52,8 @@ impl Bench {
         command
     }
 
-    /// What is issued next, which is one op: now or when the executor next has something to do.
+    /// Returns the next command, which is one op: now or when the executor next has something to
+    /// do.
     pub(super) fn next(&mut self) -> Command {
         for _ in 0..100 {
             if let [command] = self.take()[..] {
@@ -241,7 +242,7 @@ fn each_op_of_its_own_is_one_command_and_tells_its_result() {
 }
 
 #[test]
-fn what_is_done_is_said_with_the_next_op_on_the_region() {
+fn a_done_op_is_named_by_the_next_op_on_the_region() {
     let (mut bench, grant) = (Bench::new(1, fixed(8.0)), add());
     for round in 0..3 {
         bench.submit_op(&OpCall::of(&grant, FETCH_ADD));

@@ -1,4 +1,4 @@
-//! What an outcome says of an op in doubt, and calls that ask about one.
+//! The outcomes of ops in doubt, and calls that ask about one.
 
 use super::{
     publishing::{FETCH_ADD, Fate, NAME, T, add, is_settle},
@@ -190,7 +190,7 @@ fn a_call_that_asks_and_is_given_up_says_unknown_however_far_it_was() {
 }
 
 #[test]
-fn who_asks_needs_a_grant_for_such_an_op_and_a_place() {
+fn a_question_needs_a_grant_for_such_an_op_and_a_place() {
     let mut bench = Bench::with(4, ExecutorConfig { calls: 1, ..ExecutorConfig::default() });
     let ask = |bench: &mut Bench, grant: &Grant| {
         bench.executor.submit_settle(bench.now, grant, NAME, None)
@@ -235,7 +235,7 @@ fn a_fenced_op_waits_for_all_before_it_and_leaves_no_fence_if_it_is_refused() {
 }
 
 #[test]
-fn what_never_began_says_what_is_missing_and_what_is_in_doubt() {
+fn a_call_that_never_began_says_what_is_missing_and_what_is_in_doubt() {
     let grant = add();
     let call = OpCall::of(&grant, FETCH_ADD);
     let outcome = Outcome::op_not_begun(&call, CallStatus::DeadlineExceeded);

@@ -7,12 +7,12 @@ use super::*;
 /// The NIC's timeout.
 const T: Duration = Duration::from_millis(100);
 
-/// What a host does from one time to another.
+/// The outage of a host from one time to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outage {
     /// It is stopped, and answers afterwards what has come meanwhile.
     Paused,
-    /// What comes is lost.
+    /// Every frame is lost.
     Gone,
 }
 
@@ -25,10 +25,10 @@ struct World {
     lost: BTreeSet<u64>,
     issued: u64,
     under_way: BTreeMap<(Instant, u64), (Command, OpStatus)>,
-    /// Which hosts are asked, and when.
+    /// The hosts that are asked, and the times.
     asked: Vec<(Instant, HostAddr)>,
     begun: BTreeMap<CallId, Instant>,
-    /// What is over, how long that took, and when it was.
+    /// The outcomes, with the time that each took, and its moment.
     over: Vec<(Outcome, Duration, Instant)>,
     local: Arc<RegisteredRegion>,
 }
@@ -232,7 +232,7 @@ fn nothing_is_issued_to_a_suspect_but_a_probe() {
             world.submit(A, op_type, 1 << 20, RetryPolicy::DEFAULT);
         }
     }
-    // What was submitted before the first timeout is issued; then it is one at a time.
+    // Ops that were submitted before the first timeout are issued; then it is one at a time.
     world.bench.now = world.start + T;
     for (_, (command, status)) in core::mem::take(&mut world.under_way) {
         world.bench.port.complete(&Completion::new(command.slot, status, 0, 10_000));
@@ -407,7 +407,7 @@ fn windows_are_kept_through_a_silence_and_halved_after_it() {
 }
 
 #[test]
-fn what_was_overtaken_by_the_last_answers_of_a_host_that_died_cuts_no_window() {
+fn ops_overtaken_by_the_last_answers_of_a_host_that_died_cut_no_window() {
     let mut bench = Bench::new(16, CcConfigBuilder::software(RTT));
     let (local, grant) = (local(1, 64), grant(A, OpType::Read, 64));
     let pieces =

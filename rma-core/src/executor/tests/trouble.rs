@@ -288,7 +288,7 @@ fn another_bulk_call_is_not_stopped_by_a_dead_host() {
 }
 
 #[test]
-fn what_remains_of_a_call_that_is_not_ok_is_never_nothing() {
+fn the_rest_of_a_call_that_is_not_ok_is_never_empty() {
     let mut bench = Bench::new(16, fixed(8.0));
     let (small, p) = (local(2, 64), grant("192.0.2.2", OpType::Read, 1 << 20));
     let pieces = [whole(&p, &small)];

@@ -29,12 +29,12 @@ use crate::{
     },
 };
 
-/// What the solicitation of an op said, and how much has been sent for it.
+/// The content of an op's solicitation, and the amount sent for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Solicited {
     /// When it had arrived, or a little later.
     pub(super) at: Instant,
-    /// What binds the data to it.
+    /// The IV that binds the data to it.
     pub(super) iv: Iv,
     /// The responder's name for the op.
     pub(super) name: OpName,
@@ -69,7 +69,7 @@ impl Slot {
 }
 
 impl Initiator {
-    /// Takes the first solicitation of an op: its data is to be sent.
+    /// Takes the first solicitation of an op: its data must be sent.
     pub(in crate::nic) fn handle_solicitation(
         &mut self,
         clock: &impl Clock,

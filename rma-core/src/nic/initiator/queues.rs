@@ -16,7 +16,7 @@ use crate::{
 /// How many outgoing FIFOs there are.
 pub(super) const FIFOS: usize = 4;
 
-/// Which FIFO an op waits in whose data `moves` so. Each class has two: ops whose data comes in
+/// Returns the FIFO of an op whose data `moves` so. Each class has two: ops whose data comes in
 /// need window, and wait for it without holding up the others.
 //= 1rma#4.3-two-arbiters
 //= type=deviation
@@ -70,7 +70,7 @@ impl Held {
 /// The held reads of one class.
 struct Reads {
     lists: [IndexList; TenantIndex::COUNT],
-    /// Which tenants have any: a bit each.
+    /// The tenants that have any: a bit each.
     used: u64,
     /// The tenant whose turn it is, or the next one after it that has a share of the window.
     turn: u32,

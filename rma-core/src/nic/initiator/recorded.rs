@@ -2,7 +2,7 @@
 //! of other ops.
 //!
 //! A recorded op is a mutation, and so ends by its acknowledgement or its timeout. After a TIMEOUT
-//! its initiator knows that nothing changes any more; whether something has changed it can ask by
+//! its initiator knows that nothing changes any longer; whether something has changed it can ask by
 //! the name that the solicitation gave the op. A SETTLE is two hops, as a READ is, and changes only
 //! what can no longer change otherwise.
 

@@ -1,4 +1,4 @@
-//! What a responder answers to a request: the data of a read, which lands in host memory, or a
+//! The responder's answers to a request: the data of a read, which lands in host memory, or a
 //! refusal of whatever was asked (1RMA §3.1, §4.2).
 
 use super::{
@@ -65,7 +65,8 @@ impl Loaded {
 }
 
 impl Slot {
-    /// What has arrived and when it was loaded, with one more response that is not all of the read.
+    /// Returns the granules that have arrived, and their times, with one more response that is not
+    /// all of the read.
     fn part(&self, response: &Response, op_size: u32) -> Result<(Granules, Loaded), DropReason> {
         let (start, end) = response.span();
         if !Granules::may_be_cut(start, end, op_size) {

@@ -27,14 +27,14 @@ use crate::{
 /// state to state.
 pub(super) struct Slot {
     pub(super) state: State,
-    /// Which use of the slot this is.
+    /// The present use of the slot.
     pub(super) generation: u32,
     /// PID_initiator, fixed when the slot was allocated; `None` while nobody has it.
     //= 1rma#4.2-pid-immutable
     pub(super) pid: Option<Pid>,
-    /// Whose share of the window its reads come from.
+    /// The tenant whose share of the window its reads come from.
     pub(super) tenant: TenantIndex,
-    /// What its read has of that share.
+    /// The amount that its read has of that share.
     pub(super) charged: u16,
     /// When the present command arrived here.
     pub(super) arrived_at: Instant,
@@ -44,18 +44,18 @@ pub(super) struct Slot {
     pub(super) entered_at: Instant,
     /// The UDP port that the op's frames go from: that of the turn in which its request went.
     pub(super) source_port: SourcePort,
-    /// What binds answers to the request.
+    /// The seal that binds answers to the request.
     //= 1rma#A-iv-memoized
     pub(super) seal: RequestSeal,
-    /// Which of a read's granules have arrived.
+    /// The granules of a read that have arrived.
     pub(super) arrived: Granules,
     /// Octets of the longest frame in which they came, or in which the data of a mutation went.
     pub(super) longest: u16,
     /// When these were loaded.
     pub(super) loaded: Loaded,
-    /// What a mutation's solicitation said.
+    /// The content of a mutation's solicitation.
     pub(super) solicited: Solicited,
-    /// What there is to say of how an op ended that is no READ, until its completion is polled.
+    /// The end of an op that is no READ, until its completion is polled.
     pub(super) ending: Ending,
 }
 
@@ -143,8 +143,8 @@ impl Initiator {
         Ok(pid)
     }
 
-    /// What frames are opened with that claim to answer the request of an op: its K_d, and the
-    /// request's seal.
+    /// Returns the key and seal of a frame that claims to answer the request of an op: its K_d, and
+    /// the request's seal.
     pub(in crate::nic) fn request_of(
         &self,
         source: HostAddr,

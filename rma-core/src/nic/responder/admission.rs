@@ -40,7 +40,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What stands in an entry that has not been used.
+    /// The content of an entry that has not been used.
     pub(super) const NONE: Self = {
         let nobody = HostAddr::from_octets([0; 16]);
         Self {
@@ -61,13 +61,13 @@ impl Asked {
     }
 }
 
-/// What a request asks for.
+/// The wish of a request.
 pub(super) struct Wanted<T> {
     pub(super) claims: T,
     pub(super) op_type: OpType,
     /// Offset and size of the bytes of the region, if it is about bytes.
     pub(super) span: Option<(u64, u32)>,
-    /// Why there is no place for one more of its kind, if so.
+    /// The reason why there is no place for one more of its kind, if so.
     pub(super) full: Option<DropReason>,
 }
 

@@ -4,7 +4,7 @@
 //! (hop 2 is out, data may come) → answering (its last frame waits to be sent) → free. The table
 //! has a fixed size; a request that finds no entry is NACKed, and so is one that waits too long. No
 //! class of service can take all entries. An entry keeps its share of the window until all its data
-//! has come or cannot be under way any more, also when its region has another key by then: that
+//! has come or cannot be under way any longer, also when its region has another key by then: that
 //! data is authenticated, and not applied. But for one thing:
 //!
 //! # Nobody starves (P13, not in the paper)
@@ -80,8 +80,8 @@ pub(in crate::nic) struct PendingWrites {
     /// How many entries each class has in use, parked ones aside, and how many it may have.
     used: [usize; 2],
     share: usize,
-    /// Which entry a request was given, by the low bits of its counter. Their number is a power of
-    /// two.
+    /// The entry that a request was given, by the low bits of its counter. Their number is a power
+    /// of two.
     traces: Box<[u16]>,
     /// One for each class of service.
     waiting: [OwnersQueue; 2],
@@ -95,16 +95,16 @@ pub(in crate::nic) struct PendingWrites {
     /// The sizes of the ops that are parked.
     parked_bytes: u32,
     answering: IndexList,
-    /// Which class is asked first the next time.
+    /// The class that is asked first the next time.
     first: ClassOfService,
-    /// What recorded ops need besides.
+    /// The further state of recorded ops.
     shared: Shared,
     dispatch_timeout_nanos: u64,
     timeout_nanos: u64,
     hold_nanos: u64,
 }
 
-/// Where one more op finds a place.
+/// The place for one more op.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// There is a free entry.
@@ -155,12 +155,13 @@ impl PendingWrites {
         }
     }
 
-    /// Why there is no place for one more mutation of `class` that would wait in `bucket`, if so.
+    /// Returns the reason why there is no place for one more mutation of `class` that would wait in
+    /// `bucket`, if so.
     pub(super) fn why_full(&self, class: ClassOfService, bucket: Bucket) -> Option<DropReason> {
         self.place_for(class, bucket).err()
     }
 
-    /// Where one more mutation of `class` finds a place: a class may have three quarters of the
+    /// Returns the place for one more mutation of `class`: a class may have three quarters of the
     /// table. A parked mutation counts for no class, as it makes room for one of any. A waiting
     /// mutation makes room for its own class, and for the other one where that has not had its
     /// share.
@@ -184,7 +185,7 @@ impl PendingWrites {
         self.used[class as usize]
     }
 
-    /// What became of ops that were solicited.
+    /// Returns the records of ops that were solicited.
     pub(in crate::nic) const fn records(&self) -> &OutcomeRecords {
         &self.shared.records
     }
@@ -214,7 +215,7 @@ impl PendingWrites {
         (before.initiator, &before.seal) == (asked.initiator, &asked.seal)
     }
 
-    /// Where the entry of a request is remembered.
+    /// Returns the index at which the entry of a request is remembered.
     fn trace(&self, asked: &Asked) -> usize {
         let mixed = asked.header.counter as usize ^ usize::from(asked.header.engine.0);
         mixed & (self.traces.len() - 1)
@@ -332,7 +333,7 @@ impl PendingWrites {
         };
         if opened.right_tag.is_some() && is_secret {
             // It was decrypted in place, and may be a K_r: the device's buffers keep no copy of
-            // one. Also not of the second of two copies, which finds no entry any more.
+            // one. Also not of the second of two copies, which finds no entry any longer.
             frame.bytes.fill(0);
         }
         landed
@@ -355,7 +356,8 @@ impl PendingWrites {
         }
     }
 
-    /// What data is opened with: K_d, and the IV of the solicitation that it claims to answer.
+    /// Returns the key and binding that data is opened with: K_d, and the IV of the solicitation
+    /// that it claims to answer.
     pub(super) fn solicitation_of(
         &self,
         source: HostAddr,
@@ -478,12 +480,12 @@ impl PendingWrites {
         }
     }
 
-    /// Whether the data of an op that was solicited cannot be under way any more.
+    /// Whether the data of an op that was solicited cannot be under way any longer.
     fn is_over(&self, now: Instant, index: u16) -> bool {
         now.nanos_since(self.entries[usize::from(index)].solicited_at) >= self.timeout_nanos
     }
 
-    /// Makes the entry free. It is in no list any more.
+    /// Makes the entry free. It is in no list any longer.
     fn release(&mut self, index: u16, regions: &mut RegionTable) {
         let entry = &mut self.entries[usize::from(index)];
         if entry.recorded.record.is_some() {
@@ -548,7 +550,7 @@ impl PendingWrites {
             return false;
         }
         let Some(index) = self.next_in_time(now, tables) else {
-            // None waits any more, and reads need not take turns with them.
+            // None waits any longer, and reads need not take turns with them.
             tables.window.note_contended(false);
             return false;
         };
@@ -583,7 +585,8 @@ impl PendingWrites {
         is_written
     }
 
-    /// What the solicitation of an entry calls its op; or why it cannot be solicited.
+    /// Returns the number by which the solicitation of an entry names its op; or why it cannot be
+    /// solicited.
     fn number_for(
         &self,
         index: u16,
@@ -600,7 +603,7 @@ impl PendingWrites {
         records.next(region, holder, is_shared).map(|record| records.number(record))
     }
 
-    /// Who has the record of an entry's op.
+    /// Returns the holder of the record of an entry's op.
     fn holder_of(&self, index: u16, tables: &Tables<'_>) -> Holder {
         let region = self.entries[usize::from(index)].asked.header.region;
         let tenant = tables.regions.tenant_of(region);

@@ -36,7 +36,7 @@ const NOTICES_MAX: usize = 256;
 /// host that tells strangers nothing still tells its friends.
 const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
 
-/// Why a request is refused, as far as queues and rates go.
+/// The cause of a refusal, as far as queues and rates go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// It was authentic, and is refused under its K_d.
@@ -63,16 +63,16 @@ struct Notice {
     status: OpStatus,
     /// K_d, if it is one that both share.
     key: Option<DerivedRegionKey>,
-    /// How its request came, if it may go back the same way.
+    /// The link by which its request came, if it may go back the same way.
     link: Option<[u8; LINK_LEN]>,
     opens_packet: bool,
     since: Instant,
 }
 
-/// How a notice leaves.
+/// The way by which a notice leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'f> {
-    /// How its request came, if it may go back the same way.
+    /// The link by which its request came, if it may go back the same way.
     pub(super) link: Option<&'f [u8; LINK_LEN]>,
     /// Whether it may begin a packet ([`Transmit::opens_packet`]).
     pub(super) opens_packet: bool,
@@ -104,7 +104,7 @@ pub(in crate::nic) struct Notices {
     free: Vec<u16>,
     /// In the order of [`Cause::ALL`].
     queues: [Queue; Cause::COUNT],
-    /// Which of them is asked first the next time.
+    /// The cause that is asked first the next time.
     first: Cause,
     told: ToldRequests,
     secret: BucketSecret,

@@ -42,7 +42,7 @@ struct Job {
     packet_len_max: u16,
     revision: u64,
     key: DerivedRegionKey,
-    /// What a SETTLE is answered, which has no bytes.
+    /// The answer to a SETTLE, which has no bytes.
     settled: Option<(Verdict, u64)>,
 }
 
@@ -51,7 +51,7 @@ pub(in crate::nic) struct InboundReads {
     queues: [Jobs; 2],
     nack_threshold: u64,
     timeout_nanos: u64,
-    /// Which class is asked first the next time.
+    /// The class that is asked first the next time.
     first: ClassOfService,
     /// Whether the last response was of a job of the latency class that has more. That job is next:
     /// all its responses leave in one turn.
@@ -85,8 +85,8 @@ impl InboundReads {
         }
     }
 
-    /// Why one more read of `class`, of `op_size` bytes, that would wait in `bucket` has to be
-    /// NACKed, if so.
+    /// Returns the reason why one more read has to be NACKed, of `class`, of `op_size` bytes, that
+    /// would wait in `bucket` has to be NACKed, if so.
     #[inline]
     pub(super) fn why_full(
         &self,
@@ -98,8 +98,8 @@ impl InboundReads {
         self.who_makes_room(class, bucket, op_size).is_none().then_some(reason)
     }
 
-    /// Why there is no place for one more read of `class`, or it would be answered too late if it
-    /// were the last.
+    /// Returns the reason why there is no place for one more read of `class`, or it would be
+    /// answered too late if it were the last.
     #[inline]
     fn why_no_place(&self, class: ClassOfService) -> Option<DropReason> {
         if self.queues[class as usize].free.is_empty() {

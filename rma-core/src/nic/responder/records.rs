@@ -20,7 +20,7 @@
 //! one part of k + 1 each, and the last part is free. With half for each, two rows would have all.
 //! Where a row has several initiators, by the lists of [`fair_queue`](crate::fair_queue), it may
 //! have three times what is free, and each of them twice what is left of that for the row: so one
-//! has half of all records at most, as if it were alone, and who has few finds one. Entries of
+//! has half of all records at most, as if it were alone, and whoever has few finds one. Entries of
 //! replayed requests hold no more records than there are entries: each has one while it is
 //! solicited.
 
@@ -41,7 +41,7 @@ use crate::{
 /// three times as long, or longer.
 pub(in crate::nic) const RETENTION: u64 = 4;
 
-/// Who may ask what became of an op: who asked for it.
+/// The party that may ask what became of an op: the one that asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) initiator: HostAddr,
@@ -49,10 +49,10 @@ pub(super) struct Asker {
     pub(super) region: RegionId,
 }
 
-/// Who has a record besides its asker, and so counts as having one more.
+/// The party that has a record besides its asker, and so counts as having one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
-    /// Whose the region is.
+    /// The tenant of the region.
     tenant: TenantIndex,
     /// The list of the initiator: below [`BUCKETS`].
     list: u8,
@@ -69,7 +69,7 @@ impl Holder {
     }
 }
 
-/// What is known of one op.
+/// The state of one recorded op.
 struct Record {
     /// The counter of its solicitation. 0 of a record that was never taken: no counter is 0 that
     /// anybody is told of, or nobody asks for it.
@@ -108,11 +108,11 @@ pub(super) struct Reservation {
     pub(super) op_type: OpType,
 }
 
-/// Which record an entry has.
+/// The index of an entry's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordIndex(u16);
 
-/// What is known of an op that somebody asks about.
+/// The state of an op that somebody asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// It is under way, in this entry.
@@ -151,7 +151,7 @@ pub(in crate::nic) struct OutcomeRecords {
     by_tenant: Shares,
     /// The same by row of the region table.
     by_row: Box<[Row]>,
-    /// What record 0 is called: the numbers below are entries of the pending-write table.
+    /// The number of record 0: the numbers below are entries of the pending-write table.
     first_number: u16,
     retention_nanos: u64,
 }
@@ -203,7 +203,7 @@ impl OutcomeRecords {
         Ok(RecordIndex(record))
     }
 
-    /// What `record` is called in frames.
+    /// Returns the number of `record` in frames.
     pub(super) const fn number(&self, RecordIndex(index): RecordIndex) -> u16 {
         self.first_number + index
     }
@@ -255,8 +255,8 @@ impl OutcomeRecords {
     }
 
     //= channels#2.5-deregistered
-    /// `region` is registered no more, so nobody can ask about its ops: frees what is kept for it.
-    /// Looks at all records, if there are any for its row.
+    /// `region` is no longer registered, so nobody can ask about its ops: frees what is kept for
+    /// it. Looks at all records, if there are any for its row.
     pub(super) fn forget(&mut self, region: RegionId) {
         if self.by_row[region.index()].all == 0 {
             return;
@@ -271,7 +271,7 @@ impl OutcomeRecords {
     }
 
     /// Frees records that were kept for long enough. Their initiators may ask as long as they are
-    /// not taken, so nothing waits for this, but who needs one.
+    /// not taken, so nothing waits for this, but whoever needs one.
     pub(super) fn expire(&mut self, now: Instant) {
         self.by_tenant.note_time(now);
         while let Some(index) = self.kept.front()
@@ -301,7 +301,7 @@ impl OutcomeRecords {
     }
 
     //= channels#2.6-forgotten
-    /// What is known of the op that `asker` calls `name`.
+    /// Returns the state of the op that `asker` calls `name`.
     pub(super) fn ask(&self, asker: &Asker, op_type: OpType, name: &OpName) -> Known {
         let forgotten = Known::Ended(Verdict::Forgotten, 0);
         let Some(index) = self.index_of(name.number) else { return forgotten };

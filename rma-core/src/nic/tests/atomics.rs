@@ -28,7 +28,7 @@ impl Stage {
 //= channels#2.3-whole-words
 //= type=test
 #[test]
-fn what_is_misaligned_is_an_invalid_command_and_nothing_is_sent() {
+fn a_misaligned_atomic_is_an_invalid_command_and_nothing_is_sent() {
     let mut stage = Stage::new();
     for remote_offset in [1, 4, 7, u64::MAX] {
         let ops = [
@@ -54,7 +54,7 @@ fn what_is_misaligned_is_an_invalid_command_and_nothing_is_sent() {
 //= channels#2.3-whole-words
 //= type=test
 #[test]
-fn what_is_misaligned_or_undefined_on_the_wire_is_dropped_though_its_tag_is_right() {
+fn a_misaligned_or_undefined_request_is_dropped_though_its_tag_is_right() {
     let mut stage = Stage::new();
     let before = stage.changed();
     for command in stage.recorded_ops(0) {
@@ -239,7 +239,7 @@ fn an_atomic_ends_with_a_result_and_other_ops_without() {
 //= channels#P2-never-late
 //= type=test
 #[test]
-fn what_is_whole_only_after_the_deadline_changes_nothing_and_its_target_says_so() {
+fn an_op_whole_only_after_the_deadline_changes_nothing_and_its_target_says_so() {
     for command in 0..7 {
         let mut stage = Stage::new();
         stage.queue.post_all();

@@ -7,7 +7,7 @@ use super::{stage::Stage, *};
 
 const NEW: [u8; 16] = [0x42; 16];
 
-/// What becomes of a frame on its way.
+/// The fate of a frame on its way.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Arrives,
@@ -18,7 +18,7 @@ enum Fate {
     First,
 }
 
-/// What the initiator issues.
+/// An op that the initiator issues.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Read { offset: u16, size: u16 },

@@ -1,4 +1,4 @@
-//! Which requests wait for others, and what does not wait because of them.
+//! The requests that wait for others, and those that do not.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn a_request_waits_for_a_while_and_not_for_answers_that_do_not_come() {
     pair.advance(Duration::from_micros(1));
     assert!(!pair.a.nic.gathers(pair.now));
     assert_eq!(pair.requests().len(), 1);
-    // None of the others is answered any more.
+    // None of the others is answered any longer.
     pair.issue_bulk(0);
     assert!(!pair.a.nic.gathers(pair.now));
 }
@@ -82,7 +82,7 @@ fn on_a_network_with_a_shorter_round_trip_requests_wait_for_less() {
 }
 
 #[test]
-fn what_others_have_asked_for_does_not_wait() {
+fn ops_that_others_have_asked_for_do_not_wait() {
     let mut pair = gathering(NicConfigBuilder::default());
     let (a, b) = (&pair.a, &pair.b);
     let binding =

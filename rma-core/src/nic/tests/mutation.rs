@@ -358,8 +358,8 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
 const DATA: core::ops::Range<usize> = 2..5;
 const FRAMES: usize = DATA.end + 1;
 
-/// Why a second copy of frame number `which` is dropped when `delivered` frames have been
-/// delivered.
+/// Returns the reason for which a second copy of frame number `which` is dropped when `delivered`
+/// frames have been delivered.
 fn reason_against_a_copy(which: usize, delivered: usize) -> DropReason {
     match which {
         0 => DropReason::Duplicate,
@@ -539,8 +539,8 @@ fn permissions_and_bounds_hold_for_each_type_of_op() {
     assert_eq!(pair.target(), before);
 }
 
-/// What the target would answer to `request` if its region had another key: an honest refusal. Who
-/// controls the wire could make one himself.
+/// Returns the target's answer to `request` if its region had another key: an honest refusal.
+/// Whoever controls the wire could make one himself.
 fn refusal_of(pair: &Pair, request: &Flight) -> Flight {
     let mut other = Host::new("192.0.2.2", NicConfigBuilder::default());
     other.nic.regions_mut().rekey(other.region, &RegionKey::from_bytes([9; 16])).unwrap();

@@ -200,7 +200,7 @@ fn reads_that_a_stalled_device_kept_for_too_long_are_not_answered() {
     pair.advance(timeout);
     assert!(pair.responses().is_empty(), "their initiators have given up");
     assert_eq!(pair.b.nic.counters().requests_abandoned(), 4);
-    // What they would have sent is no longer counted as waiting.
+    // Their unsent answers are no longer counted as waiting.
     (0..4).for_each(|_| assert_eq!(pair.completion().status, OpStatus::Timeout));
     pair.issue(pair.read(0, 0, OP_SIZE_MAX));
     pair.exchange();

@@ -108,7 +108,7 @@ fn an_op_that_times_out_tells_the_longest_frame_that_may_have_been_lost() {
         pair.advance(timeout);
         assert_eq!(pair.status(), OpStatus::Timeout);
         assert_eq!(told(&ways[0]), [("lost", lost[0].bytes.len())]);
-        // What arrives is told while somebody wants to know.
+        // An arrival is told while somebody wants to know.
         pair.issue(pair.read(3, 0, 64));
         pair.exchange();
         assert_eq!(pair.status(), OpStatus::Ok);

@@ -545,8 +545,8 @@ fn an_authentic_response_outside_its_op_is_dropped() {
     assert_eq!(pair.status(), OpStatus::Ok);
 }
 
-/// What another engine of a responder with the right key could send, if it did not keep to the
-/// protocol. It counts as the bytes of an op do.
+/// Seals a frame as another engine of a responder could that has the right key and breaks the
+/// protocol. It counts like the bytes of an op.
 pub(super) fn seal_as_responder(
     request: &Flight,
     key: &DerivedRegionKey,

@@ -3,7 +3,7 @@
 
 use super::{read::seal_as_responder, *};
 
-/// What the responder's memory holds when a read is answered, and when it is answered again.
+/// The contents of the responder's memory when a read is answered, and when it is answered again.
 const CONTENTS: [u8; 2] = [1, 2];
 
 /// The frames of two answers to one read of 4 KiB, the second ones after a change of all bytes.
@@ -60,7 +60,7 @@ fn of_two_answers_to_one_read_no_first_word_lands_that_is_younger_than_another()
 }
 
 #[test]
-fn what_has_landed_of_a_read_refuses_only_what_was_loaded_out_of_order() {
+fn a_partly_landed_read_refuses_only_data_loaded_out_of_order() {
     let first_of = |places: &[usize]| {
         let (mut pair, answers) = answered_twice();
         places.iter().map(|&it| pair.deliver_to_a(&answers[it])).collect::<Vec<_>>()

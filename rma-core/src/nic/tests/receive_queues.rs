@@ -61,7 +61,7 @@ fn posts_that_make_no_sense_are_counted_and_cost_no_receive() {
     }
     assert_eq!(stage.run(stage.send(0, 64, 1)).status, OpStatus::Ok);
     assert_eq!(stage.pair.b.nic.counters().posts_refused(), 3);
-    // What is posted already, as long as its event has not been published.
+    // Numbers that are posted already, as long as its event has not been published.
     for number in [3, 3, 3, 0x1_0001] {
         posts.push(&post(number)).unwrap();
     }
@@ -231,7 +231,7 @@ fn events_of_a_region_go_to_the_queue_of_its_owner_that_it_names_and_to_no_other
     assert!(other.poll().is_none() && stage.queue.poll().is_none());
 }
 
-/// What happens to the queue, or to the region that names it, while an op is under way.
+/// A change to the queue, or to the region that names it, while an op is under way.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     RekeyQueue,

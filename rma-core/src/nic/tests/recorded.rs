@@ -118,7 +118,7 @@ fn an_ordered_write_lands_in_one_step_after_the_last_of_its_frames() {
 //= channels#2.6-idempotent
 //= type=test
 #[test]
-fn who_asks_after_a_timeout_learns_whether_the_op_was_applied_and_what_it_found() {
+fn a_question_after_a_timeout_learns_whether_the_op_was_applied_and_its_result() {
     for is_applied in [true, false] {
         let mut stage = Stage::new();
         stage.pair.b.memory.store_release(8, 5).unwrap();
@@ -141,7 +141,7 @@ fn who_asks_after_a_timeout_learns_whether_the_op_was_applied_and_what_it_found(
                 if is_applied { (Verdict::Applied, Some(5)) } else { (Verdict::NotApplied, None) };
             assert_eq!((answer.verdict(), answer.result()), (Some(verdict), result));
         }
-        // What comes late changes nothing.
+        // Late data changes nothing.
         let late = stage.pair.deliver_to_b(&data);
         assert_eq!(late, Err(DropReason::UnknownPendingWrite));
         assert_eq!(stage.word(8), if is_applied { 7 } else { 5 });

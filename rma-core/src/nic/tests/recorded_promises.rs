@@ -1,5 +1,5 @@
-//! What recorded ops promise besides being applied once: they end in time, nothing of them happens
-//! that is not authentic, nothing that they carry is in clear, and no entry lacks a buffer.
+//! The promises about recorded ops besides being applied once: they end in time, nothing of them
+//! happens that is not authentic, nothing that they carry is in clear, and no entry lacks a buffer.
 
 use super::{stage::Stage, *};
 use crate::{

@@ -55,10 +55,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Where FETCH_ADD adds, and nobody else writes.
+/// The offset that FETCH_ADD adds to, and that nobody else writes.
 const WORD: u64 = 8192;
 
-/// What is known of each op by its name, and never changes.
+/// The known facts of each op by its name, which never change.
 #[derive(Default)]
 struct Known {
     verdicts: BTreeMap<(u64, u16), Verdict>,
@@ -190,7 +190,7 @@ fn run(steps: Vec<Step>, settings: NicConfigBuilder) {
     }
     let _ = stage.pair.responses();
     stage.assert_settled_down();
-    // What nobody knows may have happened, and what anybody knows is so.
+    // An op in doubt may have happened, and a known outcome is certain.
     events += core::iter::from_fn(|| stage.queue.poll()).count();
     let [added, told] = [is_addition, consumes].map(|is_one| known.count(is_one, &all));
     assert!(added.contains(&(stage.word(WORD) as usize)), "{} of {added:?}", stage.word(WORD));

@@ -1,5 +1,4 @@
-//! What becomes of requests that are refused: queues, rates, old keys, and how much work it is
-//! (P10, P11).
+//! The fate of refused requests: queues, rates, old keys, and how much work it is (P10, P11).
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -42,7 +41,7 @@ impl Pair {
 //= 1rma#5.2-rekey-atomic
 //= type=test
 #[test]
-fn who_has_an_old_key_is_told_though_strangers_have_used_up_their_rate() {
+fn a_holder_of_an_old_key_is_told_though_strangers_have_used_up_their_rate() {
     let mut pair = with_rate(0);
     let strange = Command { key: WRONG, ..pair.read(0, 0, 64) };
     let requests = pair.requests_of([strange, pair.read(1, 0, 64), pair.write(2, 0, 64)]);
@@ -94,7 +93,7 @@ fn a_request_under_an_old_key_is_told_once_in_a_timeout() {
     assert_eq!(copy(&mut pair), (Err(DropReason::Duplicate), 0));
     pair.now = pair.now + pair.timeout_of_b();
     assert_eq!(copy(&mut pair), (Err(DropReason::OldKey), 1));
-    // What is not proven is not remembered: it could be another's tag.
+    // An unproven tag is not remembered: it could be another's tag.
     let strange = Command { key: WRONG, ..pair.read(1, 0, 64) };
     let forged = pair.requests_of([strange]).remove(0);
     for _ in 0..3 {
@@ -130,8 +129,8 @@ fn a_timeout_without_a_second_notice_begins_when_the_first_was_sent() {
     assert_eq!(pair.deliver_to_b(&requests[0]), Err(DropReason::OldKey));
 }
 
-/// What a request is compared with beside previous keys, so that it takes as long, is no secret:
-/// who seals under that has shown nothing.
+/// The key that stands for none is no secret: a request is compared with it beside previous keys,
+/// so that it takes as long. A request sealed under it has shown nothing.
 #[test]
 fn a_request_under_the_key_that_stands_for_none_is_a_strangers() {
     for rotations in 0..=5_u8 {
@@ -240,7 +239,7 @@ fn causes_take_turns() {
     assert_eq!(statuses, [beyond, refused, refused, beyond, refused, refused]);
 }
 
-/// A notice to who may be unknown keeps the way that its cause came; nothing else does.
+/// A notice to whoever may be unknown keeps the way that its cause came; nothing else does.
 #[test]
 fn notices_under_the_reserved_key_can_go_back_the_way_that_their_causes_came() {
     let link: [u8; LINK_LEN] = core::array::from_fn(|octet| octet as u8 + 1);

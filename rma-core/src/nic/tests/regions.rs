@@ -1,4 +1,4 @@
-//! What a NIC touches of host memory: of the one region that an op names, at either end, and
+//! The host memory that a NIC touches: of the one region that an op names, at either end, and
 //! nothing else.
 
 use super::*;

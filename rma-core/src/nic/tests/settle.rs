@@ -41,7 +41,7 @@ impl Stage {
 //= channels#2.6-forgotten
 //= type=test
 #[test]
-fn who_did_not_ask_for_an_op_learns_nothing_of_it_and_does_not_end_it() {
+fn a_stranger_to_an_op_learns_nothing_of_it_and_does_not_end_it() {
     for is_applied in [false, true] {
         let mut stage = stage_with(16);
         let other_key = stage.pair.b.key;
@@ -280,7 +280,7 @@ fn however_many_rows_keep_what_they_can_another_row_gets_a_record() {
 //= channels#2.5-deregistered
 //= type=test
 #[test]
-fn what_is_kept_for_a_region_goes_with_it_and_nothing_else_does() {
+fn state_kept_for_a_region_goes_with_it_and_nothing_else_does() {
     let mut stage = stage_with(8);
     let (memory, key) = (stage.pair.b.memory.clone(), stage.pair.b.key);
     let other = stage.fetch_add(0, 8, 1);

@@ -1,4 +1,4 @@
-//! What tests of recorded ops stand on: a pair whose responder has a receive queue, and a region
+//! The stage of the tests of recorded ops: a pair whose responder has a receive queue, and a region
 //! for everything, which names it.
 
 use super::*;
@@ -15,7 +15,7 @@ use rma_crypto::{SealJob, Text};
 pub(super) const RECEIVES: u16 = 4;
 pub(super) const BUFFER_LEN: u32 = 4096;
 
-/// What the region of the responder permits: all that a region can.
+/// The permissions of the responder's region: all that a region can.
 pub(super) const ALL: Permissions = Permissions::READ
     .and(Permissions::WRITE)
     .and(Permissions::NOTIFY)
@@ -169,7 +169,7 @@ impl Stage {
         self.pair.b.nic.regions_mut().rekey(region, &RegionKey::from_bytes(key)).unwrap();
     }
 
-    /// Nothing is under way any more, and nothing was lost.
+    /// Nothing is under way any longer, and nothing was lost.
     pub(super) fn assert_settled_down(&self) {
         assert_eq!(self.pair.b.nic.window_debited(), 0);
         assert_eq!(self.pair.a.nic.window_debited(), 0);

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// What the documentation of the settings says that entries take. A change that makes them larger
-/// changes both.
+/// The sizes of entries are those in the documentation of the settings. A change that makes them
+/// larger changes both.
 #[test]
 fn entries_are_as_large_as_the_settings_say() {
     let memory = Pair::new().a.nic.memory();

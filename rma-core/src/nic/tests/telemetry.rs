@@ -1,4 +1,4 @@
-//! What a NIC tells about itself: delays of ops, and how full it is.
+//! A NIC's telemetry: delays of ops, and how full it is.
 
 use super::{stage::Stage, *};
 
@@ -60,7 +60,7 @@ fn gauges_follow_an_op_through_both_nics_and_are_back_at_rest_after_it() {
     assert_eq!((now.inbound_reads, now.inbound_read_bytes), ([0, 1], [0, 4096]));
     assert_eq!(now.pending_writes_used, [1, 0]);
     pair.exchange();
-    // What has completed has its slot until the completion is polled.
+    // A completed op has its slot until the completion is polled.
     assert_eq!(pair.a.nic.gauges().free_command_slots, a.command_slots - 2);
     pair.completion();
     pair.completion();

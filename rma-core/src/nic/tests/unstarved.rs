@@ -186,8 +186,8 @@ fn writers_that_ask_and_send_nothing_do_not_stop_the_hosts_own_reads() {
     assert!(reads.of(OpStatus::Ok) > 9_000, "{:?}", reads.ended);
 }
 
-/// What own reads and honest writes are left with, at rates from what fills a window once in a
-/// timeout to a hundred times that. The tables of the whole host are in it, its processor is not.
+/// Own reads and honest writes keep their room, at rates from what fills a window once in a timeout
+/// to a hundred times that. The tables of the whole host are in it, its processor is not.
 #[test]
 fn own_reads_and_honest_writes_go_on_beside_useless_requests_of_any_rate() {
     const TIME: Duration = Duration::from_millis(150);

@@ -1,11 +1,11 @@
-//! What the kernel does not tell, and why there is no path to a host.
+//! Errors of questions to the kernel, and of paths to hosts.
 
 use std::{io, net::IpAddr};
 
 use rma_core::addr::HostAddr;
 use rma_shm::Told;
 
-/// Why an interface cannot be used or watched.
+/// The reason why an interface cannot be used or watched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -27,11 +27,11 @@ pub enum NetError {
     /// The kernel refused a question or answered what cannot be understood.
     #[error("{doing} for interface {name}: {}", Told::of(source))]
     Kernel {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The interface.
         name: Box<str>,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// No thread could be started.
@@ -42,12 +42,12 @@ pub enum NetError {
     Thread {
         /// The interface.
         name: Box<str>,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Why there is no path to a destination.
+/// The reason why there is no path to a destination.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -117,7 +117,7 @@ pub enum PathError {
         /// The interface.
         interface: Box<str>,
     },
-    /// There is no interface of that name any more, and none has come back.
+    /// There is no interface of that name any longer, and none has come back.
     #[error(
         "interface {interface} is gone from this network namespace: `ip link` lists those that are \
          there; the host goes on when there is one of this name again"
@@ -154,11 +154,11 @@ pub enum PathError {
     /// The kernel refused a question.
     #[error("{doing} for {destination}: {}", Told::of(source))]
     Kernel {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The destination.
         destination: HostAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The monitor's thread is gone.

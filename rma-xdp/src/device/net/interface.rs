@@ -105,15 +105,15 @@ fn rx_queues(link: &Link) -> u32 {
 /// Receive queues that the interface of this index could have at most, which every driver tells.
 ///
 /// # Errors
-/// What the kernel says: there is no such interface, mostly.
+/// The error of the kernel: there is no such interface, mostly.
 pub(crate) fn rx_queues_max(index: u32) -> io::Result<u32> {
     Ok(Questions::open()?.link_by_index(index)?.rx_queues.max(1))
 }
 
-/// What the interface of this index has counted so far.
+/// Returns the packet counts of the interface of this index.
 ///
 /// # Errors
-/// What the kernel says: there is no such interface, mostly.
+/// The error of the kernel: there is no such interface, mostly.
 pub(crate) fn delivered(index: u32) -> io::Result<Delivered> {
     Questions::open()?.delivered(index)
 }

@@ -50,7 +50,7 @@ impl Layer {
 /// The interfaces of the calling thread's network namespace.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub(crate) fn layers() -> io::Result<Vec<Layer>> {
     let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let answers = Questions::open()?.ask(question, NLM_F_DUMP)?;
@@ -65,7 +65,7 @@ pub(crate) fn layers() -> io::Result<Vec<Layer>> {
 /// `here`, nor those whose addresses are the whole machine's. `None` if the address is on `here`.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub(crate) fn elsewhere(address: HostAddr, here: u32) -> io::Result<Option<Box<str>>> {
     let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let answers = Questions::open()?.ask(question, NLM_F_DUMP)?;
@@ -93,10 +93,10 @@ pub(crate) struct Master {
     pub(crate) address: HostAddr,
 }
 
-/// What the interface of this index is a port of, if that has an address.
+/// Returns the master that the interface of this index is a port of, if the master has an address.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub(crate) fn master_of(index: u32) -> io::Result<Option<Master>> {
     let layers = layers()?;
     let find = |index| layers.iter().find(|layer| layer.index == index);
@@ -124,8 +124,8 @@ fn is_of(message: &AddressMessage, ip: IpAddr) -> bool {
 fn to_layer(link: &LinkMessage) -> Layer {
     let has_neighbours = !link.header.flags.intersects(LinkFlags::Loopback | LinkFlags::Noarp);
     let mut layer = Layer { index: link.header.index, has_neighbours, ..Layer::default() };
-    // What it was made on may be in another namespace, where the index means another. Of a pair it
-    // is the other end, which lies beside it.
+    // The interface that it was made on may be in another namespace, where the index means another.
+    // Of a pair it is the other end, which lies beside it.
     let mut elsewhere = false;
     for attribute in &link.attributes {
         match attribute {

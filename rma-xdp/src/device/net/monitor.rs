@@ -45,7 +45,7 @@ const COMMANDS_MAX: usize = 256;
 /// After how long somebody who waits for a place looks again.
 const PLACE_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// What the handle asks of its thread.
+/// A command of the handle to its thread.
 #[derive(Debug)]
 enum Command {
     Resolve { destination: HostAddr, deadline: Duration, reply: Reply<Path> },
@@ -122,7 +122,7 @@ impl NetMonitor {
         self.waker.wake();
     }
 
-    /// What the kernel, or losses, say of ways that carry less than the interface.
+    /// Returns the ways that carry less than the interface, by the kernel's word or after losses.
     pub(crate) fn ways(&self) -> &Arc<Ways> {
         &self.ways
     }
@@ -195,7 +195,8 @@ impl NetMonitor {
     }
 }
 
-/// Sends once there is a place; `None` if there is none by `deadline`, or nobody receives any more.
+/// Sends once there is a place; `None` if there is none by `deadline`, or nobody receives any
+/// longer.
 fn send_until<T>(commands: &SyncSender<T>, mut command: T, deadline: Duration) -> Option<()> {
     loop {
         match commands.try_send(command) {
@@ -221,7 +222,7 @@ impl Drop for NetMonitor {
     }
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct Thread {
     resolver: Resolver<Questions>,
     news: NewsSocket,
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_place_in_the_queue_gives_up_in_time() {
+    fn a_caller_without_a_place_in_the_queue_gives_up_in_time() {
         let (commands, inbox) = mpsc::sync_channel(1);
         let soon = || monotonic() + Duration::from_millis(20);
         assert_eq!(send_until(&commands, 1, soon()), Some(()));

@@ -93,7 +93,7 @@ pub struct InterfaceAddress {
     pub is_temporary: bool,
 }
 
-/// What an interface has counted of the packets that came to it.
+/// The packets that came to an interface, by its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Those that it delivered.
@@ -115,7 +115,7 @@ pub(super) struct Route {
     pub(super) mtu: Option<u32>,
 }
 
-/// What kind of address a destination is.
+/// The kind of a destination's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RouteKind {
     Unicast,
@@ -206,7 +206,7 @@ impl Questions {
         self.link_message(message).map(|answer| to_link(&answer))
     }
 
-    /// What the interface of that index has counted so far.
+    /// Returns the packet counts of the interface of that index.
     pub(super) fn delivered(&mut self, index: u32) -> io::Result<Delivered> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -227,7 +227,7 @@ impl Questions {
         Ok(answers.iter().filter_map(|answer| to_address(answer, interface)).collect())
     }
 
-    /// How the kernel would send what a UDP socket of ours sends.
+    /// Asks for the kernel's route of a flow from a UDP socket of ours.
     pub(super) fn route(&mut self, flow: Flow) -> io::Result<Route> {
         Ok(to_route(&self.get_route(flow, RouteFlags::empty())?))
     }
@@ -483,7 +483,7 @@ fn to_address(answer: &RouteNetlinkMessage, interface: u32) -> Option<InterfaceA
             _ => {}
         }
     }
-    // What is used before its detection ends is no longer tentative for a socket.
+    // An address that is used before its detection ends is no longer tentative for a socket.
     let is_tentative =
         flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
     Some(InterfaceAddress {

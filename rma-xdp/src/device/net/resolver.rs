@@ -1,4 +1,4 @@
-//! Which path leads to each wanted destination, and when to ask the kernel again.
+//! The paths to wanted destinations, and when to ask the kernel again.
 //!
 //! A state machine over [`Kernel`]: it reads no clock and waits for nothing, so its tests need no
 //! network. The thread around it is in `monitor`.
@@ -54,7 +54,7 @@ pub(super) const FAILED_HOLD: Duration = Duration::from_secs(1);
 /// sends rarely wait for a new answer more often; longer keeps its place in the table.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
 
-/// How long a destination stays that does not answer and that nobody asks for any more.
+/// How long a destination stays that does not answer and that nobody asks for any longer.
 const UNRESOLVED_IDLE: Duration = Duration::from_secs(10);
 
 /// Pause between two times that all routes are asked for again, so that a flapping route elsewhere
@@ -68,7 +68,7 @@ pub(super) const PREPARED_UP_TO: usize = DESTINATIONS_MAX / 2;
 /// Destinations refreshed in one turn, so that requests are not kept waiting.
 const BATCH: usize = 32;
 
-/// What is asked of the kernel.
+/// The questions to the kernel.
 pub(super) trait Kernel {
     fn link(&mut self, index: u32) -> io::Result<Link>;
     fn link_by_name(&mut self, name: &str) -> io::Result<Link>;
@@ -111,7 +111,8 @@ impl Kernel for Questions {
     }
 }
 
-/// Why a destination has no route for us. `Copy`, so that each waiter gets its own error.
+/// The reason why a destination has no route for us. `Copy`, so that each waiter gets its own
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     NoRoute,
@@ -133,7 +134,7 @@ enum State {
 #[derive(Debug)]
 struct Destination {
     state: State,
-    /// What was told of last.
+    /// The path that was told last.
     told: Option<Path>,
     /// When somebody last asked for it or sent to it, as far as we know.
     wanted_at: Duration,
@@ -142,7 +143,7 @@ struct Destination {
     refresh_at: Duration,
 }
 
-/// Where the answer to a caller of `resolve` goes.
+/// The way back to a caller of `resolve`.
 pub(super) type Reply<T> = SyncSender<Result<T, PathError>>;
 
 #[derive(Debug)]
@@ -164,7 +165,7 @@ pub(super) struct Resolver<K> {
     /// It is not there, nor is another that has its last name or the one that it was opened by.
     gone: bool,
     writer: PathWriter,
-    /// What others are told.
+    /// The ways that others are told of.
     ways: Arc<Ways>,
     /// The addresses that frames are sent from.
     sources: LocalAddresses,
@@ -264,7 +265,7 @@ impl<K: Kernel> Resolver<K> {
     /// Looks whether they are there, and tells.
     fn check_sources(&mut self) {
         for address in self.sources.iter() {
-            // What cannot be asked for stays as it was; the next news ask again.
+            // An address that cannot be asked about stays as it was; the next news ask again.
             if let Ok(is_there) = self.kernel.has_address(address, self.link.index) {
                 self.ways.tell_address(address, is_there, Some(&*self.link.name));
             }
@@ -487,8 +488,8 @@ impl<K: Kernel> Resolver<K> {
         })
     }
 
-    /// What goes from us to `destination`. In a VRF, and where addresses mean nothing without an
-    /// interface, only what is bound to ours goes by its routes.
+    /// Returns the flow from us to `destination`. In a VRF, and where addresses mean nothing
+    /// without an interface, only what is bound to ours goes by its routes.
     fn flow(&self, destination: HostAddr) -> Flow {
         let is_link_local =
             matches!(destination.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -562,7 +563,7 @@ impl<K: Kernel> Resolver<K> {
         Some(Path { source_mac, next_hop_mac, mtu })
     }
 
-    /// What was known of the interface is of no use any more.
+    /// Forgets what was known of the interface.
     fn lose_link(&mut self) {
         if !self.gone {
             let Link { name, index, .. } = &self.link;
@@ -665,7 +666,7 @@ impl<K: Kernel> Resolver<K> {
         self.neighbours.insert(address, neighbour.unwrap_or(none));
     }
 
-    /// Whether nobody needs this destination any more.
+    /// Whether nobody needs this destination any longer.
     fn is_forgettable(&mut self, destination: HostAddr, now: Duration) -> bool {
         if self.waiters.iter().any(|waiter| waiter.destination == destination) {
             return false;
@@ -692,7 +693,7 @@ impl<K: Kernel> Resolver<K> {
         self.tell_narrow(destination);
     }
 
-    /// Drops what is known about a next hop that no destination uses any more.
+    /// Drops what is known about a next hop that no destination uses any longer.
     fn release_next_hop(&mut self, state: State) {
         let State::Routed { next_hop, .. } = state else { return };
         let in_use = |entry: &Destination| matches!(entry.state, State::Routed { next_hop: other, .. } if other == next_hop);
@@ -778,7 +779,7 @@ impl<K: Kernel> Resolver<K> {
 }
 
 impl<K> Drop for Resolver<K> {
-    /// Nobody follows changes any more, so nothing may be promised to readers.
+    /// Nobody follows changes any longer, so nothing may be promised to readers.
     fn drop(&mut self) {
         for destination in self.destinations.keys() {
             self.writer.remove(*destination);

@@ -1,5 +1,5 @@
-//! What the driver of an interface says of its XDP: generic netlink, family `netdev`, which Linux
-//! 6.3 and newer have. Nothing is decided by it; it is for the words of a fallback.
+//! The driver's word about an interface's XDP: generic netlink, family `netdev`, which Linux 6.3
+//! and newer have. Nothing is decided by it; it is for the words of a fallback.
 //!
 //! Two questions of one attribute each, and answers of a datagram each: no general client.
 
@@ -39,7 +39,7 @@ const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_A_DEV_XDP_ZC_MAX_SEGS: u16 = 4;
 const NETDEV_XDP_ACT_XSK_ZEROCOPY: u64 = 8;
 
-/// What the driver offers.
+/// The features that the driver offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XdpFeatures {
     /// AF_XDP sockets with zero-copy.

@@ -1,4 +1,4 @@
-//! Which AF_XDP socket has a queue: one question to the kernel.
+//! The AF_XDP socket that has a queue: one question to the kernel.
 //!
 //! By netlink's `sock_diag`, whose messages are not those of rtnetlink: a header, a fixed part, and
 //! attributes
@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// `None` if there is none by now.
 ///
 /// # Errors
-/// What the kernel says: one without `CONFIG_XDP_SOCKETS_DIAG` does not know the question.
+/// The error of the kernel: one without `CONFIG_XDP_SOCKETS_DIAG` does not know the question.
 pub(crate) fn socket_on(interface: u32, queue: u32) -> io::Result<Option<u32>> {
     let protocol = Some(netlink::SOCK_DIAG);
     let flags = SocketFlags::CLOEXEC;
@@ -109,7 +109,7 @@ fn is_on(message: &[u8], interface: u32, queue: u32) -> bool {
     false
 }
 
-/// What `bytes` begin with: its kind, its body, and what follows, which begins at four bytes.
+/// Splits `bytes`: the kind of the first part, its body, and the rest, which begins at four bytes.
 fn split(
     bytes: &[u8],
     header_len: usize,

@@ -1,5 +1,5 @@
-//! What the kernel tells beside a message: whether it came in fragments, and how long the datagrams
-//! are that it is made of.
+//! The kernel's ancillary data beside a message: whether it came in fragments, and how long the
+//! datagrams are that it is made of.
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ const HEADER_LEN: usize = size_of::<usize>() + 2 * size_of::<c_int>();
 #[repr(C, align(8))]
 pub(super) struct Ancillary([u8; 64]);
 
-/// What was told.
+/// The ancillary data of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     /// Whether the kernel has put the message together from fragments. (An IPv6 datagram that is
@@ -28,7 +28,7 @@ impl Ancillary {
 
     /// Of as many bytes of it as the kernel wrote, and the flags of the message.
     pub(super) fn told(&self, written: usize, flags: c_int) -> Told {
-        // What did not fit cannot be known, so it is taken for the worst.
+        // Data that did not fit cannot be known, so it is taken for the worst.
         let mut told = Told { is_reassembled: flags & libc::MSG_CTRUNC != 0, ..Told::default() };
         let mut rest = self.0.get(..written).unwrap_or(&self.0);
         while let Some((level, kind, data, behind)) = first(rest) {

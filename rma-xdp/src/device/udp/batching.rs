@@ -9,10 +9,10 @@ use super::{
     option::{recvmmsg_is_there, sendmmsg_is_there, set_option},
 };
 
-/// Which of the kernel's ways to move several datagrams at once a host over UDP uses, where the
-/// kernel has them. All of them by default; each that is off costs a system call, or a way through
-/// the kernel's network stack, for each datagram. Off is for measuring, and for a kernel or a
-/// device that does one of them wrong.
+/// The kernel's ways to move several datagrams at once that a host over UDP uses, where the kernel
+/// has them. All of them by default; each that is off costs a system call, or a way through the
+/// kernel's network stack, for each datagram. Off is for measuring, and for a kernel or a device
+/// that does one of them wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -86,7 +86,7 @@ impl Use {
         matches!(self, Self::Used)
     }
 
-    /// What `wanted` and the kernel, which is asked if it is, make of it.
+    /// Decides from `wanted` and the kernel's answer, which is asked if it is, make of it.
     fn of(wanted: bool, ask: impl FnOnce() -> Result<(), Errno>) -> Self {
         match wanted.then(ask) {
             None => Self::NotAskedFor,
@@ -106,7 +106,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// Which ways to move several datagrams at once are in use, and why others are not.
+/// The ways to move several datagrams at once that are in use, and the reasons why others are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchingInUse {
     uses: [(Mechanism, Use); 4],
@@ -129,7 +129,7 @@ impl BatchingInUse {
         }
     }
 
-    /// What both kinds of socket have, if `self` is one's and `other` the other's.
+    /// Returns the ways that both kinds of socket have, if `self` is one's and `other` the other's.
     pub(super) fn and(self, other: Self) -> Self {
         let mut both = self;
         for ((_, of_self), (_, of_other)) in both.uses.iter_mut().zip(other.uses) {
@@ -155,7 +155,8 @@ impl BatchingInUse {
         self.of(mechanism).is_used()
     }
 
-    /// What is not in use, and what the kernel has refused since, each as a sentence of a report.
+    /// Lists the ways that are not in use, and those that the kernel has refused since, each as a
+    /// sentence of a report.
     pub(crate) fn fallbacks(&self, counters: &UdpCounters) -> impl Iterator<Item = String> {
         let unused = self.uses.iter().filter(|(_, used)| !used.is_used());
         let unused = unused

@@ -1,4 +1,4 @@
-//! What a UDP backend is opened with, the rules for it, and what can go wrong.
+//! The settings of a UDP backend, the rules for it, and what can go wrong.
 
 use std::{io, net::IpAddr};
 
@@ -18,9 +18,9 @@ const IPV6_OVERHEAD: usize = 40 + 8;
 /// The smallest MTU that leaves room for a frame that can carry any op, in IPv4 and IPv6.
 const MTU_MIN: u32 = (wire::FRAME_LEN_MIN + IPV6_OVERHEAD) as u32;
 
-/// What the kernel is asked for on each socket, in bytes. 64 frames of 4 KiB are in flight by
-/// default, and the kernel charges about twice a frame's size. Smaller: a burst is lost while the
-/// engine is descheduled. Larger: only memory, and only while it is used.
+/// The buffer size that the kernel is asked for on each socket, in bytes. 64 frames of 4 KiB are in
+/// flight by default, and the kernel charges about twice a frame's size. Smaller: a burst is lost
+/// while the engine is descheduled. Larger: only memory, and only while it is used.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// The largest frame that is sent or received, in bytes, however large the MTU: a 4 KiB op in one
@@ -29,7 +29,7 @@ pub const FRAME_LEN_MAX: usize = 4096 + 128;
 
 const _: () = assert!(FRAME_LEN_MAX >= wire::FRAME_LEN_MAX, "a whole op fits into a frame");
 
-/// What a [`UdpBackend`](super::UdpBackend) is opened with.
+/// The settings that a [`UdpBackend`](super::UdpBackend) is opened with.
 #[derive(Clone, Debug)]
 #[must_use]
 #[non_exhaustive]
@@ -44,12 +44,12 @@ pub struct UdpConfig {
     /// [`SocketDescription::mtu`](super::SocketDescription::mtu). Too small: ops travel in more
     /// frames. Too large: frames that the device cannot send are dropped and counted.
     pub mtu: Option<u32>,
-    /// How large each socket's receive buffer should be, in bytes. A wish: the kernel may grant
+    /// The wanted size of each socket's receive buffer, in bytes. A wish: the kernel may grant
     /// less.
     pub receive_buffer: usize,
-    /// How large each socket's send buffer should be, in bytes. A wish, as `receive_buffer`.
+    /// The wanted size of each socket's send buffer, in bytes. A wish, as `receive_buffer`.
     pub send_buffer: usize,
-    /// Which of the kernel's ways to move several datagrams at once are used, where it has them.
+    /// The kernel's ways to move several datagrams at once that are used, where it has them.
     pub batching: UdpBatching,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn payload_of(mtu: u32, address: HostAddr) -> usize {
     (mtu as usize).saturating_sub(overhead)
 }
 
-/// Why a UDP backend could not be opened.
+/// The reason why a UDP backend could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UdpError {
@@ -179,7 +179,7 @@ pub enum UdpError {
     AddressNotLocal {
         /// The address.
         address: HostAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The address is this host's, and it was waited in vain for that it can be used.
@@ -190,7 +190,7 @@ pub enum UdpError {
     AddressTentative {
         /// The address.
         address: HostAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The kernel has no such address family.
@@ -198,7 +198,7 @@ pub enum UdpError {
     NoFamily {
         /// The address.
         address: HostAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The process may not bind the port.
@@ -212,20 +212,20 @@ pub enum UdpError {
         address: HostAddr,
         /// The port.
         port: u16,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// No descriptor is to be had for what is not about one address.
+    /// There is no descriptor for work that concerns no single address.
     #[error("creating an event descriptor failed: {}", Told::of(.0))]
     Descriptor(io::Error),
     /// The kernel refused in a way that is not expected.
     #[error("{doing} of the UDP socket on {address} failed: {}", Told::of(source))]
     Kernel {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The address.
         address: HostAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What the backend counts: the traffic, and one counter for each reason a frame was lost here.
+//! The counters of the backend: the traffic, and one counter for each reason a frame was lost here.
 //!
 //! The engine thread is the only writer; any thread may read, while the host runs and after it.
 
@@ -39,8 +39,8 @@ pub struct UdpCounters {
     /// it (no checksum offload, IPsec): [`UdpBatching::gso`](super::UdpBatching::gso) off saves the
     /// attempts.
     pub tx_gso_refused: Tally,
-    /// Times that the socket's send buffer was full (`EAGAIN`). What was to be sent is held back
-    /// and goes first, nothing is lost.
+    /// Times that the socket's send buffer was full (`EAGAIN`). The packet is held back and goes
+    /// first; nothing is lost.
     pub tx_blocked: Tally,
     /// Packets of several frames that were longer than the MTU of the path as the kernel knows it
     /// (`EMSGSIZE`). Their frames were sent alone. Grows for ever? As `tx_too_long`.

@@ -50,7 +50,7 @@ use crate::device::{
 /// router told it, nor when it forgets that.
 const REFRESH: Duration = Duration::from_secs(5);
 
-/// How long a way stays that nobody asks for any more.
+/// How long a way stays that nobody asks for any longer.
 const IDLE: Duration = Duration::from_secs(300);
 
 /// Questions that may wait for the thread. Beyond them nobody waits: what is asked for is found out
@@ -78,7 +78,7 @@ impl DeviceMtus {
     }
 }
 
-/// What the thread begins with.
+/// The start of the thread.
 #[derive(Debug)]
 pub(super) struct Seed {
     pub(super) writer: PathWriter,
@@ -113,7 +113,7 @@ impl Keeper {
             ways: Arc::clone(&ways),
             stop: Arc::clone(&stop),
             inbox,
-            // Where there is none, what changed is seen a little later.
+            // Without it, a change is seen a little later.
             news: news().ok(),
             asked: BTreeMap::new(),
             search: Search::default(),
@@ -122,7 +122,7 @@ impl Keeper {
         Ok(Self { ways, waker, stop, questions, thread: Some(thread) })
     }
 
-    /// What is known.
+    /// Returns the known ways.
     pub(crate) fn ways(&self) -> &Arc<Ways> {
         &self.ways
     }
@@ -160,10 +160,10 @@ impl Drop for Keeper {
     }
 }
 
-/// What is known of the way to a host.
+/// The state of the way to a host.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// What the kernel says that it carries.
+    /// The MTU of the way by the kernel's word.
     mtu: u32,
     wanted_at: Duration,
 }
@@ -203,7 +203,7 @@ impl Thread {
             let search = self.search.poll_timeout(now);
             self.sleep(search.map_or(refresh_at, |due| due.min(refresh_at)));
         }
-        // Nobody follows any more, so nothing may be promised.
+        // Nobody follows any longer, so nothing may be promised.
         for peer in self.asked.keys() {
             self.seed.writer.remove(*peer);
         }
@@ -214,7 +214,7 @@ impl Thread {
         let Some(news) = &self.news else { return false };
         let mut any = false;
         loop {
-            // What is longer is cut off: nobody reads it.
+            // A longer message is cut off: nobody reads it.
             match recv(news, &mut [0_u8; 64][..], RecvFlags::empty()) {
                 Ok(_) | Err(Errno::NOBUFS) => any = true,
                 Err(Errno::INTR) => {}
@@ -225,7 +225,7 @@ impl Thread {
 
     fn refresh(&mut self, now: Duration) {
         for address in self.seed.addresses.iter() {
-            // What cannot be asked for stays as it was.
+            // An address that cannot be asked about stays as it was.
             let Ok(is_there) = address::is_usable(address, None) else { continue };
             self.ways.tell_address(address, is_there, None);
             if is_there && !self.seed.is_fixed {
@@ -299,7 +299,7 @@ impl Thread {
         self.publish(peer);
     }
 
-    /// What the device carries that frames to `peer` leave by.
+    /// Returns the MTU of the device that frames to `peer` leave by.
     fn device_mtu(&self, peer: HostAddr) -> u32 {
         self.seed.mtus.of(peer.is_ipv4())
     }

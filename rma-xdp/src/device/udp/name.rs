@@ -64,8 +64,8 @@ impl Name {
 }
 
 const _: () = {
-    // What IPv4 in the larger struct rests on: its address lies where that of IPv6 has its flow
-    // information.
+    // The offset that IPv4 in the larger struct rests on: its address lies where that of IPv6 has
+    // its flow information.
     use core::mem::offset_of;
     use libc::{sockaddr_in, sockaddr_in6};
     assert!(offset_of!(sockaddr_in, sin_addr) == offset_of!(sockaddr_in6, sin6_flowinfo));

@@ -1,4 +1,4 @@
-//! What sockets are told, and what the kernel is asked, that rustix has no call for.
+//! Socket options and questions to the kernel that rustix has no call for.
 
 use std::{
     ffi::c_int,
@@ -61,7 +61,7 @@ pub(super) fn sendmmsg_is_there(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     if rc == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// What the last call of this thread that failed said.
+/// Returns the error of this thread's last failed call.
 pub(super) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

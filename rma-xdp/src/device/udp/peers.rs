@@ -1,13 +1,13 @@
-//! Which hosts receive over kernel UDP sockets too: to those alone runs of packets go as one.
+//! The hosts that receive over kernel UDP sockets too: to those alone runs of packets go as one.
 //!
 //! Between virtual interfaces (veth, the taps of virtual machines) the kernel cuts a run apart only
-//! for who needs it, and generic XDP is not asked: an AF_XDP host behind one would get the run as
-//! one packet, and drop it. The source port tells the two apart: that of a kernel socket of ours is
-//! the service's, that of an AF_XDP host is another, or is by chance the same for one turn.
+//! for whoever needs it, and generic XDP is not asked: an AF_XDP host behind one would get the run
+//! as one packet, and drop it. The source port tells the two apart: that of a kernel socket of ours
+//! is the service's, that of an AF_XDP host is another, or is by chance the same for one turn.
 //!
-//! It is a guess: nothing is authenticated here. Who forges a host's address as the source can make
-//! packets to that host go one by one; or, if it is an AF_XDP host behind such an interface, be
-//! lost as one. That ends with the host's next true packet, and after `CREDIT` packets at the
+//! It is a guess: nothing is authenticated here. Whoever forges a host's address as the source can
+//! make packets to that host go one by one; or, if it is an AF_XDP host behind such an interface,
+//! be lost as one. That ends with the host's next true packet, and after `CREDIT` packets at the
 //! latest, so that the host gets packets, and is heard of, again.
 
 use std::net::IpAddr;
@@ -57,7 +57,7 @@ impl Peers {
     }
 }
 
-/// Where a host is remembered.
+/// Returns the index at which a host is remembered.
 const fn entry(host: HostAddr) -> usize {
     let bits = match host.ip() {
         IpAddr::V4(v4) => v4.to_bits() as u64,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_an_entry_is_not_taken_for_the_other() {
+    fn hosts_that_share_an_entry_are_not_taken_for_each_other() {
         let mut peers = Peers::new();
         let host = |number: u32| HostAddr::from(IpAddr::from(number.to_be_bytes()));
         let other = (2..100_000).map(host).find(|&it| entry(it) == entry(host(1))).unwrap();

@@ -45,9 +45,9 @@ const STAGGER: usize = 67 * 64;
 /// A message that has come, and what has been handed on of it.
 #[derive(Clone, Copy, Debug)]
 struct Message {
-    /// Which part of the inbox's memory it lies in.
+    /// The part of the inbox's memory that it lies in.
     part: usize,
-    /// Where it says that it comes from.
+    /// The source address in it.
     source: HostAddr,
     /// Its length.
     len: usize,
@@ -59,7 +59,7 @@ struct Message {
     left: usize,
 }
 
-/// What was received of a socket, until all of its packets have been handed on.
+/// The packets received from a socket, until all of its packets have been handed on.
 #[derive(Debug)]
 pub(super) struct Inbox {
     /// Parts of [`Inbox::stride`] bytes, each with room for a message.
@@ -67,7 +67,7 @@ pub(super) struct Inbox {
     stride: usize,
     /// The longest message that fits.
     len_max: usize,
-    /// What the kernel writes beside each message.
+    /// The addresses that the kernel writes beside each message.
     names: Box<[Name; MESSAGES]>,
     ancillary: Box<[Ancillary; MESSAGES]>,
     /// In the order in which they came.
@@ -78,7 +78,7 @@ pub(super) struct Inbox {
     per_message: usize,
 }
 
-/// What a call brought.
+/// The result of a receiving call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
     /// Datagrams that were counted and dropped, and calls that failed.

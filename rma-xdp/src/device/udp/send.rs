@@ -1,6 +1,6 @@
 //! Packets to sockets, several with one call.
 //!
-//! What is to be sent is written into one buffer after the other and then leaves together. Frames
+//! What must be sent is written into one buffer after the other and then leaves together. Frames
 //! that share a packet stay where they are: the kernel gathers them. Packets of one length to one
 //! destination go as a *run*, which it takes as one and cuts apart where it leaves (GSO), and the
 //! runs of a socket by one `sendmmsg`. What it has no room for stays, and goes before anything
@@ -75,7 +75,7 @@ struct Packet {
 struct Run {
     socket: usize,
     destination: HostAddr,
-    /// Which of the packets, when they lie in the order of their runs.
+    /// The range of its packets, when they lie in the order of their runs.
     packets: Range<usize>,
     /// The length of the first.
     segment: usize,
@@ -371,7 +371,7 @@ impl Outbox {
         parts.map(|part| self.bytes(*part))
     }
 
-    /// What is written in a frame.
+    /// Returns the bytes that are written in a frame.
     fn bytes(&self, part: Part) -> &[u8] {
         &self.memory[part.slot * FRAME_LEN_MAX..][..part.len]
     }
@@ -397,7 +397,7 @@ impl Run {
     }
 }
 
-/// What came of sending.
+/// The result of an attempt to send.
 enum Attempt {
     /// The first `sent` packets are gone; for the others there is no room now.
     Over { sent: usize },
@@ -418,7 +418,7 @@ const fn without_runs(errno: Errno) -> Option<u32> {
         Errno::IO | Errno::INVAL | Errno::NOPROTOOPT | Errno::OPNOTSUPP => {
             Some(BURSTS_WITHOUT_RUNS)
         }
-        // Longer than the path's MTU: the last one may be shorter. Nothing against other runs.
+        // This run's frames exceed the path's MTU; other runs may still be batched.
         Errno::MSGSIZE => Some(1),
         _ => None,
     }

@@ -26,7 +26,7 @@ pub(super) struct Socket {
     pub(super) fd: OwnedFd,
     pub(super) address: HostAddr,
     pub(super) port: Port,
-    /// What its device's MTU leaves for a frame.
+    /// The room for a frame that its device's MTU leaves.
     pub(super) frame_len_max: usize,
     /// Whether it sends runs of packets as one (GSO).
     pub(super) gso: bool,
@@ -44,7 +44,7 @@ impl Socket {
     }
 }
 
-/// What was got for one address.
+/// The description of the socket that was opened for one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketDescription {

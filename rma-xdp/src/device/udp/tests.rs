@@ -22,7 +22,7 @@ use super::*;
 mod batches;
 
 thread_local! {
-    /// What backends are opened with by this thread's helpers.
+    /// The batching that this thread's helpers open backends with.
     static BATCHING: Cell<UdpBatching> = const { Cell::new(UdpBatching::ALL) };
 }
 
@@ -421,7 +421,7 @@ fn silent_interface(mtu: u32) -> String {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn what_a_full_send_buffer_has_no_room_for_is_held_back_and_goes_first() {
+fn packets_without_room_in_a_full_send_buffer_are_held_back_and_go_first() {
     in_own_network(|| {
         with_every_batching(|_| {
             let name = silent_interface(1500);

@@ -1,4 +1,4 @@
-//! Where the next packets will lie, before their descriptors tell.
+//! The places of the next packets, before their descriptors tell.
 //!
 //! The kernel takes chunks in the order in which it was given them, and a chunk goes back to it in
 //! the order in which it came. So chunks go round, and the next packet lies where the one lay that

@@ -1,8 +1,8 @@
-//! What a backend has of an interface: the steering program on it, a socket for each receive queue,
-//! their memory.
+//! A backend's attachment to an interface: the steering program on it, a socket for each receive
+//! queue, their memory.
 //!
 //! It is made and dropped as a whole, on the control path: where the interface goes away, all of it
-//! is of no use any more, and one that comes back has another index, and perhaps other queues and
+//! is of no use any longer, and one that comes back has another index, and perhaps other queues and
 //! another MTU.
 //!
 //! Invariant: dropping it detaches the program before the sockets are closed, and closes the
@@ -64,7 +64,7 @@ pub(super) struct Attachment {
     index: u32,
     /// The longest IP packet that the buffers can hold.
     pub(super) mtu_max: u32,
-    /// Where frames are written whose packets may need several chunks: a buffer for each frame of a
+    /// The buffers for frames whose packets may need several chunks: a buffer for each frame of a
     /// batch, as large as a packet, as a frame may be alone in one. `None` if no packet can.
     pub(super) tx_frames: Option<Box<[Box<[u8]>]>>,
     /// Transmit chunks that the longest packet needs.
@@ -72,7 +72,7 @@ pub(super) struct Attachment {
     pub(super) description: Description,
 }
 
-/// What earlier attachments to the same interface have shown.
+/// The experience with earlier attachments to the same interface.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Learnt {
     /// One in generic mode lost frames.
@@ -151,7 +151,7 @@ impl Attachment {
             let options = options(config, interface, queue, copying, multi_buffer);
             let socket = match open_socket(&options, &device, read_sign, mtu, counters) {
                 Ok(socket) => socket,
-                // So the kernel says that there are no more, to who has one already.
+                // So the kernel says that there are no more, to whoever has one already.
                 Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
                     if queue > 0
                         && matches!(rx_queues, RxQueues::AtMost(_))
@@ -186,7 +186,7 @@ impl Attachment {
         let _before = reserved.drain();
 
         if !device.has_its_name() {
-            // What was done by its name may have been done to another that has it now.
+            // Work done by its name may have been done to another interface that has it now.
             return Err(XdpError::UnknownInterface { interface: interface.into() });
         }
         let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
@@ -223,12 +223,12 @@ impl Attachment {
         })
     }
 
-    /// Where the steering program runs.
+    /// Returns the mode in which the steering program is attached.
     pub(super) fn mode(&self) -> AttachMode {
         self.steering.mode()
     }
 
-    /// What looks whether the mode was a good choice, if there would be another.
+    /// Returns the doubts about the mode, if there would be another.
     pub(super) fn doubts(&self, learnt: Learnt, counters: &Arc<Counters>) -> Option<Doubts> {
         let Description { zero_copy, multi_buffer, .. } = self.description;
         if self.steering.reason() == ModeReason::FasterOnVeth {
@@ -305,7 +305,8 @@ fn open_socket(
             let holder = occupant::queue_holder(device.index, queue);
             XdpError::QueueInUse { interface, queue, holder }
         }
-        // How kernels and drivers without multi-buffer support refuse the flag for it.
+        // The errors by which kernels and drivers without multi-buffer support refuse the flag for
+        // it.
         XdpError::System { interface, source, .. }
             if options.multi_buffer
                 && options.copying != Copying::ZeroCopy
@@ -317,7 +318,7 @@ fn open_socket(
     })
 }
 
-/// Why sockets that were bound so work without zero-copy.
+/// Returns the reason why sockets that were bound so work without zero-copy.
 fn why_copy(copying: Copying, device: &Device, multi_buffer: bool) -> Refusal {
     let features = match copying {
         Copying::Copy(Refusal::GenericMode) => None,

@@ -59,18 +59,18 @@ pub struct XdpBackend {
     /// `None` while the interface is gone.
     attachment: Option<Box<Attachment>>,
     state: State,
-    /// Which frames share a packet, of those that are written together.
+    /// The grouping of frames that are written together into packets.
     packets: Box<Packets>,
     /// The queue that is polled first next time.
     next_queue: usize,
-    /// Where frames are written while there is no interface to send them on.
+    /// The buffer for frames that are written while there is no interface to send them on.
     nowhere: Box<[u8]>,
     exchange: Arc<Exchange>,
     /// Whether the follower has been told that sending fails.
     failure_told: bool,
 }
 
-/// What both directions need besides the sockets.
+/// The state of both directions besides the sockets.
 struct State {
     paths: Arc<PathTable>,
     counters: Arc<Counters>,
@@ -80,7 +80,7 @@ struct State {
     mtu_max: u32,
     /// Octets of headers of the last packet that was sent: a guess for the next one.
     headers_len: usize,
-    /// What waits for a path.
+    /// The packets that wait for a path.
     held: Held,
 }
 
@@ -119,22 +119,23 @@ impl XdpBackend {
         })
     }
 
-    /// What is attached, and what works less well than it could. `None` while the interface is
-    /// gone.
+    /// Describes the attachment, and what works less well than it could. `None` while the interface
+    /// is gone.
     #[must_use]
     pub fn describe(&self) -> Option<&Description> {
         Some(&self.attachment.as_ref()?.description)
     }
 
-    /// Where the steering program runs. `None` while the interface is gone.
+    /// Returns the mode in which the steering program is attached. `None` while the interface is
+    /// gone.
     #[must_use]
     pub fn mode(&self) -> Option<AttachMode> {
         Some(self.attachment.as_ref()?.mode())
     }
 
-    /// What a follower of the interface needs of this backend, before an engine has it: where
-    /// attachments change hands, what is attached now, and the table that tells how the interface
-    /// is doing.
+    /// Returns the parts of this backend that a follower of the interface needs, before an engine
+    /// has it: where attachments change hands, what is attached now, and the table that tells how
+    /// the interface is doing.
     pub(super) fn followed(&self) -> Option<(Arc<Exchange>, &Attachment, &Arc<PathTable>)> {
         Some((self.exchange.clone(), self.attachment.as_ref()?, &self.state.paths))
     }
@@ -171,16 +172,16 @@ impl XdpBackend {
         &self.state.paths
     }
 
-    /// What the backend counts, for any thread to read.
+    /// Returns the backend's counters, for any thread to read.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.state.counters
     }
 
-    /// What the kernel counts, over all queues. System calls: not for the engine thread.
+    /// Returns the kernel's statistics, over all queues. System calls: not for the engine thread.
     ///
     /// # Errors
-    /// What the system call says; it fails only if the interface is gone.
+    /// The error of the system call; it fails only if the interface is gone.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
         let mut sum = XskStatistics::default();
         for Queue { socket, .. } in self.queues() {
@@ -205,9 +206,9 @@ impl XdpBackend {
         !self.state.held.is_empty()
     }
 
-    /// What to poll for input before sleeping: one descriptor for each queue, and one for news of
-    /// the interface. Call [`Backend::flush`] first. In `ppoll` the kernel itself wakes a driver
-    /// that waits for it, on both sides.
+    /// Returns the descriptors to poll for input before sleeping: one descriptor for each queue,
+    /// and one for news of the interface. Call [`Backend::flush`] first. In `ppoll` the kernel
+    /// itself wakes a driver that waits for it, on both sides.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let sockets = self.queues().iter().map(|queue| queue.socket.fd());
         core::iter::once(self.exchange.as_fd()).chain(sockets)
@@ -242,7 +243,7 @@ impl XdpBackend {
                 }
                 filled = fill(&mut frames);
                 let frames = &mut frames[..filled];
-                // Where latency counts there is one frame, and nothing to plan.
+                // When latency counts there is one frame, and nothing to plan.
                 alone = match frames {
                     [frame] => frame.transmit.filter(|transmit| transmit.opens_packet),
                     _ => None,
@@ -428,7 +429,7 @@ impl State {
         }
     }
 
-    /// What came in `packet`. `None` after counting why it is dropped.
+    /// Returns the packet received in `packet`. `None` after counting why it is dropped.
     #[inline]
     fn received<'p>(&self, packet: &'p mut [u8]) -> Option<RxPacket<'p>> {
         let datagram = match packet::parse(packet, &self.ports) {

@@ -39,7 +39,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// What is known of a driver, with this release.
+    /// Returns the known fault of a driver, with this release.
     pub(super) fn of(driver: &str, release: Release) -> Option<Self> {
         let is_broken =
             |it: &Self| it.driver == driver && it.mended.is_none_or(|mended| release < mended);

@@ -1,4 +1,4 @@
-//! Which capabilities AF_XDP needs, and which of them the calling thread lacks.
+//! The capabilities that AF_XDP needs, and those that the calling thread lacks.
 //!
 //! Nothing is refused here: a kernel that needs fewer, or is asked inside a container that gives
 //! more, decides by itself. Only when it has said no is it told what was missing.
@@ -10,7 +10,7 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
-/// What a host over AF_XDP needs, and what for.
+/// The capabilities that a host over AF_XDP needs, and their purposes.
 const NEEDED: [(CapabilitySet, &str); 5] = [
     // The XDP program, its attachment, and neighbours.
     (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
@@ -42,8 +42,9 @@ impl Capabilities {
     /// CAP_IPC_LOCK, which lifts the limit on locked memory.
     pub(super) const LOCKED_MEMORY: Self = Self(IPC_LOCK);
 
-    /// What the calling thread lacks of [`Capabilities::NEEDED`]. CAP_SYS_ADMIN stands for CAP_BPF
-    /// and CAP_PERFMON, and no limit for locked memory for CAP_IPC_LOCK.
+    /// Returns the capabilities of [`Capabilities::NEEDED`] that the calling thread lacks.
+    /// CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, and no limit for locked memory for
+    /// CAP_IPC_LOCK.
     pub(super) fn missing() -> Self {
         // A kernel that does not tell: then all may be.
         let there = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_and_nothing_else() {
+    fn missing_capabilities_are_named_and_nothing_else() {
         let all = Capabilities::NEEDED.0;
         assert!(Capabilities::missing_of(all, false).is_empty());
         for (set, name) in NEEDED {

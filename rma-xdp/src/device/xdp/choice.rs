@@ -12,7 +12,7 @@ use super::{
     error::{Refusal, XdpError},
 };
 
-/// Why the steering program runs in the mode that it runs in.
+/// The reason for the mode that the steering program runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModeReason {
@@ -60,7 +60,7 @@ pub(super) type Candidate = (AttachMode, ModeReason);
 const VETH: &str = "veth";
 const BOND: &str = "bonding";
 
-/// What is thought of an interface's zero-copy mode.
+/// The verdict on an interface's zero-copy mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ZeroCopy {
     /// Nothing speaks against it.
@@ -111,7 +111,7 @@ pub(crate) enum Copying {
     ZeroCopy,
 }
 
-/// How sockets are bound where the program is attached in mode `attached`.
+/// Returns the way in which sockets are bound where the program is attached in mode `attached`.
 pub(super) fn copying(
     wanted: Mode,
     attached: AttachMode,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_all_that_is_tried() {
+    fn only_the_requested_mode_is_tried() {
         for driver in [None, Some("veth"), Some("virtio_net"), Some("team")] {
             for lost in [false, true] {
                 for wanted in [Mode::Native, Mode::NativeCopy, Mode::NativeZeroCopy] {

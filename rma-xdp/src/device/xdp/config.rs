@@ -1,4 +1,4 @@
-//! What an AF_XDP backend is opened with, and the rules for it.
+//! The settings of an AF_XDP backend, and the rules for it.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +17,7 @@ const RING_MAX: u32 = 1 << 15;
 const CHUNK_COUNT_MIN: u32 = 64;
 const CHUNK_COUNT_MAX: u32 = 1 << 16;
 
-/// Where in the receive path the program runs.
+/// The place in the receive path where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver, before the kernel spends memory on the packet.
@@ -58,7 +58,7 @@ pub enum Mode {
     Generic,
 }
 
-/// What an [`super::XdpBackend`] is opened with.
+/// The settings that an [`super::XdpBackend`] is opened with.
 #[derive(Clone, Debug)]
 #[must_use]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What the backend counts: one counter for each reason a frame was dropped, and the traffic
+//! The counters of the backend: one counter for each reason a frame was dropped, and the traffic
 //! itself.
 //!
 //! The engine thread is the only writer (of the last one the thread that follows the interface), so

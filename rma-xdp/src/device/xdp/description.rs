@@ -1,4 +1,4 @@
-//! What was opened, and each thing about it that works less well than it could.
+//! The description of the opened device, with each part of it that works less well than it could.
 //!
 //! Facts as data, so that a person and a report get the same ones. It decides nothing.
 
@@ -40,11 +40,11 @@ impl fmt::Display for Feature {
 /// One thing that works less well than it could, and why. Nothing is slower in silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// What would have been better.
+    /// The feature that would have been better.
     pub wanted: Feature,
-    /// What is in use.
+    /// The feature that is in use.
     pub got: Feature,
-    /// Why the wanted one could not be had.
+    /// The reason why the wanted one could not be had.
     pub reason: Refusal,
 }
 
@@ -65,15 +65,15 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// What was opened, for people and for reports.
+/// The description of the opened device, for people and for reports.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Description {
     /// The interface that the sockets are bound to.
     pub interface: Box<str>,
-    /// Where the steering program runs.
+    /// The mode in which the steering program is attached.
     pub mode: AttachMode,
-    /// Why it runs there.
+    /// The reason for that mode.
     pub mode_reason: ModeReason,
     /// Whether the driver works on the UMEM itself.
     pub zero_copy: bool,
@@ -85,7 +85,7 @@ pub struct Description {
     pub multi_buffer: bool,
     /// The interface's MTU when it was opened, in bytes of IP packet.
     pub mtu: u32,
-    /// What works less well than it could.
+    /// The features that fell back to a slower way.
     pub fallbacks: Vec<Fallback>,
 }
 

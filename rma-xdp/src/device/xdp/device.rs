@@ -1,5 +1,5 @@
-//! What an attachment must know about the interface itself: its name, up or down, driver, receive
-//! queues.
+//! The facts that an attachment must know about the interface itself: its name, up or down, driver,
+//! receive queues.
 //!
 //! It is the interface of an index: names change hands. Asked by `ioctl` of the calling thread's
 //! network namespace. `/sys/class/net` would not do: it shows the namespace that it was mounted in,

@@ -49,7 +49,7 @@ enum Subject {
     Copy(Arc<Counters>, Trial),
 }
 
-/// What was found out.
+/// The finding about the mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// In generic mode frames get lost.
@@ -131,7 +131,7 @@ fn traffic(counters: &Counters) -> Traffic {
     Traffic { received: counters.received(), sent: counters.tx_packets.load() }
 }
 
-/// What there is to count of an interface that works with zero-copy.
+/// The counts of an interface that works with zero-copy.
 #[derive(Debug)]
 struct Link {
     index: u32,
@@ -156,7 +156,7 @@ impl Link {
 /// An attachment in generic mode.
 #[derive(Debug)]
 struct Generic {
-    /// Where frames end that pass by the program.
+    /// The sockets at which frames end that pass by the program.
     ports: Weak<ReservedPorts>,
     watch: XskWatch,
     /// Whether packets may take several chunks. Then none is too long for the kernel, and it drops

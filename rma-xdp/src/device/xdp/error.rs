@@ -1,5 +1,5 @@
-//! Why an AF_XDP backend could not be opened. One variant and one constructor for each cause: each
-//! names the thing, the value and the next step.
+//! Errors of opening an AF_XDP backend. There is one variant and one constructor for each cause:
+//! each names the thing, the value and the next step.
 //!
 //! Errors here are for people and for start-up. What goes wrong with a frame later is a counter
 //! ([`super::counters`]).
@@ -16,7 +16,7 @@ use super::{
     occupant::{AttachedProgram, Process},
 };
 
-/// Why [`super::XdpBackend::open`] failed.
+/// The reason why [`super::XdpBackend::open`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpError {
@@ -30,7 +30,7 @@ pub enum XdpError {
         field: &'static str,
         /// Its value.
         value: u64,
-        /// What must hold.
+        /// The rule.
         rule: &'static str,
     },
     /// No local address was configured.
@@ -80,7 +80,7 @@ pub enum XdpError {
         mtu: u32,
         /// The largest MTU that works with one buffer.
         limit: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// Zero-copy was asked for, and cannot be had.
@@ -90,9 +90,9 @@ pub enum XdpError {
     ZeroCopy {
         /// The interface.
         interface: Box<str>,
-        /// Why not.
+        /// The reason.
         reason: Refusal,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The process lacks capabilities.
@@ -103,9 +103,9 @@ pub enum XdpError {
     MissingCapability {
         /// The interface.
         interface: Box<str>,
-        /// What was refused.
+        /// The action that was refused.
         action: &'static str,
-        /// What it lacks of all that AF_XDP needs.
+        /// The capabilities that it lacks of all that AF_XDP needs.
         missing: Capabilities,
     },
     /// The kernel refused, and it is not for a capability.
@@ -116,9 +116,9 @@ pub enum XdpError {
     Forbidden {
         /// The interface.
         interface: Box<str>,
-        /// What was refused.
+        /// The action that was refused.
         action: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// An XDP program is on the interface already: another instance, or somebody else's.
@@ -159,9 +159,9 @@ pub enum XdpError {
     AttachFailed {
         /// The interface.
         interface: Box<str>,
-        /// Why native mode failed, or that it was not asked for.
+        /// The reason why native mode failed, or that it was not asked for.
         native: Refusal,
-        /// Why generic mode failed, or that it was not asked for.
+        /// The reason why generic mode failed, or that it was not asked for.
         generic: Refusal,
     },
     /// Native mode was asked for on a bond.
@@ -179,7 +179,7 @@ pub enum XdpError {
     SteeringProgram {
         /// The interface.
         interface: Box<str>,
-        /// What aya or the kernel's verifier said.
+        /// The error of aya or of the kernel's verifier.
         source: Box<dyn Error + Send + Sync>,
     },
     /// The UDP port is taken, so frames for us would be taken from another, or the other way round.
@@ -201,7 +201,7 @@ pub enum XdpError {
         interface: Box<str>,
         /// The address.
         address: IpAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// Another AF_XDP socket is bound to the queue.
@@ -217,7 +217,7 @@ pub enum XdpError {
         interface: Box<str>,
         /// The queue.
         queue: u32,
-        /// Who has the socket, where that can be seen.
+        /// The process that has the socket, where that can be seen.
         holder: Option<Process>,
     },
     /// UMEM could not be mapped or registered.
@@ -230,7 +230,7 @@ pub enum XdpError {
         interface: Box<str>,
         /// How much was asked for.
         bytes: u64,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// UMEM is locked memory, and there is a limit to it.
@@ -253,7 +253,7 @@ pub enum XdpError {
         call: &'static str,
         /// The limit.
         shortage: Shortage,
-        /// What the kernel or a library said.
+        /// The error of the kernel or a library.
         source: io::Error,
     },
     /// A system call failed for a reason that has no variant of its own.
@@ -263,7 +263,7 @@ pub enum XdpError {
         interface: Box<str>,
         /// The call.
         call: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -285,7 +285,7 @@ impl core::fmt::Display for InterfaceName {
     }
 }
 
-/// Why a mode or feature is not in use.
+/// The reason why a mode or feature is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -1,4 +1,4 @@
-//! Where attachments change hands between a backend, which an engine drives, and the thread that
+//! The exchange of attachments between a backend, which an engine drives, and the thread that
 //! follows the interface.
 //!
 //! One at a time: the follower offers an attachment, or none, and waits until it has got back what
@@ -18,7 +18,7 @@ use rma_core::portal::Wake;
 
 use super::attachment::Attachment;
 
-/// What is or was attached.
+/// The present or last attachment.
 type Attached = Option<Box<Attachment>>;
 
 /// The place through which one attachment at a time goes from the follower to the backend, and
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_exchanged_keeps_no_engine_awake() {
+    fn an_exchanged_attachment_keeps_no_engine_awake() {
         let (exchange, done) = (Exchange::new().unwrap(), AtomicBool::new(false));
         let is_readable = || -> Result<bool, Errno> {
             let mut fds = [PollFd::new(&exchange, PollFlags::IN)];

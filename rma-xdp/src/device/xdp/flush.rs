@@ -15,7 +15,7 @@ use rma_core::time::Instant;
 /// the interface is up again. A millisecond is far below what a link needs to come up.
 const HOLD: Duration = Duration::from_millis(1);
 
-/// How a wake-up ended.
+/// The end of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
     /// The kernel has seen every descriptor.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_completed_without_a_ring_is_no_longer_pending() {
+    fn frames_completed_without_a_ring_are_no_longer_pending() {
         let mut policy = submitted(4);
         policy.on_complete(1);
         assert!(policy.is_pending());

@@ -61,14 +61,14 @@ const RETRY: Duration = Duration::from_secs(1);
 /// this thread busy.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What the thread tells others.
+/// The thread's news for others.
 #[derive(Debug)]
 struct Told {
     description: Description,
     watch: XskWatch,
     attached: bool,
     attachments: u64,
-    /// Why the last attempt to attach failed.
+    /// The reason why the last attempt to attach failed.
     trouble: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl Shared {
 pub(crate) struct InterfaceWatch(Arc<Shared>);
 
 impl InterfaceWatch {
-    /// How the interface is doing.
+    /// Returns the status of the interface.
     pub(crate) fn status(&self) -> InterfaceStatus {
         let link = self.0.paths.link_state();
         let told = self.0.told();
@@ -107,7 +107,7 @@ impl InterfaceWatch {
             interface: told.description.interface.clone(),
             state,
             attachments: told.attachments,
-            // What was in the way before says nothing about an interface that is not there.
+            // The earlier obstacle says nothing about an interface that is not there.
             trouble: told
                 .trouble
                 .as_deref()
@@ -119,17 +119,17 @@ impl InterfaceWatch {
         }
     }
 
-    /// What is attached, or was last.
+    /// Describes the present or last attachment.
     pub(crate) fn description(&self) -> Description {
         self.0.told().description.clone()
     }
 
-    /// What the backend counts.
+    /// Returns the backend's counters.
     pub(crate) fn counters(&self) -> &Counters {
         &self.0.counters
     }
 
-    /// What the kernel counts for the sockets that are attached. `None` while there are none.
+    /// Returns the kernel's statistics of the attached sockets. `None` while there are none.
     pub(crate) fn statistics(&self) -> Option<XskStatistics> {
         let watch = self.0.told().watch.clone();
         watch.statistics()
@@ -180,7 +180,7 @@ impl Follower {
         let spawned = Worker::start("rma-attach", move || body.run());
         let thread = spawned.map_err(failed)?;
         paths.wake_on_change(thread.thread().clone());
-        // What changed before that woke nobody.
+        // An earlier change woke nobody.
         thread.thread().unpark();
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -201,7 +201,7 @@ impl Drop for Follower {
     }
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct Thread {
     config: XdpConfig,
     exchange: Arc<Exchange>,
@@ -212,7 +212,7 @@ struct Thread {
     learnt: Learnt,
     /// How many receive queues there were when a socket for each could not be had.
     refused_queues: Option<u32>,
-    /// What this thread lacked when it began.
+    /// The capabilities that this thread lacked when it began.
     missing: Capabilities,
     /// When to look at the interface.
     look_at: Duration,

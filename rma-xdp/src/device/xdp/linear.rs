@@ -3,10 +3,10 @@
 //! Only packets of more than one chunk come here. Invariant: a packet is handed out whole or not at
 //! all, whatever bursts its chunks are spread over; the buffer never grows.
 
-/// What a chunk led to.
+/// The result of a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Linear<'a> {
-    /// More chunks of the packet are to come.
+    /// More chunks of the packet will come.
     More,
     /// The packet is complete.
     Packet(&'a mut [u8]),

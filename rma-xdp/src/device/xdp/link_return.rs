@@ -1,7 +1,7 @@
 //! The way back over the link by which a packet came: for notices to hosts that there is no path to
 //! (not in the paper).
 //!
-//! A host that has just started knows no paths, and looks for none on behalf of strangers. Who
+//! A host that has just started knows no paths, and looks for none on behalf of strangers. Whoever
 //! still has a grant of its last life should hear that it is void, and not wait for a timeout. So a
 //! notice may go back by the hardware addresses of the packet that it answers, with the same VLAN
 //! tags. Nothing is learnt from them, and nothing but notices goes by them: whoever forges them has
@@ -19,7 +19,8 @@ use super::packet::{
 
 /// The bit of a hardware address's first octet that says that it names a group: broadcast is one.
 const GROUP: u8 = 1;
-/// What of a VLAN tag's second word names the VLAN; the rest is priority, which nobody may borrow.
+/// The bits of a VLAN tag's second word that name the VLAN; the rest is priority, which nobody may
+/// borrow.
 const VLAN_ID: u16 = 0x0fff;
 /// Two hardware addresses.
 const MACS_LEN: usize = 2 * MAC_LEN;
@@ -33,7 +34,7 @@ pub(super) struct LinkReturn {
     len: usize,
 }
 
-/// Why no answer goes back by a link.
+/// The reason why no answer goes back by a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoReturn {
     /// The packet was for another hardware address.
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_to_us_alone_is_not_answered_so() {
+    fn a_packet_not_sent_to_us_alone_is_not_answered_so() {
         for destination in [[0xff; 6], [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]] {
             let back = LinkReturn::of(&link(destination, PEER, [0; 8]), OWN);
             assert_eq!(back, Err(NoReturn::NotOurs), "{destination:x?}");

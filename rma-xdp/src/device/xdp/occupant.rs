@@ -1,5 +1,5 @@
-//! Who has what this host wants: the XDP program that is on an interface, the socket that has a
-//! queue, and the processes behind them.
+//! The occupants of what this host wants: the XDP program that is on an interface, the socket that
+//! has a queue, and the processes behind them.
 //!
 //! Asked when the kernel has refused, for the error's words. What is not found is not said: a
 //! process may be in another namespace, and may have gone by now.
@@ -22,13 +22,13 @@ pub struct AttachedProgram {
     pub id: u32,
     /// Its name, empty if the kernel does not tell.
     pub name: Box<str>,
-    /// Where it runs.
+    /// The place where it runs.
     pub place: ProgramPlace,
     /// The BPF link that it is attached by. Without one it was attached as `ip link` does.
     pub link: Option<ProgramLink>,
 }
 
-/// Where an XDP program runs.
+/// The place where an XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramPlace {
@@ -40,13 +40,13 @@ pub enum ProgramPlace {
     Offloaded,
 }
 
-/// What keeps a program attached that `ip link` does not detach.
+/// The link that keeps a program attached that `ip link` does not detach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramLink {
     /// Its id, as `bpftool link` shows it.
     pub id: u32,
-    /// Who holds it. `None` if no process that can be seen does.
+    /// The process that holds it. `None` if no process that can be seen does.
     pub holder: Option<Process>,
 }
 
@@ -61,7 +61,7 @@ pub struct Process {
 }
 
 impl ProgramPlace {
-    /// What `ip link set` calls it.
+    /// Returns the keyword of `ip link set` for it.
     const fn keyword(self) -> &'static str {
         match self {
             Self::Native => "xdpdrv",
@@ -104,7 +104,8 @@ impl fmt::Display for Process {
 }
 
 impl fmt::Display for AttachedProgram {
-    /// What it is, in parentheses, to stand behind its interface, and how to be rid of it.
+    /// Describes the program, in parentheses, to stand behind its interface, and how to be rid of
+    /// it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { interface, id, name, place, link } = self;
         write!(f, "({place}, id {id}, name {name:?}")?;
@@ -130,7 +131,7 @@ impl fmt::Display for AttachedProgram {
     }
 }
 
-/// Where the program is that keeps others off an interface, and which, where the kernel tells.
+/// The place of the program that keeps others off an interface, and its id, where the kernel tells.
 #[derive(Debug)]
 pub(super) enum InTheWay {
     /// On the interface.
@@ -140,7 +141,8 @@ pub(super) enum InTheWay {
 }
 
 impl InTheWay {
-    /// Why the kernel lets no program onto the interface of this index.
+    /// Returns the program because of which the kernel lets no other onto the interface of this
+    /// index.
     pub(super) fn of(index: u32) -> Self {
         let layers = layers().unwrap_or_default();
         let Some(own) = layers.iter().find(|layer| layer.index == index) else {
@@ -182,7 +184,7 @@ fn program_of(layer: &Layer) -> Option<AttachedProgram> {
     Some(AttachedProgram { interface: layer.name.clone(), id, name, place, link })
 }
 
-/// Who has a socket on this queue.
+/// Returns the process that has a socket on this queue.
 pub(super) fn queue_holder(index: u32, queue: u32) -> Option<Process> {
     match socket_on(index, queue) {
         Ok(inode) => {
@@ -212,7 +214,7 @@ fn only_other_with_sockets() -> Option<Process> {
 struct Descriptor<'a> {
     pid: u32,
     number: &'a str,
-    /// What it stands for.
+    /// The thing that it stands for.
     target: &'a str,
 }
 

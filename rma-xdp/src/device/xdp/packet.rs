@@ -55,7 +55,7 @@ const DONT_FRAGMENT: [u8; 2] = [0x40, 0x00];
 /// Time to live and hop limit of what we send: the kernel's default for unicast.
 const HOP_LIMIT: u8 = 64;
 
-/// Why a packet was not taken. One counter each.
+/// The reason why a packet was not taken. Each reason has a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The packet ends inside a header.
@@ -88,7 +88,7 @@ pub enum PacketError {
     MappedAddress,
 }
 
-/// What [`parse`] found.
+/// The datagram that [`parse`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// The IP source address.
@@ -99,7 +99,7 @@ pub struct Datagram {
     pub port: Port,
     /// The UDP source port.
     pub source_port: SourcePort,
-    /// Where the UDP payload lies in the packet. Ethernet padding is not part of it.
+    /// The range of the UDP payload in the packet. Ethernet padding is not part of it.
     pub payload: Range<usize>,
 }
 
@@ -207,7 +207,7 @@ fn octets16(header: &[u8; IPV6_LEN], at: usize) -> [u8; 16] {
     core::array::from_fn(|i| header[at + i])
 }
 
-/// What goes into the headers of a frame that we send.
+/// The fields of the headers of a frame that we send.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers {
     /// The interface's hardware address.
@@ -216,7 +216,7 @@ pub struct Headers {
     pub next_hop_mac: [u8; 6],
     /// Our address, of the same family as `destination`.
     pub source: HostAddr,
-    /// Where the frame goes.
+    /// The host that the frame goes to.
     pub destination: HostAddr,
     /// The UDP source port.
     pub source_port: SourcePort,

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_at_a_reserved_port_is_counted_once() {
+    fn a_packet_at_a_reserved_port_is_counted_once() {
         let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let reserved = ReservedPorts::reserve("lo", 1, &loopback(), &ports(port)).unwrap();

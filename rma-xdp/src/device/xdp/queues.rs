@@ -1,4 +1,5 @@
-//! What the steering program and the sockets tell each other: a map in memory that both have.
+//! The map in memory through which the steering program and the sockets tell each other about
+//! queues.
 //!
 //! A socket says how often it has emptied its receive ring, and the program redirects no more
 //! frames than fit beside what may still be there (`ebpf/src/room.rs`, which has the reasons). So a
@@ -24,12 +25,12 @@ struct Queue {
     program: Apart<Program>,
 }
 
-/// What another processor does not write beside.
+/// A value that no other processor writes beside.
 #[repr(C, align(128))]
 #[derive(Debug)]
 struct Apart<T>(T);
 
-/// What the program writes.
+/// The words that the program writes.
 #[repr(C)]
 #[derive(Debug)]
 struct Program {
@@ -64,7 +65,7 @@ impl Queues {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's own mapping, and nothing borrows from it any more.
+        // SAFETY: the range is this value's own mapping, and nothing borrows from it any longer.
         let unmapped =
             unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.count * QUEUE_LEN) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
@@ -129,7 +130,7 @@ mod tests {
             u32::from_ne_bytes(octets)
         };
         assert_eq!([0, 1, 2].map(|queue| word(queue * QUEUE_LEN as u64)), [0, 5, 0]);
-        // Where the program counts them.
+        // The offset where the program counts them.
         file.write_all_at(&7_u64.to_ne_bytes(), 2 * QUEUE_LEN as u64 + 144).unwrap();
         assert_eq!([0, 1, 2].map(|queue| signs[queue].dropped()), [0, 0, 7]);
     }

@@ -16,7 +16,7 @@ const LOOKS: u32 = 5;
 /// Packets that were sent in that time: nobody must have answered as many.
 const SENT_MIN: u64 = 64;
 
-/// What has been counted so far.
+/// The counts so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     /// Packets that came to our sockets, whatever became of them.
@@ -68,7 +68,7 @@ impl Silence {
         Self { for_all: Since::new(counts), for_us: Since::new(counts), sent: counts.sent }
     }
 
-    /// A look. Gives what is to be thought of the device.
+    /// A look. Returns the verdict on the device.
     pub(super) fn look(&mut self, now: Counts) -> Option<Mute> {
         if now.received != self.for_us.counts.received {
             *self = Self::new(now);

@@ -61,7 +61,7 @@ const PREFETCHED: usize = 2048;
 /// more than a burst.
 const RINGS_MAX: u32 = 8;
 
-/// What a [`Socket`] is opened with. The rules are checked by [`super::XdpConfig`].
+/// The options that a [`Socket`] is opened with. The rules are checked by [`super::XdpConfig`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options<'a> {
     pub(crate) interface: &'a str,
@@ -98,7 +98,7 @@ pub struct Socket {
     busy_poll: bool,
     /// Descriptors of one batch on the receive side.
     rx_batch: Box<[FrameDesc; BATCH]>,
-    /// Where the next packets will lie.
+    /// The places of the next packets.
     arrivals: Arrivals,
     /// Tells the steering program that the receive ring is empty.
     read_sign: ReadSign,
@@ -258,10 +258,11 @@ impl Socket {
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 
-    /// What kernel and steering program have counted. A system call: not for the engine thread.
+    /// Returns the statistics of kernel and steering program. A system call: not for the engine
+    /// thread.
     ///
     /// # Errors
-    /// What the system call says; it fails only for a socket whose interface is gone.
+    /// The error of the system call; it fails only for a socket whose interface is gone.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
         let kernel = sockopt::statistics(self.fd())?;
         Ok(XskStatistics { rx_unread: self.read_sign.dropped(), ..kernel })

@@ -13,7 +13,8 @@ use std::{
 const XDP_OPTIONS: c_int = 8;
 const XDP_OPTIONS_ZEROCOPY: u32 = 1;
 
-/// What the kernel counts for a socket (`XDP_STATISTICS`), and the steering program before it.
+/// The statistics of the kernel for a socket (`XDP_STATISTICS`), and the steering program before
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct XskStatistics {
@@ -64,8 +65,8 @@ pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
     if rc == 0 { Ok(flags & XDP_OPTIONS_ZEROCOPY != 0) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel counts for the socket, and nothing of the steering program's. It takes a lock
-/// that frames do not.
+/// Returns the kernel's statistics of the socket, and nothing of the steering program's. It takes a
+/// lock that frames do not.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
     let mut kernel = libc::xdp_statistics {
         rx_dropped: 0,

@@ -37,13 +37,13 @@ impl SteeredSockets {
         Ok(Self { attachment, counters })
     }
 
-    /// What is attached, and what works less well than it could.
+    /// Describes the attachment, and what works less well than it could.
     #[must_use]
     pub const fn describe(&self) -> &Description {
         &self.attachment.description
     }
 
-    /// What the sockets count, for any thread to read.
+    /// Returns the sockets' counters, for any thread to read.
     #[must_use]
     pub const fn counters(&self) -> &Arc<Counters> {
         &self.counters

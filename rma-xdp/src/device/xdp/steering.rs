@@ -50,7 +50,7 @@ const ADDRESS_V6: &str = "ADDRESS_V6";
 const CHUNKS_MAX: &str = "CHUNKS_MAX";
 const CHUNK_OCTETS: &str = "CHUNK_DATA";
 
-/// What is steered, and to how many queues.
+/// The ports that are steered, and the number of queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steered<'a> {
     pub(super) ports: &'a Ports,
@@ -163,12 +163,12 @@ impl Steering {
         Err(XdpError::AttachFailed { interface: interface.into(), native, generic })
     }
 
-    /// Where it runs.
+    /// Returns the mode in which it runs.
     pub(super) fn mode(&self) -> AttachMode {
         self.mode
     }
 
-    /// Why it runs there.
+    /// Returns the reason for its mode.
     pub(super) fn reason(&self) -> ModeReason {
         self.reason
     }

@@ -53,7 +53,7 @@ pub(crate) enum Side {
     Transmit,
 }
 
-/// Who owns a chunk.
+/// The owner of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     User,

@@ -18,7 +18,7 @@ use super::{
     sockopt::{self, XskStatistics},
 };
 
-/// What the attachment has of this.
+/// The attachment's part of the watch.
 #[derive(Debug)]
 pub(super) struct Watched(Arc<[Socket]>);
 
@@ -52,8 +52,8 @@ impl Watched {
 pub(super) struct XskWatch(Weak<[Socket]>);
 
 impl XskWatch {
-    /// What kernel and steering program count, over all queues: a system call each. `None` once the
-    /// attachment has gone.
+    /// Returns the statistics of kernel and steering program, over all queues: a system call each.
+    /// `None` once the attachment has gone.
     pub(super) fn statistics(&self) -> Option<XskStatistics> {
         let mut sum = XskStatistics::default();
         for Socket { fd, read_sign } in self.0.upgrade()?.iter() {

@@ -1,4 +1,4 @@
-//! What there is one of for each pool, and what an allocation takes of which.
+//! Values for each pool, and the charge of an allocation on pools.
 
 use core::ops::{Index, IndexMut};
 
@@ -51,7 +51,7 @@ impl Capacities {
 pub(super) struct PerResource<T>([T; Resource::ALL.len()]);
 
 impl<T> PerResource<T> {
-    /// What `make` makes for each.
+    /// Makes the value of each resource by `make`.
     pub(super) fn each(make: impl FnMut(Resource) -> T) -> Self {
         Self(Resource::ALL.map(make))
     }
@@ -76,7 +76,8 @@ impl<T> IndexMut<Resource> for PerResource<T> {
     }
 }
 
-/// What an allocation takes of the pools, and from where. No allocation takes of more than two.
+/// The amounts that an allocation takes of the pools, and from where. No allocation takes of more
+/// than two.
 #[derive(Clone, Debug)]
 pub(crate) struct Charge {
     pub(super) tenant: TenantId,

@@ -55,7 +55,7 @@ impl Accounts {
         self.star.get(&tag).map(|portal| portal.number).ok_or(StarError::NoSuchPortal)
     }
 
-    /// No engine serves a portal any more, and all that it had is free.
+    /// No engine serves a portal any longer, and all that it had is free.
     pub(in crate::driver) fn star_detached(&mut self, tag: StarTag) {
         let portal = self.star.remove(&tag);
         portal.iter().flat_map(StarPortal::charges).for_each(|charge| self.refund(charge));
@@ -78,7 +78,7 @@ impl Accounts {
         portal.pds.insert(pd, ProtectionDomain { charge, mrs: BTreeMap::new() });
     }
 
-    /// A protection domain is no more, nor are its memory regions.
+    /// A protection domain and its memory regions have gone.
     pub(in crate::driver) fn pd_deallocated(&mut self, tag: StarTag, pd: PdId) {
         let pd = self.star.get_mut(&tag).and_then(|portal| portal.pds.remove(&pd));
         pd.iter().flat_map(ProtectionDomain::charges).for_each(|charge| self.refund(charge));

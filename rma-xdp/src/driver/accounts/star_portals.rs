@@ -1,5 +1,5 @@
-//! What applications have of StaR: portals, protection domains of those, memory regions and windows
-//! of these.
+//! The applications' objects of StaR: portals, protection domains of those, memory regions and
+//! windows of these.
 //!
 //! Invariant: what is in here is charged. With a portal all goes that it has, and with a protection
 //! domain all its memory regions.

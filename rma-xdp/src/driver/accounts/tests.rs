@@ -364,7 +364,7 @@ fn engines_tell_tenants_apart_and_of_more_than_they_can_some_are_one() {
 }
 
 #[test]
-fn what_is_reserved_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
+fn a_reservation_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
     let mut accounts = accounts(&config(Quotas::default())).unwrap();
     let batch = tenant(&mut accounts, Priority::Low, quota(0, 12));
     let serving = tenant(&mut accounts, Priority::High, quota(4, u64::MAX));

@@ -66,7 +66,7 @@ fn used(driver: &mut Driver<TestEngine>) -> [u64; 5] {
 }
 
 #[test]
-fn what_was_not_given_out_is_charged_to_nobody_whatever_the_engine_has_done() {
+fn resources_not_given_out_are_charged_to_nobody_whatever_the_engine_has_done() {
     for mood in [Mood::Late, Mood::Stuck] {
         let mut driver = host();
         let late = |driver: &mut Driver<TestEngine>| driver.engine().mood = mood;
@@ -104,7 +104,7 @@ fn what_was_not_given_out_is_charged_to_nobody_whatever_the_engine_has_done() {
 }
 
 #[test]
-fn what_is_taken_back_is_charged_no_more_though_the_engine_did_not_answer() {
+fn resources_taken_back_are_no_longer_charged_though_the_engine_did_not_answer() {
     for mood in [Mood::Late, Mood::Stuck] {
         let mut driver = host();
         let verbs = ask_portal(&mut driver).unwrap();

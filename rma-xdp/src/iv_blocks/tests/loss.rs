@@ -151,7 +151,7 @@ fn a_damaged_mark_is_shown_with_what_it_may_have_been_and_what_makes_a_new_one_s
     for part in ["2026-02-16 00:00:01 UTC", &mark.to_string(), "nic.counter_start", "new keys"] {
         assert!(text.contains(part), "{text}");
     }
-    // What it says to do.
+    // The next step that the error names.
     fs::remove_file(mark_of(&scratch)).unwrap();
     let again = store.reserve(mark).unwrap();
     assert_eq!(again.first(), mark);

@@ -22,7 +22,7 @@ struct Inode {
     synced: bool,
 }
 
-/// Which file each of the two names has.
+/// The file of each of the two names.
 #[derive(Clone, Copy, Debug, Default)]
 struct Names {
     mark: Option<usize>,
@@ -42,7 +42,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Model(RefCell<State>);
 
-/// What a power cut makes of things that were not synced.
+/// The effect of a power cut on things that were not synced.
 #[derive(Clone, Copy, Debug)]
 struct Whim {
     names_made_it: bool,
@@ -168,7 +168,7 @@ fn event_under_a_right_clock() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// How fast a clock goes, if it is right.
+/// The rate of a clock, if it is right.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     /// For each value that is counted.
@@ -186,7 +186,7 @@ const AHEAD_MAX: u64 = 4 * LENGTHS.first;
 #[derive(Debug)]
 struct Process {
     counter: IvCounter,
-    /// Where its last block ended.
+    /// The end of its last block.
     after: u64,
 }
 

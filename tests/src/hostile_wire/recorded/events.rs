@@ -3,8 +3,8 @@
 //!
 //! What must hold, whatever the wire does: an op that is reported OK is one event, with the bytes
 //! and the immediate that were sent, and with the address and the process of its sender; no op is
-//! two; and once an op has been reported as anything else, no event of it comes any more. One that
-//! came before is there if a SETTLE says APPLIED, and is not if it says NOT_APPLIED.
+//! two; and once an op has been reported as anything else, no event of it comes any longer. One
+//! that came before is there if a SETTLE says APPLIED, and is not if it says NOT_APPLIED.
 //!
 //! The application posts receives late and drains in bursts, so that queues run dry as well.
 
@@ -34,7 +34,7 @@ const RECEIVES: u16 = 12;
 /// The largest message.
 const BUFFER_LEN: u32 = 4096;
 
-/// Which ops make the events of a queue.
+/// The ops that make the events of a queue.
 pub trait Tells {
     /// Their type.
     const OP_TYPE: OpType;
@@ -65,7 +65,7 @@ impl Tells for WriteWithImm {
 /// An op that was issued, by its immediate.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    /// Where in the source its bytes are.
+    /// The offset in the source of its bytes.
     source: u64,
     len: u32,
     /// Of a WRITE_WITH_IMM: its place, and where it begins in the region.
@@ -73,7 +73,7 @@ struct Told {
     placement: Placement,
     /// Its event has come.
     is_here: bool,
-    /// It has ended, and may have changed something. No event of it comes any more.
+    /// It has ended, and may have changed something. No event of it comes any longer.
     is_timed_out: bool,
 }
 
@@ -81,7 +81,7 @@ struct Told {
 #[derive(Debug)]
 pub struct Events<T> {
     queue: ReceiveQueue,
-    /// Where WRITE_WITH_IMMs go. Registered for the others too, which leave it alone.
+    /// The places that WRITE_WITH_IMMs go to. Registered for the others too, which leave it alone.
     places: Places,
     source: RegisteredRegion,
     pattern: Pattern,
@@ -220,7 +220,7 @@ impl<T: Tells> Effect for Events<T> {
     }
 
     fn timed_out(&mut self, op: u64) {
-        // What was in time is there by now.
+        // Events in time are there by now.
         self.drain();
         self.ops.get_mut(&op).expect("it was issued").is_timed_out = true;
     }
@@ -235,7 +235,7 @@ impl<T: Tells> Effect for Events<T> {
             }
             Known::Unknown => (),
         }
-        // What comes from now on is of no op; but if nobody knows how it ended, it may be late.
+        // A later event is of no op; but if nobody knows how it ended, it may be late.
         if known != Known::Unknown {
             self.ops.remove(&op);
         }

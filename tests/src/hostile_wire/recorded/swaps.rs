@@ -26,7 +26,7 @@ const STRIDE: u64 = 64;
 struct Swap {
     word: usize,
     expected: u64,
-    /// How it ended: `None` as long as it has not.
+    /// The end of the swap, if it has ended.
     known: Option<Known>,
 }
 
@@ -36,7 +36,7 @@ pub struct Swaps {
     words: RegisteredRegion,
     /// By the value that it brings.
     ops: BTreeMap<u64, Swap>,
-    /// What each word was when it was last heard of.
+    /// The last known value of each word.
     last: [u64; WORDS],
     found: [BTreeSet<u64>; WORDS],
 }

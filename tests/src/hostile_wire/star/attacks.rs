@@ -1,4 +1,4 @@
-//! What the attacker does. Each panics if he gets anything by it.
+//! The actions of the attacker. Each panics if he gets anything by it.
 
 use std::collections::BTreeSet;
 
@@ -105,8 +105,8 @@ pub fn each_bit<B: Backend>(world: &mut World<B>) -> u64 {
     sent
 }
 
-/// Frames come cut, stretched, at the other port, and back to who has sent them; others are made
-/// up, or are sealed under keys that are guessed.
+/// Frames come cut, stretched, at the other port, and back to whoever has sent them; others are
+/// made up, or are sealed under keys that are guessed.
 ///
 /// # Panics
 /// If one has an effect.
@@ -142,7 +142,7 @@ pub fn no_keys<B: Backend>(world: &mut World<B>, prng: &mut Prng) -> u64 {
         .chain(&world.cable.tape)
         .flat_map(|packet| packet.frames().into_iter().map(move |frame| (packet, frame)))
         .filter_map(|(packet, frame)| {
-            // Back to who has sent it.
+            // Back to whoever has sent it.
             let toward = packet.toward.other();
             let like = tape.iter().find(|it| it.toward == toward)?;
             Some(like.with(forge::refusal(frame)?))

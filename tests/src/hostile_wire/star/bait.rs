@@ -32,7 +32,7 @@ pub(super) struct Bait {
     pub(super) memory: Memory,
     pub(super) schedule: PdKeySchedule,
     hosts: [HostAddr; 2],
-    /// What the engine has reported of work requests.
+    /// The work requests that the engine has reported.
     pub(super) completed: Vec<u32>,
     sequence: u32,
 }
@@ -143,7 +143,7 @@ impl Bait {
         }
     }
 
-    /// What is registered, from an offset on.
+    /// Returns the registered bytes from an offset on.
     pub(super) fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.memory.region.copy_out(SPAN.start + at, &mut bytes).expect("inside");

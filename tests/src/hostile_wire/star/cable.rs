@@ -55,7 +55,7 @@ impl Packet {
 #[derive(Debug)]
 pub(super) struct Cable {
     taps: [Tap; 2],
-    /// What hosts have sent, in order, since it was last emptied.
+    /// The packets that hosts have sent, in order, since it was last emptied.
     pub(super) tape: Vec<Packet>,
     /// How many packets of the tape may come again behind each one that comes by: all of them each
     /// time, until there have been so many.
@@ -64,7 +64,7 @@ pub(super) struct Cable {
     pub(super) carried: u64,
     /// Packets that came again.
     pub(super) repeated: u64,
-    /// What by chance becomes of packets: [`Fault::Drop`], [`Fault::Duplicate`] and
+    /// The faults that befall packets by chance: [`Fault::Drop`], [`Fault::Duplicate`] and
     /// [`Fault::Hold`], which is behind some of the next ones.
     pub(super) faults: Faults,
     prng: Prng,

@@ -19,13 +19,13 @@ use crate::star::roles::Asks;
 /// The most copies of packets that come in the midst of changes.
 const REPEATS: u64 = 20_000;
 
-/// What by chance becomes of a packet. What is lost costs a timeout.
+/// The chances of a packet's fates. What is lost costs a timeout.
 const FAULTS: Faults = Faults::NONE
     .with(Fault::Drop, Chance::ppm(30_000))
     .with(Fault::Duplicate, Chance::ppm(100_000))
     .with(Fault::Hold, Chance::ppm(50_000));
 
-/// What was done.
+/// The record of an action.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// How often roles have changed.
@@ -83,7 +83,7 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// What was recorded comes again, and roles stay as they are.
+    /// Plays a recording again, and checks that roles stay as they are.
     fn play_and_look(&mut self, tape: &[Packet]) -> u64 {
         let were_stateful = self.are_stateful();
         let played = self.play(tape);

@@ -53,7 +53,7 @@ impl Forger {
         }
     }
 
-    /// What an RD or GD says of a span, with `len` octets from `at` on.
+    /// Makes the guide of an RD or GD about a span, with `len` octets from `at` on.
     pub(super) fn guide(&mut self, span: &OpenSpan, (at, len): (u32, u16), expiry: ZTime) -> Guide {
         let OpenSpan { op, slot, generation, mr, mr_offset, len: wqe_len } = *span;
         Guide {

@@ -18,7 +18,7 @@ use super::{
     world::World,
 };
 
-/// What a frame comes to.
+/// The fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It is not authentic.
@@ -176,7 +176,7 @@ impl Attacker {
         }
     }
 
-    /// What completes one work request completes no other, and none twice.
+    /// Checks that a frame that completes one work request completes no other, and none twice.
     fn completions<B: Backend>(
         &mut self,
         world: &mut World<B>,
@@ -195,7 +195,7 @@ impl Attacker {
             let cqep = self.forger.cqep(&key_c, &span, expiry);
             self.expect(world, what, cqep, Fate::Nothing);
         }
-        // What it may do: data, and then the end.
+        // The frames that it may send: data, and then the end.
         let expiry = world.soon();
         let guide = self.forger.guide(recv, (0, 64), expiry);
         let first = forge::rd(&key_w, guide, 9, false, expiry);

@@ -38,12 +38,13 @@ const MTU: usize = 1500;
 /// Bytes of a message, which takes several frames.
 pub(super) const LEN: u32 = 3000;
 
-/// What is registered of the memory; around it are bytes that are nobody's.
+/// The registered part of the memory; around it are bytes that are nobody's.
 pub(super) const SPAN: Range<u64> = 4096..20_480;
 const MEMORY: usize = 24_576;
 const NOBODYS: u8 = 0xa5;
 
-/// Where in the span messages come from, where they go, and where WRITEs go.
+/// The offset in the span that messages come from; the next two are where they go, and where WRITEs
+/// go.
 pub(super) const FROM: u64 = 0;
 pub(super) const TO: u64 = 4096;
 pub(super) const WRITTEN: u64 = 8192;

@@ -25,7 +25,7 @@ const Z_AHEAD: Duration = Duration::from_micros((3 << 32) - 500_000);
 /// Seventy-one minutes: after that what frames tell of a time is the same again.
 const CLOCK_TURN: Duration = Duration::from_micros(1 << 32);
 
-/// Turns without anything new after which nothing is on the wire any more.
+/// Turns without anything new after which nothing is on the wire any longer.
 const QUIET_TURNS: u32 = 50;
 
 /// The stateful host at end A, the stateless one at end B, and all that is between them. Where
@@ -38,7 +38,7 @@ pub struct World<B> {
     /// Work requests that are not reported.
     open: usize,
     rounds: u64,
-    /// Where they are. Dropped last.
+    /// The namespaces of the hosts. Dropped last.
     _namespaces: Namespaces,
 }
 
@@ -177,14 +177,14 @@ impl<B: Backend> World<B> {
         self.bait.memory.check();
     }
 
-    /// Turns until nothing that was sent is valid any more, and whatever was lost came again.
+    /// Turns until nothing that was sent is valid any longer, and whatever was lost came again.
     pub(super) fn rest(&mut self) {
         let end = self.z.now() + 3 * VALID;
         self.until("a time without work", |world| world.z.now() > end);
         self.settle();
     }
 
-    /// What is on the wire arrives and is looked at.
+    /// Delivers all that is on the wire, and checks it.
     pub(super) fn settle(&mut self) {
         let seen = |world: &Self| (world.z.dropped(), world.f.dropped(), world.cable.carried);
         let (mut quiet, mut before) = (0, seen(self));
@@ -196,8 +196,8 @@ impl<B: Backend> World<B> {
         }
     }
 
-    /// What came by in a round, one packet for each of its frames, so that each can be attacked by
-    /// itself.
+    /// Records the packets of a round, one packet for each of its frames, so that each can be
+    /// attacked by itself.
     pub(super) fn record_round(&mut self) -> Vec<Packet> {
         self.cable.tape.clear();
         self.round();

@@ -40,7 +40,7 @@ pub(super) fn message(index: u64, number: u64) -> [u8; LEN] {
     bytes
 }
 
-/// Whose message it is, and which of his.
+/// Returns the sender and the number of a message.
 pub(super) fn number<C: Claims>(message: &Message<'_, C>) -> (u64, u64) {
     let mut bytes = [0; LEN];
     assert_eq!((message.len(), message.copy_to(&mut bytes)), (LEN, LEN));
@@ -82,7 +82,7 @@ pub(super) fn hear(peer: &Peer, word: &str) -> Terms {
     terms_of(hex)
 }
 
-/// What the process that started this one says, without waiting for it.
+/// The lines from the process that started this one, without waiting for it.
 pub(super) struct Orders(Receiver<String>);
 
 impl Orders {
@@ -180,7 +180,7 @@ impl Station {
     /// One turn of the engine, after which the link has looked.
     pub(super) fn turn(&mut self) {
         if self.host.turn() == 0 {
-            // What is on its way is in the kernel's hands, which may need this core.
+            // The kernel has the packets on their way, and may need this core.
             thread::yield_now();
         }
         self.link.poll(self.clock.now());

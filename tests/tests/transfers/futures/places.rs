@@ -5,10 +5,10 @@ use super::*;
 /// Some thousands of futures, as a service has them.
 const MANY: usize = 3000;
 
-/// What each of them reads.
+/// The length that each of them reads.
 const SMALL: usize = 64;
 
-/// What a future of one buffer comes to.
+/// The result of a future of one buffer.
 type Done = (Result<(), TransferError>, RegionBuf);
 
 #[test]
@@ -116,7 +116,7 @@ fn futures_of_a_class_begin_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn who_waits_is_served_though_nobody_polls_it() {
+fn a_waiter_is_served_though_nobody_polls_it() {
     let hosts = hosts();
     let (_region, read, _) = remote(hosts.server(), &hosts);
     let client = client_of(&hosts.client, 1);
@@ -223,7 +223,7 @@ fn threads_that_wait_for_one_place_wake_each_other() {
 }
 
 #[test]
-fn who_does_not_wait_is_told_that_all_places_are_taken() {
+fn a_call_that_does_not_wait_is_told_that_all_places_are_taken() {
     let mut slow = Slow::new(2, 6);
     let full = |transfer: rma_xdp::Transfer| {
         let mut transfer = transfer;
@@ -244,7 +244,7 @@ fn who_does_not_wait_is_told_that_all_places_are_taken() {
     calls.push(slow.small());
     let (calls_then, waiting, buf) = full(slow.client.read(&slow.grant, 0, buf));
     assert_eq!((calls_then, waiting), (2, 1));
-    // What cannot be right is refused as such.
+    // An impossible read is refused as such.
     let mut outside = slow.client.read(&slow.grant, LEN as u64, buf).or_full();
     let Poll::Ready((result, buf)) = poll_once(&mut outside) else { panic!("it waits") };
     assert!(matches!(result, Err(TransferError::Refused(_))), "{result:?}");

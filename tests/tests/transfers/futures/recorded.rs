@@ -17,7 +17,7 @@ fn sleepy(mut executor: Executor) -> Executor {
     executor
 }
 
-/// What takes messages and events at the server.
+/// The receiving end of messages and events at the server.
 struct Receiving {
     client: Client,
     receiver: Receiver,
@@ -179,7 +179,7 @@ fn a_sender_waits_for_a_receive_and_a_message_that_is_kept_holds_one() {
     client.block_on(second).unwrap().0.unwrap();
     let second = there.receiver.try_recv().expect("it is there when the future is done");
     assert!(second.to_vec() == pattern(64, 2));
-    // Who does not wait is told that nothing was posted, and nothing was applied.
+    // A sender that does not wait is told that nothing was posted, and nothing was applied.
     let (result, _buf) = client.block_on(send(3).retry(RetryPolicy::NONE)).unwrap();
     let Err(TransferError::Failed(outcome)) = result else { panic!("{result:?}") };
     assert_eq!(outcome.status, CallStatus::Failed(OpStatus::RemoteNotReady));
@@ -193,7 +193,7 @@ fn messages_are_awaited_beside_transfers_on_one_wait() {
     let hosts = hosts();
     let mut there = Receiving::new(hosts.server(), 4);
     let to_send = there.grant(&hosts, OpType::Send);
-    // What the server reads meanwhile, from the client's host.
+    // The region that the server reads meanwhile, from the client's host.
     let remote = hosts.client.register(LEN, Permissions::READ).unwrap();
     remote.write(0, &[DATA; LEN]).unwrap();
     let pid = hosts.server().pid();

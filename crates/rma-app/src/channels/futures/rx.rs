@@ -29,14 +29,14 @@ use crate::{
 /// Whether something has come that a receiver has not looked at.
 type HasEvent<R> = fn(&R) -> bool;
 
-/// A receiver, and who waits for it.
+/// A receiver, and its waiter.
 pub(super) struct RxEnd<R>(Mutex<Inner<R>>);
 
 struct Inner<R> {
     receiver: R,
     /// The next message, which was taken for somebody who is gone, or has not been polled.
     ready: Option<Claim>,
-    /// What it said last, if that was an error.
+    /// The last error that it returned.
     failed: Option<ReceiveError>,
     /// Of the one future that waits.
     waiting: Option<(Waker, HasEvent<R>)>,
@@ -284,7 +284,7 @@ impl<R: Claims> Received<R> {
         self.claim.as_ref().map_or(0, Claim::len)
     }
 
-    /// Who sent it, authenticated, if the channel has several senders.
+    /// Returns the authenticated sender, if the channel has several.
     #[must_use]
     pub fn sender(&self) -> Option<Peer> {
         self.claim.as_ref().and_then(Claim::sender)

@@ -1,5 +1,5 @@
-//! What all ends of a link and their futures share: the link, and the ends, each behind a lock of
-//! its own, which is taken under that of the state and never around it.
+//! The state that all ends of a link and their futures share: the link, and the ends, each behind a
+//! lock of its own, which is taken under that of the state and never around it.
 
 use core::fmt;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) trait End: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether nobody has it any more, and it has nothing of anybody's.
+    /// Whether nobody has it any longer, and it has nothing of anybody's.
     fn is_over(&self) -> bool;
 }
 
@@ -56,7 +56,7 @@ pub(super) struct State {
     /// When all ends were tended last.
     tended: Instant,
     /// Whether there was nothing to do when the link was polled last. If there was, an end has yet
-    /// to be told what has become of its calls, and nothing rings for that any more.
+    /// to be told what has become of its calls, and nothing rings for that any longer.
     is_settled: bool,
     seat: Seat,
 }

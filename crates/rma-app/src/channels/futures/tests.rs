@@ -38,9 +38,9 @@ struct Ends {
     channels: AsyncChannels,
     engine: Scripted,
     rx: Rx<Receiver>,
-    /// Which has room for one word.
+    /// The sender, which has room for one word.
     tx: Tx<Sender>,
-    /// Which has room for one message, and the word that tells it of more.
+    /// The sender of the slot, which has room for one message, and the word that tells it of more.
     slot: Tx<immediate::Sender>,
     tail: RegisteredRegion,
     pool: BufferPool,
@@ -155,7 +155,7 @@ fn a_thread_that_sleeps_is_woken_by_every_message() {
 }
 
 #[test]
-fn who_waits_is_woken_once_and_a_dropped_future_loses_nothing() {
+fn a_waiter_is_woken_once_and_a_dropped_future_loses_nothing() {
     let Ends { channels, mut engine, mut rx, .. } = Ends::new();
     let count = Arc::new(Count::default());
     let waker = Waker::from(count.clone());
@@ -230,7 +230,7 @@ fn words_wait_for_room_in_their_order_and_are_sent_once_or_not_at_all() {
     assert_eq!(sent, [1, 3, 4, 5]);
     it.channels.poll();
     assert_eq!(it.engine.take(), None);
-    // What this kind alone can do leaves at once, too.
+    // The event that only this kind can send leaves at once, too.
     it.tx.with(|sender, link, now| sender.notify(link, now, 6)).unwrap();
     assert_eq!(it.engine.take().and_then(|command| word_of(command.op)), Some(6));
     assert_eq!((it.tx.len_max(), it.channels.copied_bytes()), (8, 0), "words are not copied");
@@ -273,7 +273,7 @@ fn a_buffer_comes_back_when_its_message_is_accepted_or_failed() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_with_its_buffer() {
+fn a_refused_message_gives_its_buffer_back() {
     let it = Ends::new();
     let (refused, buf) = now(it.slot.send(it.buf(b"")));
     assert!(matches!(refused, Err(ChannelError::Send(SendError::Len { len: 0, .. }))));
@@ -281,7 +281,7 @@ fn what_cannot_be_sent_is_refused_with_its_buffer() {
     let refused = now(it.tx.send_bytes(b"no word"));
     assert!(matches!(refused, Err(ChannelError::Send(SendError::NotAWord { .. }))));
     assert_eq!(it.pool.free(), it.pool.count());
-    // What a channel writes beside a message must not be in another's buffer.
+    // The channel's bytes beside a message must not be in another's buffer.
     let buf = it.buf(&[7; 57]);
     assert!(buf.message((0, 0)).is_ok());
     let place = |before, behind| buf.message((before, behind)).map(|(_, range)| range);
@@ -306,7 +306,7 @@ fn a_dropped_future_keeps_its_buffer_while_it_is_sent_from_and_no_longer() {
     let command = it.next();
     it.end(&command, OK);
     assert_eq!(it.pool.free(), all);
-    // What waited for room is not sent when there is some.
+    // A message that waited for room is not sent when there is some.
     it.tail.store(0, 1_u64.to_le()).unwrap();
     it.channels.poll();
     assert_eq!(it.engine.take(), None);
@@ -426,7 +426,7 @@ fn futures_that_wait_are_told_when_the_engine_is_gone() {
     assert!(in_line.as_mut().poll(&mut context).is_pending());
     assert!(sent.as_mut().poll(&mut context).is_pending());
     assert!(full.as_mut().poll(&mut context).is_pending());
-    // What came before is received first.
+    // The earlier message is received first.
     assert_eq!(word(&now(it.rx.recv()).unwrap()), 5);
     {
         let mut recv = pin!(it.rx.recv());

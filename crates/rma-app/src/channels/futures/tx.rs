@@ -33,7 +33,7 @@ use crate::{
 /// Sends a buffer: of a channel that can send from it.
 type SendsBuf<S> = fn(&mut S, &mut Link, Instant, &RegionBuf) -> Result<SendHandle, SendError>;
 
-/// What a future wants.
+/// The order of a future.
 enum Order<S> {
     /// To send these bytes: over when they are taken.
     Bytes(Box<[u8]>),
@@ -43,15 +43,15 @@ enum Order<S> {
     Sent(SendHandle),
 }
 
-/// What became of it.
+/// The result of a message.
 type Ended = Result<(SendHandle, SendState), ChannelError>;
 
-/// What waits here for a future.
+/// A future's task, which waits here.
 struct Task<S> {
     order: Order<S>,
     /// Its message, once that was taken.
     handle: Option<SendHandle>,
-    /// What became of it, of which its future has not been told.
+    /// The result of which its future has not been told.
     ended: Option<Ended>,
     waker: Option<Waker>,
     /// Its future is gone.
@@ -94,7 +94,7 @@ impl<S: Sender> Task<S> {
         }
         let sent = match (self.handle, &self.order) {
             (Some(handle), _) | (None, &Order::Sent(handle)) => {
-                // Of a channel that is broken each message knows its own end.
+                // On a broken channel `test` still reports how each message ended.
                 let state = sender.test(handle);
                 if state != SendState::Sending {
                     self.ended = Some(Ok((handle, state)));
@@ -131,7 +131,7 @@ struct Inner<S> {
     tasks: BTreeMap<u64, Task<S>>,
     /// How many there were.
     come: u64,
-    /// What it said last, if that was an error.
+    /// The last error that it returned.
     failed: Option<SendError>,
     /// Its handle is gone, and so all futures.
     is_closed: bool,
@@ -282,7 +282,7 @@ impl<S: Sender + Send + 'static> Tx<S> {
         ended.map(|(handle, _)| handle)
     }
 
-    /// What became of a message, when that is known: [`SendState::Accepted`] or more, or
+    /// Waits until the fate of a message is known: [`SendState::Accepted`] or more, or
     /// [`SendState::Failed`].
     ///
     /// # Errors
@@ -353,7 +353,7 @@ fn send_buf<S: SendRegion>(
     sender.send_region(link, now, region, range)
 }
 
-/// What a future does: gives its order when it is first polled, and up when it is dropped.
+/// A future that gives its order when it is first polled, and gives it up when it is dropped.
 struct Pending<'a, S: Sender + Send + 'static> {
     tx: &'a Tx<S>,
     phase: Phase<S>,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What happens to a line.
+/// An event of a line.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Come {
@@ -59,7 +59,7 @@ struct World {
     fences: u64,
     /// Fences before the last who went.
     passed: u64,
-    /// Who went last while both classes could.
+    /// The class that went last while both could.
     turn: Option<ClassOfService>,
 }
 
@@ -155,7 +155,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn who_came_first_of_a_class_goes_first_and_nobody_passes_a_fence_or_is_forgotten(
+    fn the_first_of_a_class_goes_first_and_nobody_passes_a_fence_or_is_forgotten(
         calls in 1..20_u16,
         events in prop::collection::vec(event(), 0..400),
     ) {

@@ -1,4 +1,4 @@
-//! How calls of futures begin: at once, or when there is a place.
+//! The beginning of futures' calls: at once, or when there is a place.
 
 use core::mem;
 
@@ -11,7 +11,7 @@ use rma_core::{
 use super::{InLine, State, Task, TaskId};
 use crate::{buffer::Bufs, client::order::Order, error::TransferError, polling::shared::After};
 
-/// What became of a new future.
+/// The state of a new future.
 enum Begun {
     Call {
         call: CallId,

@@ -60,7 +60,7 @@ impl AsyncVerbs {
     /// the peer and the stream do, if somebody polls ([`AsyncVerbs::start`]).
     ///
     /// # Errors
-    /// [`SetUpError`]. The queue pair is to be closed then, also if the future was dropped.
+    /// [`SetUpError`]. The queue pair must be closed then, also if the future was dropped.
     pub async fn connect(&self, qp: Qp, stream: &mut impl SetUpStream) -> Result<(), SetUpError> {
         self.set_up(qp, stream, Part::Connects).await
     }
@@ -80,7 +80,7 @@ impl AsyncVerbs {
     /// set-up is over.
     ///
     /// # Errors
-    /// [`SetUpError`]. The queue pair is to be closed then.
+    /// [`SetUpError`]. The queue pair must be closed then.
     pub fn connect_over(
         &self,
         qp: Qp,
@@ -148,7 +148,8 @@ impl AsyncVerbs {
         .await
     }
 
-    /// What `look` finds in a queue pair's state and messages. The set-up's watch wakes it.
+    /// Waits until `look` finds something in a queue pair's state and messages. The set-up's watch
+    /// wakes it.
     async fn found<T>(
         &self,
         qp: Qp,

@@ -1,5 +1,5 @@
-//! What the futures of one [`AsyncVerbs`](super::AsyncVerbs) share: the library, and the buffers of
-//! work requests that are not over.
+//! The state that futures of one [`AsyncVerbs`](super::AsyncVerbs) share: the library, and the
+//! buffers of work requests that are not over.
 //!
 //! Invariant: the buffer of a work request stays here until its completion has come, or the engine
 //! has ended. What its future does meanwhile, and whether it still exists, changes nothing.
@@ -27,7 +27,7 @@ use crate::{
 /// Completions taken at a time.
 const BATCH: usize = 16;
 
-/// What a future wants to have posted.
+/// A request of a future that waits to be posted.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) qp: Qp,
@@ -37,7 +37,7 @@ pub(super) struct Order {
     pub(super) is_inline: bool,
     /// Whether it waits for a place in its queues.
     pub(super) waits: bool,
-    /// Where the buffers lie.
+    /// The memory that the buffers lie in.
     pub(super) mr: MemoryRegion,
 }
 
@@ -176,7 +176,7 @@ impl State {
         Ok(self.verbs.post_send(qp, &if is_inline { wr.inline() } else { wr })?)
     }
 
-    /// The end of a task; or its future is to be woken then. Polls meanwhile.
+    /// The end of a task; or its future must be woken then. Polls meanwhile.
     pub(super) fn poll_task(
         &mut self,
         TaskId(id): TaskId,
@@ -289,7 +289,7 @@ impl Polled for State {
         if let (Err(gone), None) = (ended, self.seat.gone)
             && gone.is_for_good()
         {
-            // Nobody writes to the buffers any more.
+            // Nobody writes to the buffers any longer.
             self.seat.gone = Some(gone);
             for id in 0..self.tasks.len() as u32 {
                 self.end(id, Err(gone.into()), after);

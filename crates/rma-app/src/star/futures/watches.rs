@@ -1,5 +1,5 @@
-//! Who waits for something else of a queue pair than the end of a work request: set-ups, for the
-//! next step and for the end of their time; others, for the end of a connection.
+//! Waits for other events of a queue pair than the end of a work request: set-ups, for the next
+//! step and for the end of their time; others, for the end of a connection.
 
 use core::task::{Context, Waker};
 
@@ -8,7 +8,7 @@ use rma_star::library::{Qp, QpState};
 
 use crate::{polling::shared::After, star::verbs::StarVerbs};
 
-/// What there is to see of a queue pair: its state, and whether there is a message to its peer.
+/// The visible state of a queue pair: its state, and whether there is a message to its peer.
 type Seen = (Option<QpState>, bool);
 
 fn look(verbs: &StarVerbs, qp: Qp) -> Seen {
@@ -30,7 +30,7 @@ struct Watcher {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     all: Vec<Watcher>,
-    /// What the next one is called.
+    /// The number of the next watch.
     next: u64,
     /// How many queue pairs had ended when ends were last looked for.
     ends: u64,

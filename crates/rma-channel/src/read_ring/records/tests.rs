@@ -9,8 +9,7 @@ use super::*;
 
 const RING: u64 = 256;
 
-/// What a writer does to memory, in words: what lands in any order, then what comes after all of
-/// it.
+/// A writer's steps in memory, in words: what lands in any order, then what comes after all of it.
 #[derive(Default)]
 struct Steps(RefCell<VecDeque<(u64, u64, bool)>>);
 
@@ -115,7 +114,7 @@ fn run(lens: &[u32], ahead: u32, mut seed: u64) {
 
 proptest! {
     #[test]
-    fn what_a_look_finds_is_true_in_every_order_of_stores_and_loads(
+    fn a_look_finds_the_truth_in_every_order_of_stores_and_loads(
         lens in proptest::collection::vec(1_u32..8, 1..40),
         ahead in prop::sample::select(vec![0_u32, 8, 40, 64, 100]),
         seed: u64,
@@ -141,7 +140,7 @@ fn a_ring_is_full_when_the_zeros_beyond_its_newest_message_would_fall_on_the_old
 }
 
 #[test]
-fn what_is_no_bell_is_malformed() {
+fn a_word_that_is_no_bell_is_malformed() {
     let ring = RingLen::new(RING).unwrap();
     let at = Position::from_bits(3 * RING + 8);
     let good = ring.head(at, 100);

@@ -1,4 +1,4 @@
-//! What receivers READ, and when: looks, and bodies beside them.
+//! The READs of receivers, and their times: looks, and bodies beside them.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn a_reader_that_trusts_asks_for_bells_and_bodies_alone() {
             it.poll_sender();
             it.hosts.serve_all(&mut it.from);
             let mut reads = 0;
-            // What is under way was issued before.
+            // The ops under way were issued before.
             it.hosts.serve_all(&mut it.readers[0].node);
             while it.poll_reader(0) == 0 {
                 reads += it.readers[0].node.taken.len();

@@ -2,8 +2,8 @@
 //!
 //! It is a courtesy, and nothing waits for it: who is out can do nothing, whether it knows or not.
 //! So what fails is told again, and no longer than a refusal is tried again
-//! ([`IndirectConfig::patience`](super::offers::IndirectConfig::patience)), as who is put out is
-//! most often dead. What comes twice is no news.
+//! ([`IndirectConfig::patience`](super::offers::IndirectConfig::patience)), as whoever is put out
+//! is most often dead. What comes twice is no news.
 
 use core::time::Duration;
 

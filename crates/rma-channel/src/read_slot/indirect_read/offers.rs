@@ -1,4 +1,4 @@
-//! What is agreed on of buffers that are lent, and how they are told of.
+//! The terms of lent buffers, and the words that offer them.
 
 use core::{fmt, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     write_slot::SlotConfig,
 };
 
-/// What the receiver is opened with.
+/// The settings that the receiver is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndirectConfig {
@@ -107,7 +107,7 @@ impl IndirectConfig {
         Agreed { kind: Kind::ReadSlotIndirect, name: self.name, numbers }
     }
 
-    /// What the terms of a receiver say; nothing that cannot be.
+    /// Decodes the settings in a receiver's terms; nothing that cannot be.
     pub(super) fn told<E: core::error::Error>(agreed: &Agreed) -> Result<Self, OpenError<E>> {
         let [lent, len_max, micros] = agreed.numbers;
         let config = Self {
@@ -122,13 +122,13 @@ impl IndirectConfig {
     }
 }
 
-/// What a sender needs for each epoch, of the one region.
+/// The ops that a sender needs grants for, in each epoch, on the one region.
 pub(super) const EACH: [(usize, OpType); 2] = [(0, OpType::WriteWithImm), (0, OpType::Write)];
 pub(super) const NEEDS: &[OpType] = &[EACH[LAST].1, EACH[OTHERS].1];
 pub(super) const LAST: usize = 0;
 pub(super) const OTHERS: usize = 1;
 
-/// What a NOTIFY tells: in 26 bits which offer, in 6 in which of the epochs that its sender has
+/// The content of a NOTIFY: in 26 bits which offer, in 6 in which of the epochs that its sender has
 /// grants for, and in 32 where its buffer begins, in words of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
@@ -141,7 +141,7 @@ impl Offer {
     pub(super) const NUMBERS: u32 = 1 << 26;
     const EPOCHS: u8 = 1 << 6;
 
-    /// What a sender is told that is out: nobody has grants for that epoch.
+    /// The offer that tells a sender that it is out: nobody has grants for that epoch.
     pub(super) const NO_MORE: Self = Self { number: 0, epoch: Self::EPOCHS - 1, offset: 0 };
 
     /// `epoch` counts from when the sender has joined; beyond what it can have grants for, it is
@@ -165,7 +165,7 @@ impl Offer {
 /// A sender, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Borrower {
-    /// Who it is.
+    /// The peer that borrows.
     pub peer: Peer,
     /// How many buffers it has: lent to it, or with messages of it that are not given back.
     pub has: u64,
@@ -178,14 +178,14 @@ pub struct Borrower {
 pub enum Standing {
     /// They are, once its terms were [accepted](super::Receiver::accept).
     Present,
-    /// They are not any more: it cannot be told of them, as it has restarted, or has never been
-    /// there. What it had is lent until it is [taken back](super::Receiver::take_back).
+    /// They no longer are: it cannot be told of them, as it has restarted, or has never been there.
+    /// What it had is lent until it is [taken back](super::Receiver::take_back).
     Gone {
-        /// How the last NOTIFY ended.
+        /// The status of the last NOTIFY.
         status: CallStatus,
     },
-    /// They are not any more, and nothing more comes from it: it said what cannot be. What it had
-    /// is lent until it is [taken back](super::Receiver::take_back), and until then it can write.
+    /// They no longer are, and nothing more comes from it: it said what cannot be. What it had is
+    /// lent until it is [taken back](super::Receiver::take_back), and until then it can write.
     Malformed(Malformed),
 }
 
@@ -199,7 +199,7 @@ impl fmt::Display for Standing {
     }
 }
 
-/// Why a buffer was not lent.
+/// The reason why a buffer was not lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OfferError {
@@ -213,7 +213,7 @@ pub enum OfferError {
         peer: Peer,
     },
     /// The sender, or all senders together, have as many as they may.
-    #[error("so many buffers are lent, or hold messages, as may be: give messages back first")]
+    #[error("all buffers are lent or hold messages; give messages back first")]
     Full,
     /// A message cannot be there.
     #[error(
@@ -221,7 +221,7 @@ pub enum OfferError {
          within the memory, where no other buffer is that is lent or holds a message"
     )]
     Place {
-        /// Where it was to begin.
+        /// The offset of its beginning.
         offset: u64,
         /// How long buffers are.
         len: u64,

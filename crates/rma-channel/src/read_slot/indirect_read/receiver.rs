@@ -75,13 +75,13 @@ impl Seat {
     }
 }
 
-/// An offer that is to be told, or is being told.
+/// An offer that must be told, or is being told.
 #[derive(Clone, Copy, Debug)]
 struct Notice {
     seat: u64,
     number: Position,
     offset: u64,
-    /// What is under way, and in which epoch.
+    /// The call under way, and its epoch.
     call: Option<(CallId, u64)>,
     again: Option<Again>,
 }
@@ -102,11 +102,11 @@ pub struct Receiver {
     /// The number of the next seat.
     next_seat: u64,
     notices: Vec<Notice>,
-    /// Who is out, and to be told so.
+    /// The senders that are out and have yet to be told.
     farewells: Vec<Farewell>,
     /// Messages that have come and were not claimed.
     come: Come,
-    /// What was taken back, and not told yet.
+    /// The offers that were taken back, and not told yet.
     taken_back: Vec<u64>,
     /// For [`Close`].
     registered: Registered,
@@ -202,8 +202,8 @@ impl Receiver {
         })
     }
 
-    /// What `peer` has to be told to be a sender. It tells how it is told of buffers:
-    /// [`Receiver::accept`].
+    /// Admits `peer` as a sender, and returns the terms to send to it. The peer tells how it is
+    /// told of buffers: [`Receiver::accept`].
     ///
     /// # Errors
     /// If it is a sender already, there are as many as there can be, or the host makes no grants.
@@ -246,21 +246,21 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes back what a sender has that it has written no message into, and all that it could do:
-    /// it is none any more, and is told so by the next polls, if it can be. Messages that have come
-    /// in order stay where they are. The others go on in the next epoch, but for those whose grants
-    /// are used up: they need new terms. Returns where the buffers begin that are the application's
-    /// again, if it offers them itself.
+    /// Takes back a sender's unused buffers and its grants: it is no longer a sender, and the next
+    /// polls tell it so, if they can. Messages that have come in order stay where they are. The
+    /// others go on in the next epoch, but for those whose grants are used up: they need new terms.
+    /// Returns the offsets of the buffers that are the application's again, if it offers them
+    /// itself.
     ///
     /// # Errors
-    /// If the host refuses. It is to be tried again, and until then nobody can write.
+    /// If the host refuses. It must be tried again, and until then nobody can write.
     pub fn take_back<R: Registrar>(
         &mut self,
         registrar: &mut R,
         from: Peer,
     ) -> Result<Vec<u64>, RecoverError<R::Error>> {
         self.epochs.fence(registrar).map_err(RecoverError::Host)?;
-        // What came just before the fence.
+        // Messages that came just before the fence.
         self.gather();
         let is_out = |seat: &Seat| seat.peer == from;
         let seats: Vec<u64> =
@@ -303,8 +303,8 @@ impl Receiver {
         &self.epochs.regions()[0]
     }
 
-    /// Where a message of this receiver lies, in the memory that it was opened with: from where to
-    /// where, in bytes. It stays there until it is given back.
+    /// Returns the place of one of this receiver's messages, in the memory that it was opened with:
+    /// its range in bytes. It stays there until it is given back.
     #[must_use]
     pub const fn place(&self, claim: &Claim) -> (&RegisteredRegion, Range<u64>) {
         (self.memory(), claim.record.range())

@@ -38,19 +38,19 @@ struct Lent {
 #[derive(Debug)]
 struct Sent {
     lying: Lying,
-    /// Where it goes.
+    /// The buffer that it goes to.
     to: Lent,
     /// In which epoch that was tried.
     tried: usize,
     call: Option<CallId>,
-    /// It was refused, and is to be tried again.
+    /// It was refused, and must be tried again.
     again: Option<Again>,
-    /// How it ended.
+    /// The status that it ended with.
     status: Option<CallStatus>,
 }
 
 impl Sent {
-    /// Whether it is to be issued again.
+    /// Whether it must be issued again.
     fn is_due(&self, now: Instant) -> bool {
         let is_idle = self.call.is_none() && self.status.is_none();
         is_idle && (self.to.epoch > self.tried || self.again.is_none_or(|it| it.at <= now))
@@ -84,7 +84,7 @@ pub struct Sender {
     image: Image,
     /// Offers for messages that are not sent, from that of the next on.
     offers: VecDeque<Option<Lent>>,
-    /// What was sent, and is not over or not processed.
+    /// The messages that were sent, and are not over or not processed.
     sent: VecDeque<Sent>,
     /// The number of the first of those.
     first: Position,
@@ -231,7 +231,7 @@ impl Sender {
             if let Some(outcome) = sent.call.and_then(|call| link.take(call)) {
                 sent.end(now, outcome.status, self.config.patience);
             }
-            // What was refused is refused for ever.
+            // A refused message stays refused.
             if self.is_revoked && sent.call.is_none() {
                 let refused = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
                 sent.status.get_or_insert(refused);
@@ -278,7 +278,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Where the next message goes, and its number, if it has a buffer.
+    /// Returns the next message's number and its buffer, if it has one.
     fn next(&self) -> Result<(Position, Lent), SendError> {
         self.check()?;
         let offer = self.offers.front().copied().flatten();

@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_sender_says_that_cannot_be_costs_it_its_seat_and_nobody_else_anything(
+    fn an_impossible_report_costs_its_sender_the_seat_and_nobody_else_anything(
         immediate in prop_oneof![0_u64..6, any::<u64>()],
         region_offset in prop_oneof![0_u64..9 * STRIDE, any::<u64>()],
         len in prop_oneof![0_u32..9001, any::<u32>()],
@@ -396,7 +396,7 @@ fn a_refusal_that_somebody_has_forged_changes_nothing_and_all_refusals_break_the
 }
 
 #[test]
-fn what_cannot_be_is_refused_when_it_is_opened() {
+fn impossible_settings_are_refused_at_the_opening() {
     let mut bench = Bench::new(4);
     let wrong: [fn(&mut IndirectConfig); 8] = [
         |it| it.buffers = 0,

@@ -93,7 +93,7 @@ fn a_bell_is_set_after_the_bytes_and_one_tells_all_that_has_gathered() {
 }
 
 #[test]
-fn what_is_sent_where_it_lies_is_not_copied() {
+fn a_message_sent_from_where_it_lies_is_not_copied() {
     let mut it = Bench::new(1024, 100);
     let mut host = it.from.host.clone();
     let memory = flow::region(&mut host, Region::new(256).unwrap(), Permissions::NONE).unwrap();

@@ -66,7 +66,7 @@ impl Bench {
         }
     }
 
-    /// What was issued is carried out, and no end looks at it.
+    /// Carries out all issued ops, without a look of any end.
     fn settle_nothing(&mut self) {
         for _ in 0..3 {
             let now = self.ticks.next(Duration::from_micros(50));
@@ -130,7 +130,7 @@ fn a_message_of_several_ops_has_one_event() {
 }
 
 #[test]
-fn what_is_sent_where_it_lies_is_not_copied_and_has_nothing_beside_it() {
+fn a_message_sent_from_where_it_lies_is_not_copied_and_has_nothing_beside_it() {
     let mut it = Bench::new(1024, 100);
     let mut host = it.from.host.clone();
     let memory = flow::region(&mut host, Region::new(20).unwrap(), Permissions::NONE).unwrap();
@@ -174,7 +174,7 @@ fn a_message_that_fails_breaks_the_channel() {
 
 #[test]
 fn an_event_of_what_cannot_be_there_is_refused_for_good() {
-    // Where the op writes; what it says; whether it is a message.
+    // The op's offset, its immediate, and whether it is a message.
     let said = |position: u64, len: u32| immediate(Position::from_bits(position), len);
     let cases = [
         (0, said(0, 16), true),

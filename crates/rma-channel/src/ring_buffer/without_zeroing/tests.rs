@@ -160,7 +160,7 @@ fn a_failed_message_breaks_nothing_once_it_is_processed_whatever_gathers_behind_
 }
 
 #[test]
-fn what_a_link_has_no_room_for_is_issued_when_it_has() {
+fn a_message_is_issued_as_soon_as_the_link_has_room() {
     let mut it = Bench::new(8, 1);
     it.write_elsewhere([192, 0, 2, 9]);
     let first = it.send(b"first").unwrap();

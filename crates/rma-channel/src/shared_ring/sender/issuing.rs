@@ -1,5 +1,5 @@
-//! What a sender of a shared ring issues: reservations, messages, looks at the tail, and questions
-//! what became of an op.
+//! The ops that a sender of a shared ring issues: reservations, messages, looks at the tail, and
+//! questions what became of an op.
 
 use rma_core::{
     executor::{Call, CallError, OpCall, Piece},

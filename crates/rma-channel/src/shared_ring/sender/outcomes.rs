@@ -1,4 +1,5 @@
-//! What becomes of what a sender of a shared ring has issued: stages of messages go on from here.
+//! The outcomes of the ops that a sender of a shared ring has issued: stages of messages go on from
+//! here.
 
 use core::time::Duration;
 
@@ -22,10 +23,10 @@ use crate::{
 /// come in between. Fewer: a target that is gone is known to be sooner.
 const ASKS: u8 = 3;
 
-/// How a call ends that found no receive for too long. It was not applied.
+/// The status of a call that found no receive for too long. Its op was not applied.
 const NOT_READY: CallStatus = CallStatus::Failed(OpStatus::RemoteNotReady);
 
-/// How a call ends whose target had no record to spare for too long. It was not applied.
+/// The status of a call whose target had no record to spare for too long. Its op was not applied.
 const NACK: CallStatus = CallStatus::Failed(OpStatus::Nack);
 
 impl<F: Form> SharedSender<F> {
@@ -110,7 +111,7 @@ impl<F: Form> SharedSender<F> {
             self.found(link, epoch);
         }
         let told = Position::from_bits(self.sight.load(0).map_or(0, u64::from_le));
-        // What is read cannot be older than what was read before.
+        // A tail that is read cannot be older than the one read before.
         if told != self.tail && self.is_processed(told) {
             let (told, tail) = (told.to_bits(), self.tail.to_bits());
             return Err(SendError::Malformed(Malformed::Tail { told, tail, head: tail }));
@@ -175,7 +176,7 @@ impl<F: Form> SharedSender<F> {
                 }
             }
             (AUTH, _) => self.lose(now, epoch),
-            // What was reserved is of no use, or is a hole.
+            // The reservation is of no use, or is a hole.
             (CallStatus::Ok | CallStatus::Unknown | CallStatus::Cancelled | NACK, _) => {}
             (_, _) if !is_present => {}
             (status, _) => self.break_at_first(status),
@@ -183,7 +184,7 @@ impl<F: Form> SharedSender<F> {
         Ok(())
     }
 
-    /// What is under way of a message is over.
+    /// Handles the end of a message's call.
     fn over(&mut self, now: Instant, index: usize, outcome: &Outcome) {
         let at = self.ahead.at();
         let again = |position, epoch| {
@@ -229,7 +230,7 @@ impl<F: Form> SharedSender<F> {
         } else if let Some(ended) = self.ended
             && !is_over
         {
-            // Nothing is issued any more.
+            // Nothing is issued any longer.
             let status = match (ended, next) {
                 (_, Stage::InDoubt(..)) => CallStatus::Unknown,
                 _ => CallStatus::PredecessorFailed,

@@ -1,4 +1,4 @@
-//! What cannot be, in a ring, in events, in settings and in terms.
+//! Impossible input, in a ring, in events, in settings and in terms.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn events_that_cannot_be_are_refused_for_good() {
         executor::OpCall,
         portal::{Change, Placement, Source},
     };
-    // Where, how long, what it says, and how much is reserved.
+    // The offset, the length, the immediate, and the reserved length.
     let cases = [
         (8, 16, 0, 2048),
         (0, 101, 0, 2048),
@@ -61,7 +61,7 @@ fn events_that_cannot_be_are_refused_for_good() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_when_it_is_opened() {
+fn settings_that_cannot_work_are_refused_at_the_opening() {
     let changes: [fn(&mut SharedRingConfig); 6] = [
         |it| it.len_max = 0,
         |it| it.len_max = 4081,

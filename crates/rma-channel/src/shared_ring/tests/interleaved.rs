@@ -17,7 +17,7 @@ fn interleave<F: Finds>(steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let mut lost = [0_u8; 4];
     let mut held = Vec::new();
     let mut recoveries = 0;
-    // Then nobody stops any more, and all comes to its end.
+    // Then nobody stops any longer, and all comes to its end.
     let end = (0..12_000_u32).map(|it| ((it % 4) as u8, [1, 2, 3, 5, 6, 2][(it / 4 % 6) as usize]));
     for (index, (who, what)) in steps.iter().copied().chain(end).enumerate() {
         let is_end = index >= steps.len();

@@ -22,7 +22,7 @@ use crate::{
     terms::{Agreed, OpenError, Side, Terms},
 };
 
-/// What a recovery has done. There is an epoch more.
+/// The result of a recovery, which begins another epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// How many epochs there were before the present one.
@@ -31,7 +31,7 @@ pub struct Recovery {
     pub freed: u32,
 }
 
-/// What the receiver knows of the slots of a word, bit by bit.
+/// The receiver's knowledge of a word's slots, bit by bit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// A message has come, and is not given back.
@@ -54,7 +54,7 @@ pub struct Receiver {
     since: Box<[Instant]>,
     /// Messages that have come and were not handed out.
     come: Come,
-    /// What came that cannot be.
+    /// The malformed input that came.
     malformed: Option<Malformed>,
     /// The regions are fenced and in order; how many slots were freed.
     fenced: Option<u32>,
@@ -128,7 +128,7 @@ impl Receiver {
         })
     }
 
-    /// What `peer` has to be told to be a sender.
+    /// Admits `peer` as a sender, and returns the terms to send to it.
     ///
     /// # Errors
     /// If the host makes no grants for it.
@@ -141,8 +141,8 @@ impl Receiver {
         Ok(Terms::new(self.agreed, Side::Receiver, grants))
     }
 
-    /// Where a message of this receiver lies, in the memory that it was opened with: from where to
-    /// where, in bytes. It stays there until it is given back.
+    /// Returns the place of one of this receiver's messages, in the memory that it was opened with:
+    /// its range in bytes. It stays there until it is given back.
     #[must_use]
     pub const fn place(&self, claim: &Claim) -> (&RegisteredRegion, Range<u64>) {
         (self.memory(), claim.record.range())
@@ -263,7 +263,7 @@ impl Receiver {
                 return Ok(None);
             }
             self.epochs.fence(registrar).map_err(RecoverError::Host)?;
-            // What came just before the fence.
+            // Messages that came just before the fence.
             self.gather().map_err(ReceiveError::from)?;
             self.watch(now);
             let freed = self.known.iter().map(|known| known.waited_for.count_ones()).sum();

@@ -47,9 +47,9 @@ const MISSES: u32 = 4;
 struct Swap {
     call: CallId,
     word: u16,
-    /// What the word was thought to be.
+    /// The expected value of the word.
     guess: u64,
-    /// Which slot it takes; none if it only looks.
+    /// The slot that it takes; none if it only looks.
     takes: Option<u16>,
     epoch: usize,
 }
@@ -80,7 +80,7 @@ pub struct Sender {
     waiting: VecDeque<Lying>,
     /// The number of the first that waits.
     first: Position,
-    /// What is under way of the first, and into which slot.
+    /// The call under way for the first, and its slot.
     write: Option<(CallId, Taken)>,
     swap: Option<Swap>,
     /// Slots that have no message yet, the next first.
@@ -95,10 +95,10 @@ pub struct Sender {
     misses: u32,
     lost: Option<Lost>,
     search_for: Duration,
-    /// Why there are no more slots to be had: the first that is not under way has failed, once
-    /// those before it are over.
+    /// The status because of which there are no more slots: the first that is not under way has
+    /// failed, once those before it are over.
     no_slot: Option<CallStatus>,
-    /// Why the first was not delivered, or nobody knows.
+    /// The status because of which the first was not delivered, or nobody knows.
     broken: Option<CallStatus>,
     /// For [`Close`].
     registered: Registered,
@@ -202,8 +202,8 @@ impl Sender {
         }
     }
 
-    /// Which epoch is to be tried: of one who was refused the next, those after it, and then that
-    /// which he had, over and over.
+    /// Returns the index of the epoch to try: of one who was refused the next, those after it, and
+    /// then that which he had, over and over.
     fn epoch(&self) -> usize {
         let (at, count) = (self.ahead.at(), self.ahead.count());
         match self.lost {
@@ -305,7 +305,7 @@ impl Sender {
             && let Some(&taken) = self.taken.front()
         {
             let (region, offset, len) = self.image.source(message);
-            // What is taken is of the present epoch, as far as is known.
+            // A taken slot is of the present epoch, as far as is known.
             let grants = (self.ahead.grant(LAST), self.ahead.grant(OTHERS));
             let at = (u64::from(taken.slot) * self.slots.stride(), self.first.to_bits());
             let source = (region, offset, len.into());

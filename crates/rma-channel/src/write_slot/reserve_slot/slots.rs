@@ -1,4 +1,4 @@
-//! What both ends of shared slots agree on, and which bit is which slot's.
+//! The layout that both ends of shared slots agree on, and each slot's bit.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     terms::{Agreed, OpenError},
 };
 
-/// What shared slots are opened with, by their receiver.
+/// The settings that its receiver opens shared slots with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReserveConfig {
@@ -87,7 +87,7 @@ impl Default for ReserveConfig {
 /// With three grants for each, terms hold no more.
 const EPOCHS_MAX: u8 = 21;
 
-/// What a sender needs for each epoch, all of the one region.
+/// The ops that a sender needs grants for, in each epoch, all on the one region.
 pub(super) const EACH: [(usize, OpType); 3] =
     [(0, OpType::CompareSwap), (0, OpType::WriteWithImm), (0, OpType::Write)];
 pub(super) const NEEDS: &[OpType] = &[EACH[TAKE].1, EACH[LAST].1, EACH[OTHERS].1];
@@ -142,9 +142,9 @@ impl Slots {
         self.offset(self.words())
     }
 
-    /// Where a word lies, in bytes: behind the slots. It is the same region, as a sender's op tells
-    /// the receiver's NIC which op before it on that region is done: were there two, by turns, it
-    /// would keep records of ops that nobody asks about.
+    /// Returns the offset of a word, in bytes: behind the slots. It is the same region, as a
+    /// sender's op tells the receiver's NIC which op before it on that region is done: were there
+    /// two, by turns, it would keep records of ops that nobody asks about.
     pub(super) const fn offset(&self, word: u16) -> u64 {
         self.len() + word as u64 * WORD
     }

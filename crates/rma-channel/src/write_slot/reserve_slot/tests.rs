@@ -44,7 +44,7 @@ fn open(slots: u16) -> Ends {
     Ends { bench, receiver, senders, slots }
 }
 
-/// Where the words begin that say which slots are taken.
+/// Returns the offset of the words that say which slots are taken.
 fn words(slots: u16) -> u64 {
     9000 * u64::from(slots)
 }
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn who_finds_all_slots_taken_waits_for_one() {
+fn a_sender_that_finds_all_slots_taken_waits_for_one() {
     let mut it = open(2);
     for number in 0..4 {
         it.send(0, &[number]).unwrap();
@@ -225,7 +225,7 @@ fn a_slot_that_a_dead_sender_has_taken_is_taken_back_and_he_changes_nothing_late
 }
 
 #[test]
-fn what_is_under_way_when_an_epoch_ends_comes_once_and_in_order() {
+fn messages_under_way_at_an_epochs_end_come_once_and_in_order() {
     let mut it = open(4);
     it.send(1, b"dead").unwrap();
     it.until(1, OpType::WriteWithImm);
@@ -245,7 +245,7 @@ fn what_is_under_way_when_an_epoch_ends_comes_once_and_in_order() {
         assert_eq!(it.taken(), 0);
         it.bench.other.taken.clear();
         if recovery < 3 {
-            // What is dead in the next epoch: a slot that somebody took and forgot.
+            // The slot that is dead in the next epoch: a slot that somebody took and forgot.
             let memory = it.bench.host.region(RegionId::from_bits(2));
             memory.fetch_add(words(4), 1).unwrap();
             it.poll(0).unwrap();
@@ -254,7 +254,7 @@ fn what_is_under_way_when_an_epoch_ends_comes_once_and_in_order() {
 }
 
 #[test]
-fn who_waits_for_a_slot_is_refused_once_and_then_finds_the_epoch() {
+fn a_sender_that_waits_for_a_slot_is_refused_once_and_then_finds_the_epoch() {
     let mut it = open(1);
     it.send(1, b"dead").unwrap();
     it.until(1, OpType::WriteWithImm);

@@ -241,7 +241,7 @@ fn a_line_is_written_where_it_is_looked_for_whoever_has_moved_or_removed_the_fil
 }
 
 #[test]
-fn what_cannot_be_written_where_it_is_looked_for_is_not_written_elsewhere() {
+fn an_event_that_cannot_be_written_in_its_place_is_not_written_elsewhere() {
     let mut disk = OnDisk::new("unwritable");
     let path = disk.folder.join("audit.log");
     disk.write(1).unwrap();

@@ -19,34 +19,34 @@ use crate::{
     message::{malformed::Malformed, reply::Reply},
 };
 
-/// Why nothing was fetched.
+/// The reason why nothing was fetched.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
     /// The service did not answer in time.
     #[error("no answer in time from {expected} at {address}: {why}")]
     Unanswered {
-        /// Who should be there.
+        /// The expected identity.
         expected: SpiffeId,
         /// The address that was tried last.
         address: SocketAddr,
-        /// What hindered it last.
+        /// The last hindrance.
         why: Hindrance,
     },
     /// It answered what is no reply.
     #[error("{expected} at {address} answered what is no reply: {why}")]
     Malformed {
-        /// Who answered.
+        /// The identity of the service that answered.
         expected: SpiffeId,
         /// From where.
         address: SocketAddr,
-        /// What is wrong with it.
+        /// The fault.
         why: Box<Malformed>,
     },
     /// It wants to be asked later.
     #[error("{expected} at {address} is asked more than it allows, and says: in {} ms again", retry.as_millis())]
     NotNow {
-        /// Who answered.
+        /// The identity of the service that answered.
         expected: SpiffeId,
         /// From where.
         address: SocketAddr,
@@ -56,15 +56,15 @@ pub enum FetchError {
     /// Too much waits for this service already.
     #[error("too many fetches wait for {expected}; ask for several regions with one")]
     Full {
-        /// Whom they wait for.
+        /// The identity of the service that they wait for.
         expected: SpiffeId,
     },
     /// The client has ended.
-    #[error("the client that fetches has ended")]
+    #[error("the client that fetches keys has ended; make a new one")]
     Stopped,
 }
 
-/// What a fetch gives.
+/// The result of a fetch.
 pub(super) type Outcome = Result<Reply, FetchError>;
 
 /// A fetch that is under way.

@@ -1,4 +1,4 @@
-//! What other threads ask of a client's loop, and how it gets there.
+//! The requests of other threads to a client's loop, and their way there.
 //!
 //! An ask that the loop never takes is told so, by its slot.
 
@@ -37,14 +37,14 @@ impl SourceId {
     }
 }
 
-/// Where to fetch: clones are of the same loop.
+/// A handle for fetching: clones are of the same loop.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     pub(super) shared: Arc<Shared>,
 }
 
 impl Fetcher {
-    /// A service at one of `addresses`, tried one after the other, which is to be `expected`.
+    /// A service at one of `addresses`, tried one after the other, which must be `expected`.
     ///
     /// # Panics
     /// If there is no address.
@@ -88,8 +88,8 @@ impl Fetcher {
         self.shared.seen(source, |it| it.unasked).unwrap_or(0)
     }
 
-    /// What hinders a connection to this service just now, at which of its addresses. `None`: it is
-    /// open, or nobody has wanted it yet.
+    /// Returns the hindrance of connections to this service at present, and the address concerned.
+    /// `None`: it is open, or nobody has wanted it yet.
     #[must_use]
     pub fn hindrance(&self, source: SourceId) -> Option<(SocketAddr, Hindrance)> {
         self.shared.seen(source, |it| it.hindrance.clone()).flatten()
@@ -113,7 +113,7 @@ impl Fetcher {
     }
 }
 
-/// What a loop is told from other threads, and shows to them.
+/// The requests of other threads to a loop, and the state that it shows to them.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) waker: Waker,
@@ -129,19 +129,19 @@ pub(super) struct Inbox {
     /// Of those that the loop has not taken yet.
     pub(super) taken: usize,
     pub(super) asks: Vec<Ask>,
-    /// Services that are to be connected to at once.
+    /// Services to connect to at once.
     pub(super) hurries: Vec<SourceId>,
     pub(super) seen: Vec<Seen>,
-    /// Whether there is no loop any more.
+    /// Whether there is no loop any longer.
     pub(super) is_closed: bool,
 }
 
-/// What a loop shows of a service.
+/// The state of a service that a loop shows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) lost: u64,
     pub(super) unasked: u64,
-    /// Which of its addresses is tried, or connected.
+    /// The index of the address that is tried, or connected.
     pub(super) address: usize,
     pub(super) hindrance: Option<(SocketAddr, Hindrance)>,
     /// From which address it was last connected.

@@ -1,4 +1,4 @@
-//! What hinders a fetch: no connection, or one that ends.
+//! The hindrance of a fetch: no connection, or one that ends.
 //!
 //! Each is tried again as long as the fetch has time; the last of them is told.
 
@@ -8,12 +8,12 @@ use crate::{
     cause::Cause, io::link::Ended, message::malformed::Malformed, tls::refused::CertificateRefused,
 };
 
-/// What hinders a fetch.
+/// The hindrance of a fetch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Hindrance {
     /// Its turn has not come.
-    #[error("it has not been tried yet, others are waited for")]
+    #[error("it has not been tried yet, because other addresses come first; give it more time")]
     Waiting,
     /// Nothing has, so far.
     #[error("it is connected, or about to be; give it more time")]
@@ -28,7 +28,7 @@ pub enum Hindrance {
     #[error("the connection broke: {0}")]
     Lost(ErrorKind),
     /// The service closed the connection.
-    #[error("it closed the connection")]
+    #[error("it closed the connection; see its log for the reason")]
     Closed,
     /// The service's certificate is not taken.
     #[error(transparent)]
@@ -37,12 +37,15 @@ pub enum Hindrance {
     #[error("TLS: {0}")]
     Tls(Box<rustls::Error>),
     /// It is no service of this protocol.
-    #[error("it does not speak 1rma-keys/1")]
+    #[error("it does not speak 1rma-keys/1; check that this address is a key service's")]
     Protocol,
     /// It sent too much that nobody had asked for.
-    #[error("it sends replies to requests that it was not asked, or has answered before")]
+    #[error(
+        "it sends replies to requests that it was not asked, or has answered before; check that \
+         this address is a key service's"
+    )]
     Unasked,
-    /// What it sent has no length of a message.
+    /// The peer sent a length that no message has.
     #[error(transparent)]
     Frame(Box<Malformed>),
 }

@@ -63,7 +63,7 @@ const UNASKED_MAX: u32 = 16;
 /// How many fetches wait for one service.
 const WAITING_MAX: usize = 4096;
 
-/// What waits for an answer.
+/// A request that waits for its answer.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) number: u32,
@@ -78,10 +78,10 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Source {
     key: u64,
-    /// How its connections are set up.
+    /// The settings of its connections.
     pub(super) config: Arc<ClientConfig>,
     addresses: Vec<SocketAddr>,
-    /// Which of them is tried.
+    /// The index of the address that is tried.
     address: usize,
     pub(super) expected: SpiffeId,
     waiting: VecDeque<Job>,
@@ -126,7 +126,7 @@ struct Connection {
     deadline: Instant,
 }
 
-/// What a source needs of its loop.
+/// The means of the loop that a source needs.
 pub(super) struct Means<'a> {
     pub(super) poller: &'a Poller,
     pub(super) random: u64,
@@ -157,7 +157,7 @@ impl Source {
         }
     }
 
-    /// What it shows to other threads.
+    /// Returns the state that it shows to other threads.
     pub(super) fn seen(&self) -> Seen {
         let hindrance = self.last_at.map(|at| (at, self.last.clone()));
         let Self { lost, unasked, address, from, .. } = *self;
@@ -348,7 +348,8 @@ impl Source {
             link.flush(socket).map_err(Hindrance::from)?;
             // Also when nothing is asked: that is how its end shows.
             if let Some(message) = link.receive(now, socket).map_err(Hindrance::from)? {
-                // What has no number is about what its service could not read: the last request.
+                // A reply without a number is about the request that its service could not read:
+                // the last request.
                 let number = message::number(&message);
                 let answers = |job: &mut Job| number.is_none_or(|it| it == job.number);
                 let Some(job) = connection.asked.take_if(answers) else {
@@ -383,7 +384,7 @@ impl Source {
                 return Err(Hindrance::Time("the reply"));
             }
             if job.deadline <= now {
-                // Who waited has no more time: perhaps another of its addresses answers sooner.
+                // The waiter has no more time: perhaps another of its addresses answers sooner.
                 return Err(Hindrance::Time("the reply"));
             }
         } else if connection.deadline <= now {

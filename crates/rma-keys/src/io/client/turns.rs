@@ -42,7 +42,7 @@ impl core::fmt::Debug for ClientLoop {
     }
 }
 
-/// What it was asked and has not taken is told that nobody will.
+/// Tells the waiters of all requests not taken yet that nobody will answer.
 impl Drop for ClientLoop {
     fn drop(&mut self) {
         let mut inbox = self.shared.lock();
@@ -85,7 +85,7 @@ impl ClientLoop {
         Ok(turns)
     }
 
-    /// Where to fetch.
+    /// Returns the fetcher.
     #[must_use]
     pub fn fetcher(&self) -> Fetcher {
         Fetcher { shared: Arc::clone(&self.shared) }

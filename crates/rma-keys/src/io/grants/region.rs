@@ -27,7 +27,7 @@ use crate::{
     ring::{GiveUp, KeyedGrant, Standing},
 };
 
-/// Why there is no key of a region.
+/// The reason why there is no key of a region.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoKey {
@@ -36,11 +36,11 @@ pub enum NoKey {
     GaveUp {
         /// The region.
         region: RegionName,
-        /// Whose it is.
+        /// The service of the region.
         service: SpiffeId,
         /// The reason.
         why: GiveUp,
-        /// Which addresses the service has compared.
+        /// The addresses that the service has compared.
         addresses: Box<Addresses>,
     },
     /// None has come in time.
@@ -48,11 +48,11 @@ pub enum NoKey {
     Late {
         /// The region.
         region: RegionName,
-        /// Whose it is.
+        /// The service of the region.
         service: SpiffeId,
         /// How long it was waited for.
         waited: Duration,
-        /// What hinders the service's answers, as far as is known.
+        /// The hindrance of the service's answers, as far as is known.
         why: Box<FetchError>,
     },
 }
@@ -62,12 +62,13 @@ pub enum NoKey {
 pub struct Addresses {
     /// Those that keys were asked for.
     pub asked_for: LocalAddresses,
-    /// Where the connection to the service comes from, if there was one.
+    /// The address that the connection to the service comes from, if there was one.
     pub connected_from: Option<HostAddr>,
 }
 
 impl Addresses {
-    /// What a person is told of them: of a denial a service says no more than that.
+    /// Returns the sentence for a person about the addresses: of a denial a service says no more
+    /// than that.
     const fn shown(&self, why: GiveUp) -> Shown<'_> {
         Shown(self, why)
     }
@@ -94,8 +95,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// A region of a service, by its name, for some types of op. Clones are the same; its keys are not
-/// renewed any more when the last is gone.
+/// A region of a service, by its name, for some types of op. Clones are the same; its keys are no
+/// longer renewed when the last is gone.
 #[derive(Clone, Debug)]
 pub struct KeyedRegion {
     held: Arc<Held>,
@@ -132,7 +133,7 @@ impl KeyedRegion {
         &self.held.service
     }
 
-    /// Which ring of the cache has its keys.
+    /// Returns the cache's ring that holds its keys.
     #[must_use]
     pub fn ring(&self) -> RingId {
         self.held.ring

@@ -1,4 +1,5 @@
-//! What the clones of one cache share: the cache, what is under way for it, and who waits.
+//! The state that the clones of one cache share: the cache, its requests under way, and its
+//! waiters.
 
 use core::{task::Waker, time::Duration};
 use std::collections::BTreeMap;
@@ -15,9 +16,9 @@ use crate::{
     ring::Standing,
 };
 
-/// How long a fetch may take. Meanwhile connections are tried again and again; and who waits for a
-/// key is told what hinders them. Longer, and nothing is gained; shorter, and a cache's own pauses
-/// come on top of those between connections.
+/// How long a fetch may take. Meanwhile connections are tried again and again; and whoever waits
+/// for a key is told what hinders them. Longer, and nothing is gained; shorter, and a cache's own
+/// pauses come on top of those between connections.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(super) struct State {
     last_ticket: u64,
     /// Until when its thread sleeps, if nothing happens.
     sleeps_until: Option<Instant>,
-    /// Nobody fetches any more.
+    /// Nobody fetches any longer.
     pub(super) has_ended: bool,
 }
 
@@ -40,7 +41,7 @@ struct Service {
     expected: SpiffeId,
     /// How many of its broken connections the cache was told of.
     lost: u64,
-    /// What it answered last, if that was no reply, or that it is not to be asked now.
+    /// The last answer that was no reply, or that asks not to be asked now.
     refused: Option<FetchError>,
 }
 
@@ -93,14 +94,14 @@ impl State {
         Ok((self.cache.region(source, name, ops)?, expected))
     }
 
-    /// What the cache has done, and what was left aside before it came there.
+    /// Returns the counters of the cache, with those of replies that never reached it.
     pub(super) fn counters(&self, fetcher: &Fetcher) -> CacheCounters {
         let mut counters = self.cache.counters();
         counters.unasked += self.services.iter().map(|(_, it)| fetcher.unasked(it.id)).sum::<u64>();
         counters
     }
 
-    /// Who a service is, and what hinders its answers.
+    /// Returns the identity of a service, and the hindrance of its answers.
     pub(super) fn hindrance(&self, source: Source, fetcher: &Fetcher) -> (SpiffeId, FetchError) {
         let Service { id, expected, refused, .. } = self.service(source);
         let unanswered =
@@ -111,7 +112,7 @@ impl State {
         (expected.clone(), why.unwrap_or_else(silent))
     }
 
-    /// Where the connection to a service comes from.
+    /// Returns the address that the connection to a service comes from.
     pub(super) fn connected_from(&self, source: Source, fetcher: &Fetcher) -> Option<HostAddr> {
         fetcher.connected_from(self.service(source).id)
     }
@@ -172,7 +173,7 @@ impl State {
         waiting.filter_map(|it| is_over(it, cache).then(|| it.waker.take()).flatten()).collect()
     }
 
-    /// The task of `ticket` waits, or of a new one. Returns its ticket, and what is to be dropped
+    /// The task of `ticket` waits, or of a new one. Returns its ticket, and what must be dropped
     /// without the lock.
     pub(super) fn wait(&mut self, ticket: Option<u64>, waiter: Waiter) -> (u64, Option<Waiter>) {
         let ticket = ticket.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! Why an owner's keys are not kept.
+//! Errors of keeping an owner's keys.
 
 use crate::{
     audit::log::LogError,
@@ -7,7 +7,7 @@ use crate::{
     secret::RegionSecret,
 };
 
-/// Why there is no keeper, or no other policy.
+/// The reason why there is no keeper, or no other policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeeperError {
@@ -22,7 +22,7 @@ pub enum KeeperError {
     Random(std::io::Error),
 }
 
-/// Why a region is not published, or its key not changed.
+/// The reason why a region is not published, or its key not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError<E: core::error::Error> {

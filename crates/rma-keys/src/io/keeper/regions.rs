@@ -272,7 +272,7 @@ impl Regions {
     }
 }
 
-/// How the host's answer is told to a rotation.
+/// Translates the host's answer for a rotation.
 fn rekey<H: OwnHost>(host: &H, region: &RegisteredRegion, secret: &RegionSecret) -> OpStatus {
     match host.rekey(region, secret.region_key()) {
         Ok(()) => OpStatus::Ok,
@@ -283,8 +283,7 @@ fn rekey<H: OwnHost>(host: &H, region: &RegisteredRegion, secret: &RegionSecret)
     }
 }
 
-/// Has a region go by a key that nobody knows. One that is not registered any more is closed as it
-/// is.
+/// Has a region go by a key that nobody knows. One that is no longer registered is closed as it is.
 fn close<H: OwnHost>(host: &H, region: &RegisteredRegion) -> Result<(), PublishError<H::Error>> {
     let fresh = secret().map_err(PublishError::Random)?;
     if let Err(error) = host.rekey(region, fresh.region_key()) {

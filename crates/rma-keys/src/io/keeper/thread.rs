@@ -56,7 +56,7 @@ impl KeeperThread {
         self.address
     }
 
-    /// What its connections have done so far.
+    /// Returns the counters of its connections.
     #[must_use]
     pub fn connections(&self) -> ServerCounters {
         *self.server.counters.lock().unwrap_or_else(PoisonError::into_inner)

@@ -74,7 +74,7 @@ impl KeeperLoop {
         self.turns.address()
     }
 
-    /// What its connections have done so far.
+    /// Returns the counters of its connections.
     #[must_use]
     pub const fn connections(&self) -> ServerCounters {
         self.turns.counters()

@@ -1,10 +1,10 @@
-//! Which new connection gets a place, and who makes room for it.
+//! Admission of new connections, and the choice of those that make room.
 //!
 //! A handshake costs a service more than it costs a stranger, and one that says nothing costs a
 //! stranger nothing at all. So places among the handshakes are few, those of one address fewer, and
-//! who has said nothing for a while goes first. An open connection is kept for a client's next
+//! whoever has said nothing for a while goes first. An open connection is kept for a client's next
 //! request; where there is no place left, the one that has rested for longest makes room, as its
-//! client can come back, and who was never served cannot wait for that. Without I/O: time is an
+//! client can come back, and whoever was never served cannot wait for that. Without I/O: time is an
 //! argument.
 
 use core::time::Duration;
@@ -14,7 +14,7 @@ use rma_core::{addr::HostAddr, time::Instant};
 
 use crate::io::server::reason::EndReason;
 
-/// What connections may take up.
+/// The room that connections may take up.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// Connections, handshakes with them. Default: 16,384.
@@ -48,16 +48,16 @@ impl Default for Places {
     }
 }
 
-/// Who has a place.
+/// The connections that have a place.
 #[derive(Debug)]
 pub(super) struct Admission {
     places: Places,
     members: BTreeMap<u64, Member>,
     handshakes: usize,
     of_address: BTreeMap<HostAddr, OfAddress>,
-    /// Who has said nothing yet, the oldest first.
+    /// The connections that have said nothing yet, the oldest first.
     silent: BTreeSet<(Instant, u64)>,
-    /// Who is open, by when it was last answered.
+    /// The open connections, by when it was last answered.
     resting: BTreeSet<(Instant, u64)>,
 }
 
@@ -77,19 +77,19 @@ enum Stage {
     Open(Instant),
 }
 
-/// What one address has.
+/// The connections of one address.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfAddress {
     connections: usize,
     handshakes: usize,
 }
 
-/// What becomes of a new connection.
+/// The verdict on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It gets a place.
     Admit,
-    /// It gets the place of this one, which is to be closed for this reason.
+    /// It gets the place of this one, which must be closed for this reason.
     InPlaceOf(u64, EndReason),
     /// It is closed at once.
     Refuse(EndReason),
@@ -132,7 +132,8 @@ impl Admission {
         place.map_or(Verdict::Refuse(reason), |(key, why)| Verdict::InPlaceOf(key, why))
     }
 
-    /// Who has said nothing for longest, and for long enough; `only` of this address.
+    /// Returns the connection that has been silent longest, if for long enough; `only` of this
+    /// address.
     pub(super) fn silent(&self, now: Instant, only: Option<HostAddr>) -> Option<u64> {
         self.oldest(&self.silent, now, self.places.silence, only)
     }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     impl Admission {
-        /// Nobody is here any more, and nothing is counted of who was.
+        /// Forgets all connections, without counting them.
         fn is_empty(&self) -> bool {
             self.members.is_empty()
                 && self.handshakes == 0
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_makes_room_for_others_and_nobody_else_does_among_handshakes() {
+    fn a_silent_client_makes_room_for_others_and_no_other_handshake_does() {
         let places =
             Places { handshakes: 3, handshakes_of_address: 2, connections: 4, ..Places::default() };
         let mut admission = Admission::new(places);
@@ -288,7 +289,7 @@ mod tests {
         let full = Verdict::Refuse(EndReason::ConnectionsFull);
         assert_eq!(admission.judge(at(999), address(3)), full, "they may ask again any moment");
         assert_eq!(admission.judge(at(1000), address(3)), in_place_of(0));
-        // Who asks keeps his place.
+        // A client that asks keeps its place.
         admission.rests(at(500), 0);
         admission.rests(at(600), 2);
         assert_eq!(admission.judge(at(1001), address(3)), in_place_of(1));

@@ -42,13 +42,13 @@ use crate::{
 
 const CLIENTS: usize = 20_000;
 
-/// In how much time all are to be served.
+/// In how much time all must be served.
 const SOON: Duration = Duration::from_secs(15);
 
 /// One way.
 const WIRE: Duration = Duration::from_micros(100);
 
-/// What a client computes in its handshake, on a core of its own.
+/// The time that a client computes in its handshake, on a core of its own.
 const CLIENT: Duration = Duration::from_micros(400);
 
 /// The system's queue, as long as Linux has it.
@@ -85,7 +85,7 @@ enum Event {
         attempt: u32,
         sent: u32,
     },
-    /// What the client says next arrives at the service.
+    /// The client's next octets arrive at the service.
     Arrives(u64),
     /// The client's try has failed.
     Fails {
@@ -262,7 +262,7 @@ impl World {
         if it.attempt != attempt || it.connection.is_some() || it.served.is_some() {
             return;
         }
-        // What comes of this try is late from now on.
+        // Octets of this try come late from now on.
         it.attempt += 1;
         let pause = it.backoff.next(self.jitter.next());
         self.after(pause, Event::Connects(client));
@@ -324,7 +324,7 @@ impl World {
             self.is_turning = false;
             if let Some(&(at, _)) = self.deadlines.first() {
                 self.is_turning = true;
-                // What comes before wakes nobody: at most so much is waited for.
+                // Earlier events wake nobody: at most so much is waited for.
                 self.at(at.min(clock + Duration::from_micros(50)).max(clock), Event::Turn);
             }
         } else {

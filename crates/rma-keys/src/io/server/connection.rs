@@ -60,7 +60,7 @@ pub(super) struct Connection<S> {
     /// Since when a reply waits to be read.
     unread: Option<Instant>,
     pub(super) messages: u64,
-    /// Why its client's certificate was not taken.
+    /// The reason why its client's certificate was not taken.
     pub(super) refused: Option<Box<CertificateRefused>>,
 }
 
@@ -71,10 +71,10 @@ enum Stage {
     Open(Box<Link>, Peer),
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The next turn, which is to come soon.
+    /// The next turn, which will come soon.
     Again,
     /// Its socket.
     Waits(Interest),
@@ -92,7 +92,7 @@ impl<S: Read + Write> Connection<S> {
         matches!(self.stage, Stage::Silent(_))
     }
 
-    /// Who the client is, once that is known.
+    /// Returns the client's identity, once that is known.
     pub(super) const fn peer(&self) -> Option<&Peer> {
         match &self.stage {
             Stage::Open(_, peer) => Some(peer),
@@ -218,7 +218,7 @@ fn listen(
     }
 }
 
-/// Who has proved what in a handshake that has ended.
+/// Returns the peer whose handshake has ended.
 fn peer(link: &Link, address: HostAddr) -> Result<Peer, EndReason> {
     if link.tls().alpn_protocol() != Some(ALPN) {
         return Err(EndReason::Protocol);

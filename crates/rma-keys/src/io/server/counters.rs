@@ -1,4 +1,4 @@
-//! What a service allows, what it has counted, and what its loop shows to other threads.
+//! The limits and counters of a service, and the state that its loop shows to other threads.
 //!
 //! Counters only ascend.
 
@@ -9,7 +9,7 @@ use crate::io::{
     server::{admission::Places, connection::Times, reason::EndReason},
 };
 
-/// What connections may take up, and for how long.
+/// The limits of connections, in room and in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// How many there may be.
@@ -18,7 +18,7 @@ pub struct Limits {
     pub times: Times,
 }
 
-/// What a service's connections have done.
+/// The counters of a service's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounters {
     /// Connections that came.
@@ -48,7 +48,7 @@ impl ServerCounters {
     }
 }
 
-/// What a loop shows to others.
+/// The state that a loop shows to other threads.
 #[derive(Debug)]
 pub(in crate::io) struct Shared {
     pub(in crate::io) waker: Waker,

@@ -1,4 +1,4 @@
-//! What a service's loop asks of who answers messages.
+//! The handler that answers a service's messages, as its loop calls it.
 //!
 //! It is asked on the loop's thread, and whatever time it takes, all clients wait for.
 
@@ -13,7 +13,7 @@ pub trait Handler {
     /// The reply to a message of a client that has proved who it is.
     fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets;
 
-    /// Does what is to be done by now, and says when it wants to be asked again at the latest.
+    /// Does what must be done by now, and says when it wants to be asked again at the latest.
     fn poll(&mut self, now: Now) -> Option<Instant> {
         let _ = now;
         None

@@ -1,4 +1,4 @@
-//! Why a service's connections end: a counter for each reason.
+//! The reasons why a service's connections end: a counter for each reason.
 
 use rustls::{CertificateError, Error, InvalidMessage};
 
@@ -7,7 +7,7 @@ use crate::{io::link::Ended, tls::refused::CertificateRefused};
 /// A row for each reason: its name, in logs and metrics, and what it means.
 macro_rules! reasons {
     ($($reason:ident $name:literal $doc:literal)+) => {
-        /// Why a connection has ended.
+        /// The reason why a connection has ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum EndReason {
@@ -18,7 +18,7 @@ macro_rules! reasons {
             /// All reasons, in the order of their counters.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$reason),+];
 
-            /// What it is called in logs and metrics.
+            /// Returns its name in logs and metrics.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -75,7 +75,7 @@ impl From<&CertificateRefused> for EndReason {
 }
 
 impl EndReason {
-    /// Why a handshake failed.
+    /// Returns the reason of a failed handshake.
     pub(super) fn of_handshake(error: &Error) -> Self {
         match (CertificateRefused::cause(error), error) {
             (Some(why), _) => why.into(),
@@ -95,7 +95,7 @@ impl EndReason {
         }
     }
 
-    /// Why a link ended.
+    /// Returns the reason for which a link ended.
     pub(super) fn of_link(ended: &Ended, is_handshaking: bool) -> Self {
         match ended {
             Ended::Closed => Self::Closed,

@@ -1,8 +1,8 @@
 //! The loop of a service: which connections are ready, whose time is over, who comes.
 //!
 //! [`ServerLoop::wait`] waits, [`ServerLoop::turn`] does what can be done and never waits. What a
-//! turn costs is bounded, whatever clients do: each connection has a share of it. Who shares its
-//! thread with something that must not wait, as an engine, looks and gives it smaller turns:
+//! turn costs is bounded, whatever clients do: each connection has a share of it. Whoever shares
+//! its thread with something that must not wait, as an engine, looks and gives it smaller turns:
 //! [`ServerLoop::look`], [`ServerLoop::turn_within`].
 
 use core::time::Duration;
@@ -168,7 +168,7 @@ impl<H: Handler> ServerLoop<H> {
         Arc::clone(&self.shared)
     }
 
-    /// What its connections have done so far.
+    /// Returns the counters of its connections.
     #[must_use]
     pub const fn counters(&self) -> ServerCounters {
         self.counters
@@ -396,7 +396,7 @@ impl<H: Handler> ServerLoop<H> {
     }
 }
 
-/// Why a service, or a client, cannot start.
+/// The reason why a service, or a client, cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -408,7 +408,7 @@ pub enum StartError {
     Certificate {
         /// The certificate's file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: Box<CertificateRefused>,
     },
     /// The system refuses it a socket.

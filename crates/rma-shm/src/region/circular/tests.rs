@@ -1,7 +1,7 @@
 use super::{super::tests::pattern, *};
 use crate::region::HugePageSize;
 
-/// What a circular region is: bytes, each of which has an offset for each time around.
+/// A model of a circular region: bytes, each of which has an offset for each time around.
 struct Model(Vec<u8>);
 
 impl Model {
@@ -188,7 +188,7 @@ fn huge_pages_or_what_is_there_in_their_place_are_circular_at_the_length_asked_f
 
 /// Long copies, so that wide moves take part where there are some.
 #[test]
-fn who_finds_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
+fn a_reader_of_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
     const ROUNDS: u64 = 5_000;
     const WORDS: u64 = 512;
     for (words, before_end) in [(2, 1), (34, 1), (34, 33), (512, 300)] {
@@ -216,7 +216,7 @@ fn who_finds_the_last_word_of_an_ordered_copy_across_the_end_finds_all_of_it() {
 }
 
 #[test]
-fn who_reads_a_bell_before_the_end_and_data_behind_it_finds_data_that_is_as_new() {
+fn a_reader_of_a_bell_before_the_end_finds_data_behind_it_that_is_as_new() {
     const ROUNDS: u64 = 5_000;
     const LEN: usize = 4096;
     for (len, part) in [(64, 64), (64, 8), (1024, 1024), (4096, 1440)] {

@@ -97,7 +97,7 @@ fn in_child(test: &str, given: OwnedFd) -> std::process::ExitStatus {
         .unwrap()
 }
 
-/// What the parent has given, if this is the child.
+/// Returns the descriptor from the parent, if this is the child.
 fn given() -> Option<OwnedFd> {
     std::env::var_os("RMA_SHM_CHILD")?;
     Some(std::io::stdin().as_fd().try_clone_to_owned().unwrap())
@@ -139,7 +139,7 @@ fn a_mapped_file_changes_with_the_region_and_the_region_with_it() {
 
 /// The hazard that [`Region::map_file`] tells of is real.
 #[test]
-fn who_shrinks_a_mapped_file_kills_the_process_that_looks_and_who_has_a_copy_lives() {
+fn shrinking_a_mapped_file_kills_the_process_that_looks_and_spares_one_with_a_copy() {
     const SIGBUS: i32 = 7;
     if let Some(given) = given() {
         let file = File::from(given);
@@ -153,7 +153,7 @@ fn who_shrinks_a_mapped_file_kills_the_process_that_looks_and_who_has_a_copy_liv
     }
     let scratch = Scratch::new(&[7; 8192]);
     let status = in_child(
-        "who_shrinks_a_mapped_file_kills_the_process_that_looks_and_who_has_a_copy_lives",
+        "shrinking_a_mapped_file_kills_the_process_that_looks_and_spares_one_with_a_copy",
         scratch.open().into(),
     );
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(SIGBUS), "{status}");

@@ -1,6 +1,6 @@
 use super::{super::tests::pattern, *};
 
-/// What a word operation does to the word at an offset, and the word before, if it tells.
+/// A word operation: its effect on the word at an offset, and the word before, if it tells.
 type Call = (&'static str, fn(&Region, u64) -> Result<u64, WordError>);
 
 const CALLS: [Call; 4] = [
@@ -64,7 +64,7 @@ fn every_ordered_copy_of_whole_words_copies_just_those_and_others_copy_nothing()
 //= channels#2.3-last-word-last
 //= type=test
 #[test]
-fn who_finds_the_last_word_of_an_ordered_copy_finds_all_of_it() {
+fn a_reader_of_the_last_word_of_an_ordered_copy_finds_all_of_it() {
     const ROUNDS: u64 = 5_000;
     for words in [2, 8, 34, 65, 512] {
         let region = Region::new(words * 8).unwrap();
@@ -109,7 +109,7 @@ fn fetch_add_wraps_and_leaves_its_neighbours_alone() {
 
 /// Also where the region ends inside a word: the rest of it is not the region's.
 #[test]
-fn what_is_not_a_whole_word_of_the_region_is_refused_and_nothing_changes() {
+fn an_access_to_less_than_a_word_is_refused_and_nothing_changes() {
     for len in 1..=33_usize {
         let region = Region::new(len).unwrap();
         let ends = [u64::MAX - 7, u64::MAX - 8, u64::MAX, 1 << 63];
@@ -139,7 +139,7 @@ fn what_is_not_a_whole_word_of_the_region_is_refused_and_nothing_changes() {
 //= channels#2.4-one-instruction
 //= type=test
 #[test]
-fn what_several_threads_add_and_exchange_is_all_there() {
+fn additions_and_exchanges_of_several_threads_are_all_there() {
     const ROUNDS: u64 = 20_000;
     let region = Region::new(16).unwrap();
     std::thread::scope(|scope| {

@@ -92,7 +92,7 @@ pub(super) struct World {
     /// With every so many frames one of those that were sent before is played again.
     pub(super) replays: Option<usize>,
     pub(super) recorded: Vec<(usize, Port, Vec<u8>)>,
-    /// Which host dies when so many frames more have been sent.
+    /// The host that dies, and the number of frames until then.
     pub(super) kills: Option<(usize, usize)>,
     pub(super) fate: Fate,
 }
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// What was recorded comes once more.
+    /// Plays recorded frames once more.
     pub(super) fn play(&mut self, recorded: Vec<(usize, Port, Vec<u8>)>) {
         let now = self.now;
         self.packets.extend(recorded.into_iter().map(|(to, port, bytes)| (now, to, port, bytes)));
@@ -405,7 +405,7 @@ fn when_one_dies_all_of_the_other_completes() {
     }
 }
 
-/// What one side closes fails at the other, and nobody is left with anything.
+/// A close on one side fails work on the other, and nobody is left with anything.
 #[test]
 fn a_connection_that_is_closed_ends_at_both_sides() {
     for (role, closes) in [(ROLES[0], 0), (ROLES[0], 1), (ROLES[1], 0), (ROLES[1], 1)] {
@@ -426,8 +426,8 @@ fn a_connection_that_is_closed_ends_at_both_sides() {
     }
 }
 
-/// What a side makes of the other's clock holds also where its thread, or the other's, stood still
-/// between looking at its own clock and at the frames that came meanwhile.
+/// A side's bounds on the other's clock hold even if its thread, or the other's, stood still
+/// between a look at its own clock and at the frames that came meanwhile.
 #[test]
 fn an_engine_that_is_stopped_in_a_turn_is_not_wrong_about_the_clock() {
     for (role, stops) in [(ROLES[0], 0), (ROLES[0], 1), (ROLES[1], 0), (ROLES[1], 1)] {

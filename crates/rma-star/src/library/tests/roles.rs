@@ -130,7 +130,7 @@ fn roles_change_and_change_back_under_load_whoever_asks() {
 
 /// Every frame of both eras is played again at each later point, and changes nothing.
 #[test]
-fn what_was_recorded_before_a_switch_or_during_it_has_no_effect_later() {
+fn frames_recorded_before_a_switch_or_during_it_have_no_effect_later() {
     for every in [2, 7] {
         let mut world = World::new(Role::Stateful, 0, 0);
         world.replays = Some(every);
@@ -188,7 +188,7 @@ fn longest_gap(loss: u64, switches: u32) -> Duration {
 //= type=test
 #[test]
 fn completions_go_on_while_roles_change() {
-    // What is sent again is so after 20 ms.
+    // A frame is sent again after 20 ms.
     let rto = Duration::from_millis(20);
     let (without, with) = (longest_gap(0, 0), longest_gap(0, 4));
     println!("longest time without a completion: {without:?}, with switches {with:?}");
@@ -228,7 +228,7 @@ fn either_side_may_die_at_each_step_of_a_switch() {
                 done[host].iter().filter(is_good).count()
             };
             assert!(good(lives, false) <= good(dies, true), "{frames}: {done:?}");
-            // Who is dead did not look at the last of its completions.
+            // The dead host did not look at the last of its completions.
             assert!(good(dies, false) <= good(lives, true), "{frames}: {done:?}");
             if world.state(lives) != Some(QpState::Ready) {
                 // It had something left to do, and knows.
@@ -311,7 +311,7 @@ fn whichever_word_about_a_switch_is_lost_it_is_said_again() {
 /// In doubt the giver believes nobody but COMMIT and ABORT: not that the connection is gone, as it
 /// is for its era. If neither comes, both end with errors, and neither goes on by itself.
 #[test]
-fn who_never_hears_what_became_of_what_it_gave_ends_with_errors_as_does_its_peer() {
+fn a_giver_that_never_hears_of_its_gift_ends_with_errors_as_does_its_peer() {
     let mut world = World::new(Role::Stateful, 0, 0);
     world.fate = losing(COMMIT, usize::MAX);
     switch(&mut world, 0);
@@ -335,12 +335,12 @@ fn who_never_hears_what_became_of_what_it_gave_ends_with_errors_as_does_its_peer
 /// An answer to COMMIT that comes W after it was sent says nothing: who has given it may have
 /// failed since.
 #[test]
-fn who_has_taken_a_connection_works_only_when_its_peer_knows_and_lately() {
+fn a_taker_of_a_connection_works_only_when_its_peer_knows_and_lately() {
     let mut world = World::new(Role::Stateful, 0, 0);
     let mut is_committed = false;
     world.fate = Box::new(move |frame| {
         is_committed |= kind_of(frame) == Some(COMMIT);
-        // What answers it.
+        // The frame that answers it.
         let is_ea = frame[1] == 0x23 && is_committed;
         Some(if is_ea { Duration::from_micros(16_001) } else { Duration::ZERO })
     });
@@ -359,7 +359,7 @@ fn who_has_taken_a_connection_works_only_when_its_peer_knows_and_lately() {
 
 /// A peer without a row agrees, cannot take what comes, and says so: all goes on as before.
 #[test]
-fn who_has_no_row_aborts_and_the_other_resumes() {
+fn a_side_without_a_row_aborts_and_the_other_resumes() {
     for lost in [0, 2] {
         let one = StarConfigBuilder::default().with(|it| it.connections = 1);
         let mut world = World::with(Role::Stateful, 0, 0, one);
@@ -391,7 +391,7 @@ fn who_has_no_row_aborts_and_the_other_resumes() {
 /// A host that has posted more than its table of work requests has room for, as the stateless side
 /// may, does not become the stateful one: its connection would end with the first that has no row.
 #[test]
-fn who_has_too_few_rows_for_what_it_has_posted_aborts_and_the_other_resumes() {
+fn a_side_with_too_few_rows_for_its_posts_aborts_and_the_other_resumes() {
     let small = |it: &mut StarConfigBuilder| (it.connections, it.work_requests) = (1, 24);
     // A quarter is shared out, and two are kept for the peer.
     for (sends, switches) in [(6, true), (7, false)] {
@@ -405,7 +405,7 @@ fn who_has_too_few_rows_for_what_it_has_posted_aborts_and_the_other_resumes() {
         assert_eq!(is_stateful(&world), expected.map(Some), "with {sends} SENDs");
         let info = [0, 1].map(|host| world.ends[host].verbs.query_qp(world.qps[host]).unwrap());
         assert!(info.iter().all(|it| !it.is_switching && it.state == QpState::Ready));
-        // What was posted is done, either way.
+        // The posted work is done, either way.
         for n in 0..16 {
             if n >= sends {
                 send(&mut world, 1, n);
@@ -423,12 +423,12 @@ fn who_has_too_few_rows_for_what_it_has_posted_aborts_and_the_other_resumes() {
     }
 }
 
-/// Who has agreed to a change of roles does not know whether its peer has heard that, and waits for
-/// nothing.
+/// A side that has agreed to a change of roles does not know whether its peer has heard that, and
+/// waits for nothing.
 #[test]
-fn who_has_agreed_may_ask_when_its_peer_has_given_up() {
+fn a_side_that_has_agreed_may_ask_when_its_peer_has_given_up() {
     let mut world = World::new(Role::Stateful, 0, 0);
-    // What the stateless side says of it.
+    // The stateless side's word about it.
     world.fate = Box::new(|frame| {
         let is_word = kind_of(frame) == Some(SWITCH) && frame[2] & OF_Z != 0;
         (!is_word).then_some(Duration::ZERO)
@@ -445,7 +445,7 @@ fn who_has_agreed_may_ask_when_its_peer_has_given_up() {
     assert_eq!(is_stateful(&world), [Some(false), Some(true)]);
 }
 
-/// What the stateless side wishes is a question, and asked once: recorded and played later, when it
+/// The stateless side's wish is a question, and asked once: recorded and played later, when it
 /// could come true, it changes nothing.
 #[test]
 fn a_wish_that_came_to_nothing_comes_to_nothing_when_it_comes_again() {

@@ -152,7 +152,7 @@ fn hosts_of_few_connections_are_both_stateful_and_so_are_those_that_want_it() {
             assert_eq!(verbs.stateful, 1);
         }
         let (record_a, record_b) = (a.verbs.record(qp_a.index), b.verbs.record(qp_b.index));
-        // Who connects names the connection, gives the key and puts it away.
+        // The side that connects names the connection, gives the key and puts it away.
         let name = (PD.0, qp_a.nonce);
         assert_eq!(((record_a.pd, record_a.nonce), (record_b.pd, record_b.nonce)), (name, name));
         assert_eq!((record_a.key, record_b.key), ([0; 16], KEY));

@@ -1,4 +1,4 @@
-//! What is due by time, in virtual time.
+//! Work that is due by time, in virtual time.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn run(host: &mut Host, millis: core::ops::Range<u64>) -> Vec<(u64, Vec<u64>)> {
 //= star#III-C2-repost
 //= type=test
 #[test]
-fn what_is_not_taken_is_posted_again_later_and_later_until_the_connection_has_failed() {
+fn a_post_that_is_not_taken_is_repeated_later_and_later_until_the_connection_has_failed() {
     let mut host = Host::new([192, 0, 2, 1]);
     let qp = host.ready(at(0), false);
     host.send(at(0), qp, 1).unwrap();

@@ -100,7 +100,7 @@ fn lines_that_say_nothing_are_counted_out_each_turn() {
 }
 
 #[test]
-fn what_one_connection_has_taken_is_not_taken_of_the_next_one() {
+fn places_taken_of_one_connection_are_not_taken_of_the_next_one() {
     let mut scene = Scene::new();
     let header = scene.header();
     let mut octets = [0; WORK_HEADER_LEN];

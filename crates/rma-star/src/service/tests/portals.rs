@@ -111,7 +111,7 @@ fn portals_that_post_without_end_do_not_keep_a_turn_from_the_others() {
 }
 
 #[test]
-fn what_waits_for_a_frame_is_sent_however_late_there_is_room() {
+fn an_answer_that_waits_for_a_frame_is_sent_however_late_there_is_room() {
     let mut scene = Scene::new();
     for slot in 0..3 {
         let posted = scene.wqe(WqeOp::Recv, slot, 0, 64);

@@ -99,7 +99,7 @@ impl Scene {
         }
     }
 
-    /// What the stateless side sends now, as it is on the wire.
+    /// Returns the frames that the stateless side sends now, as they are on the wire.
     pub(super) fn transmit(&mut self) -> Vec<Vec<u8>> {
         self.star.take_commands(self.now);
         let mut buffers = vec![[0_u8; 4200]; 16];
@@ -268,7 +268,7 @@ impl Scene {
         self.seal(key, &header, data)
     }
 
-    /// What the stateful side is told of a memory region, by the stateless one.
+    /// Returns the rule that the stateless side gives the stateful one for a memory region.
     pub(super) fn rule(&mut self, mr: MrId) -> Rule {
         let header = self.header();
         let state = State {
@@ -304,7 +304,7 @@ impl Scene {
         bytes
     }
 
-    /// What the only frame that is sent says became of `frame`, beside those that tell of an end.
+    /// Returns the answer to `frame` in the only frame sent, apart from those that tell of an end.
     pub(super) fn answer_to(&mut self, key: &FrameKey, frame: &[u8]) -> Answer {
         let mut frames = self.transmit();
         frames.retain(|sent| {

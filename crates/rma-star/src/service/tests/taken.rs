@@ -1,4 +1,4 @@
-//! What a CQEP says besides: what the stateful side has taken, and whether it wants an EA.
+//! The further content of a CQEP: what the stateful side has taken, and whether it wants an EA.
 
 use core::time::Duration;
 
@@ -42,7 +42,7 @@ fn a_cqep_says_what_is_taken_as_an_ea_does() {
 }
 
 #[test]
-fn what_is_taken_is_noted_whatever_becomes_of_the_completions() {
+fn taken_places_are_noted_whatever_becomes_of_the_completions() {
     let mut scene = Scene::new();
     let wqe = sent(&mut scene, 0);
     let done = cqe(&wqe, WqeOp::Send, 64);
@@ -60,7 +60,7 @@ fn what_is_taken_is_noted_whatever_becomes_of_the_completions() {
     scene.receive(&cqep);
     assert_eq!((taken(&scene).0.send, scene.application.poll()), (Sequence(2), None));
     assert_eq!(scene.drops(Drop::NoRoom), refused + 1);
-    // What is not in time says nothing, nor does one of a connection that is over.
+    // A late frame says nothing, nor does one of a connection that is over.
     scene.now = scene.now + Duration::from_micros(W);
     let in_time = scene.cqep_that(true, (3, 0), &[done]);
     scene.receive(&in_time);

@@ -21,7 +21,8 @@ use super::place::{PACKET_LEN, address};
 const MEMORY: usize = 4096;
 /// Bytes of a message.
 const LEN: u32 = 200;
-/// Where in the memory of both messages come from, go to, and where WRITEs go to.
+/// The offset that messages come from, in the memory of both; the next ones are where they go, and
+/// where WRITEs go.
 const FROM: u64 = 0;
 const TO: u64 = 1024;
 const WRITTEN: u64 = 2048;
@@ -32,7 +33,7 @@ struct End {
     qp: Qp,
     mr: Mr,
     memory: Arc<Region>,
-    /// What its memory holds.
+    /// The expected content of its memory.
     model: Vec<u8>,
 }
 
@@ -139,7 +140,7 @@ impl Honest {
             verbs.post_recv(now, *qp, &RecvWr { wr_id: 1, sge: place }).expect("room");
             verbs.post_send(now, *qp, &SendWr::send(2, data)).expect("room");
             verbs.post_send(now, *qp, &SendWr::write(3, data, remote)).expect("room");
-            // What was just written comes back.
+            // The bytes just written come back.
             verbs.post_send(now, *qp, &SendWr::read(4, data, remote)).expect("room");
             self.open += 4;
         }

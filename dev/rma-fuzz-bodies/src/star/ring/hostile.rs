@@ -20,7 +20,7 @@ use crate::script::{Script, hostile_index};
 const SLOTS: u32 = 8;
 const QPS: u32 = 4;
 
-/// Where the rings lie in a portal of so many slots and QPs, and how many lines they have.
+/// The places of the rings in a portal of so many slots and QPs, and their numbers of lines.
 const POSTS: (usize, usize) = (384, 32);
 const REPORTS_LINES: usize = 64;
 
@@ -227,7 +227,7 @@ impl Hostile {
         Post::Wqe(posted)
     }
 
-    /// What is not registered stays as it is.
+    /// Checks that memory which is not registered stays as it is.
     pub(super) fn check(&self) {
         let mut bytes = [0; MEMORY - REGISTERED as usize];
         self.memory.copy_out(REGISTERED, &mut bytes).expect("it is so long");

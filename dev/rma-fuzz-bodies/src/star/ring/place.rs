@@ -1,4 +1,4 @@
-//! Where the hosts are.
+//! The places of the hosts.
 
 use rma_core::addr::HostAddr;
 

@@ -29,7 +29,7 @@ use super::{
 };
 use run::Runs;
 
-/// What values have to say.
+/// The verdict on a chain of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// There is an order.

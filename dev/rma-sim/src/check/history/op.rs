@@ -12,11 +12,11 @@ use crate::net::frame::NodeId;
 /// An aligned word of 8 bytes, of which a history tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word {
-    /// Whose memory.
+    /// The node of the memory.
     pub target: NodeId,
     /// The region that the word is in.
     pub region: RegionId,
-    /// Where in the region, in bytes.
+    /// The offset in the region, in bytes.
     pub offset: u64,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Word {
 /// The name of an op in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId {
-    /// Who asked for it: an initiator, or the target for ops of its own processor.
+    /// The client that asked for it: an initiator, or the target for ops of its own processor.
     pub client: NodeId,
     /// No two ops of a client have the same.
     pub number: u64,
@@ -62,7 +62,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// What an op is to do to its word.
+/// The change that an op makes to its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads the word: an aligned READ, or a load of the target's processor.
@@ -74,7 +74,7 @@ pub enum Kind {
     },
     /// Adds to the value, modulo 2^64.
     FetchAdd {
-        /// What is added.
+        /// The addend.
         addend: u64,
     },
     /// Replaces the value if it is the expected one.
@@ -111,7 +111,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a client was told of its op.
+/// The outcome of an op, as its client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It took effect, once. Not for STORE, which has no result.

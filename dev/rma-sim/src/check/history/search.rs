@@ -18,7 +18,7 @@ use super::{
 /// The beginning of an order.
 #[derive(Clone, Debug)]
 struct Prefix {
-    /// Which ops are in it: a bit for each.
+    /// The ops in it: a bit for each.
     ops: Vec<u64>,
     /// The value that it leaves.
     value: u64,
@@ -108,8 +108,8 @@ fn may_matter(op: &Op) -> bool {
     op.outcome != Some(Outcome::NotApplied)
 }
 
-/// What `op` leaves where it finds `value`. `None` if it cannot have found that, or if it may as
-/// well not have taken effect.
+/// Returns the value that `op` leaves where it finds `value`. `None` if it cannot have found that,
+/// or if it may as well not have taken effect.
 fn left_by(op: &Op, value: u64) -> Option<u64> {
     let after = op.kind.apply(value);
     let can_be = match op.outcome {

@@ -1,4 +1,4 @@
-//! What a history must not show is found and named; the checkers agree on random ones.
+//! Wrong histories are found and named; the checkers agree on random ones.
 
 mod agreement;
 mod drafts;
@@ -44,7 +44,7 @@ fn history(ops: &[(Kind, u64, Outcome, u64)]) -> History {
     history
 }
 
-/// What is wrong with it. The search must find something as well.
+/// Returns the violation of the history. The search must find something as well.
 fn violation(history: &History) -> Violation {
     let found = *history.check().unwrap_err();
     assert!(!found.to_string().contains('\n') && found.to_string().starts_with("word 0x40 of "));
@@ -59,9 +59,9 @@ fn searched(history: &History) -> usize {
     history.check().unwrap().searched
 }
 
-/// What came later, and is in order or not, is not told; what was under way then, is.
+/// The report omits later ops, in order or not, and keeps those under way.
 #[test]
-fn what_is_told_of_a_broken_word_ends_where_it_broke() {
+fn the_report_of_a_broken_word_ends_where_it_broke() {
     let ops = [
         (add(1), 0, result(0), 1),
         (add(2), 2, result(0), 3),
@@ -182,7 +182,7 @@ fn an_op_may_be_late_that_its_target_has_counted_and_no_other() {
 }
 
 #[test]
-fn what_was_settled_took_effect_before_its_timeout() {
+fn a_settled_op_took_effect_before_its_timeout() {
     let unknown = [(add(4), 0, Outcome::Unknown, 3), (Kind::Load, 4, result(4), 5)];
     let mut right = history(&unknown);
     right.settle(id(0), result(0));

@@ -1,4 +1,4 @@
-//! What is wrong with a history: a word whose ops no order explains, and which of them show it.
+//! Violations of a history: a word whose ops no order explains, and the ops that show it.
 
 use core::fmt;
 
@@ -14,41 +14,41 @@ pub enum Violation {
     /// future, or an effect came after its report.
     #[error("{word}: {then} was over when {first} began, but came later by the values")]
     Order {
-        /// Which word.
+        /// The word.
         word: Word,
-        /// What came first by the values.
+        /// The op that came first by the values.
         first: Op,
-        /// What came later by the values, and was over before `first` was invoked.
+        /// The op that came later by the values, and was over before `first` was invoked.
         then: Op,
     },
     /// Two ops replaced the same value: an update was lost, or a result is wrong.
     #[error("{word}: {one} and {other} both replaced {value:#x}, which was there only once")]
     Fork {
-        /// Which word.
+        /// The word.
         word: Word,
         /// The value.
         value: u64,
-        /// Who replaced it.
+        /// The op that replaced it.
         one: Op,
-        /// Who replaced it as well.
+        /// The op that replaced it as well.
         other: Op,
     },
     /// An op saw a value that the word cannot have had before another op, nor after it.
     #[error("{word}: {seer} saw {value:#x}, which the word never had as {by} went past it")]
     Passed {
-        /// Which word.
+        /// The word.
         word: Word,
         /// The value.
         value: u64,
-        /// Who took the word past it.
+        /// The op that took the word past it.
         by: Op,
-        /// Who saw it.
+        /// The op that saw it.
         seer: Op,
     },
     /// The value changed between two ops, and no op whose outcome is unknown can have done it.
     #[error("{word}: {from:#x} had become {to:#x} when {seer} saw it{suspicion}")]
     Gap {
-        /// Which word.
+        /// The word.
         word: Word,
         /// The value as the ops before left it.
         from: u64,
@@ -56,25 +56,25 @@ pub enum Violation {
         to: u64,
         /// The next op.
         seer: Op,
-        /// What it looks like.
+        /// The suspicion.
         suspicion: Suspicion,
     },
     /// An op saw a value that no op can have put there.
     #[error("{word}: {seer} saw {value:#x}, and nobody can have put it there{suspicion}")]
     Alien {
-        /// Which word.
+        /// The word.
         word: Word,
         /// The value.
         value: u64,
-        /// Who saw it.
+        /// The op that saw it.
         seer: Op,
-        /// What it looks like.
+        /// The suspicion.
         suspicion: Suspicion,
     },
     /// Between two stores there is no order: each was seen after the other had been replaced.
     #[error("{word}: what {one} stored was seen before and after what {other} stored")]
     Interleaved {
-        /// Which word.
+        /// The word.
         word: Word,
         /// A store.
         one: Op,
@@ -87,7 +87,7 @@ pub enum Violation {
          and then {due} does not"
     )]
     NoOrder {
-        /// Which word.
+        /// The word.
         word: Word,
         /// How many of the ops that took effect for certain fit into the longest order.
         ordered: usize,
@@ -102,7 +102,7 @@ pub enum Violation {
     /// long. Whoever made the history should have used unique values.
     #[error("{word}: {ops} ops cannot be judged, their values repeat and {states} tries end early")]
     Undecided {
-        /// Which word.
+        /// The word.
         word: Word,
         /// How many ops it has.
         ops: usize,
@@ -112,7 +112,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Which word it is about.
+    /// Returns the word that it is about.
     #[must_use]
     pub const fn word(&self) -> Word {
         match *self {
@@ -131,12 +131,12 @@ impl Violation {
 /// How many ops of a history are shown, the last ones: what is wrong is mostly among them.
 const SHOWN_MAX: usize = 32;
 
-/// Why a word did not behave as one, and what of its history it takes to see that.
+/// A word that did not behave as one, and the part of its history that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What is wrong.
+    /// The violation that was found.
     pub violation: Violation,
-    /// What the word held at first.
+    /// The word's value at first.
     pub initial: u64,
     /// The ops on it up to the first moment at which something was wrong, those that were over
     /// first in front, and as far as they were over then.
@@ -155,7 +155,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What a value that nobody can have put there looks like.
+/// A suspicion about a value that nobody can have put there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspicion {
     /// Like nothing that is known.

@@ -1,6 +1,6 @@
-//! Which request an answer is bound to. Lives of a node use the names of ops again, and what waits
-//! at a responder takes turns: where several requests of one name wait there, nothing but the tag
-//! tells which of them was answered.
+//! The request that an answer is bound to. Lives of a node use the names of ops again, and what
+//! waits at a responder takes turns: where several requests of one name wait there, nothing but the
+//! tag tells which of them was answered.
 
 use rma_core::{
     crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},

@@ -31,7 +31,7 @@ use crate::{
     net::{frame::NodeId, sim::Sim, trace::Seen},
 };
 
-/// Who was served last at one node, in its present life.
+/// One node's last turns, in its present life.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
     /// By [`Turn`]: which class, and when by the node's clock.
@@ -128,9 +128,10 @@ impl Checker {
                     && it.issued_at < since
                     && now.since(it.issued_at) < timing.dispatch_timeout
             }),
-            // Who has made room waits no more; nobody sees who it is before his notice goes.
+            // An op that has made room no longer waits; nobody sees who it is before his notice
+            // goes.
             Turn::Response | Turn::Solicitation if state.pushed_out > 0 => false,
-            // Who is refused for want of a record takes a turn that cannot be seen.
+            // An op that is refused for want of a record takes a turn that cannot be seen.
             Turn::Solicitation if state.records.may_lack(None, now, settings(sim, node)) => false,
             Turn::Response => state.any_job_waits(other, since, now, timing.timeout),
             Turn::Solicitation => {

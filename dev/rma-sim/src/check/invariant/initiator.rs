@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// What the sender of a solicitation calls its op.
+/// Returns the name that the sender of a solicitation gives its op.
 pub(crate) const fn name_of(solicitation: &Solicitation) -> OpName {
     let Solicitation { header, pending, .. } = solicitation;
     OpName { engine: header.engine, counter: header.counter, number: *pending }
@@ -282,8 +282,8 @@ impl Checker {
     ) -> Result<(), Violation> {
         let none = Violation::AcceptedTwice { node, slot: failure.header.slot.0 };
         let op = self.in_service(node, &failure.header).ok_or(none)?;
-        // What refuses an op follows a request of that very op, and nothing refuses what was
-        // solicited.
+        // A frame that refuses an op follows a request of that very op, and nothing refuses what
+        // was solicited.
         if op.refused || op.solicited.is_some() || op.dropped + op.accepted == 0 {
             return Err(none);
         }
@@ -359,7 +359,7 @@ impl Checker {
         }
     }
 
-    /// An op is over: nothing that is on its way counts for it any more.
+    /// An op is over: nothing that is on its way counts for it any longer.
     fn end(&mut self, index: OpIndex) {
         let op = &mut self.ops[index];
         op.end = Some(End::Reported);

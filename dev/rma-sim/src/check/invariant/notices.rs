@@ -1,9 +1,9 @@
 //! P10: what a node sends to refuse a request. A failure notice answers one copy of one request
 //! that came to the node in its present life, is bound to it, says what became of it, and is
 //! shorter. It is sent within a timeout, or never. Those to strangers are no more than the
-//! configured rate allows, and those to who has used an old key no more than theirs; of the latter,
-//! a request gets one within a timeout, however often it comes. Packets that have nothing but
-//! notices to strangers are no more than came from the same address with requests of strangers.
+//! configured rate allows, and those to whoever has used an old key no more than theirs; of the
+//! latter, a request gets one within a timeout, however often it comes. Packets that have nothing
+//! but notices to strangers are no more than came from the same address with requests of strangers.
 //!
 //! Here it is also checked that no request that the network has changed is taken for an authentic
 //! one, not even to refuse it (P6).
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// What one node has to answer, in its present life.
+/// The answers that one node owes, in its present life.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// Copies of requests that it refused at once, and has sent no notice for. In the order in
@@ -64,12 +64,12 @@ struct Cause {
     initiator: HostAddr,
     responder: HostAddr,
     arrived_at: Instant,
-    /// Which op's it is; `None` if it was changed on its way.
+    /// The op that it is for; `None` if it was changed on its way.
     op: Option<OpIndex>,
     verdict: Verdict,
 }
 
-/// What became of it.
+/// The verdict on a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Accepted,
@@ -106,8 +106,8 @@ const BURST: u64 = 256;
 /// How many notices a second those may get at least who have used an old key.
 const OLD_KEYS_PER_SECOND_MIN: u32 = 1_000;
 
-/// What notices of one kind may still be sent, in nanoseconds of earned time. A notice costs whole
-/// ones, as in a NIC: otherwise both would not always agree how many there may be.
+/// The notices of one kind that may still be sent, in nanoseconds of earned time. A notice costs
+/// whole ones, as in a NIC: otherwise both would not always agree how many there may be.
 #[derive(Debug)]
 struct Bucket {
     earned: u64,
@@ -352,7 +352,7 @@ impl Checker {
                 notices.admits(now, node, settings, Verdict::OldKey, &cause.tag)?;
             }
             if let Some(op) = cause.op {
-                // What has waited for too long, or is stale, is told apart by that.
+                // A frame that has waited for too long, or is stale, is told apart by that.
                 let was_in_time = status == OpStatus::Nack && !has_waited(&cause, &ops[op]);
                 let is_known = was_in_time && state.forget(op);
                 let was_pushed = is_known && !has_no_record(&ops[op]);
@@ -395,7 +395,7 @@ impl Notices {
             self.told.retain(|told| now.since(told.at) < settings.timing.timeout);
             let before = self.told.iter().rposition(|it| it.was_sent && it.tag == *tag);
             if let Some(before) = before {
-                // What a NIC remembers is finite.
+                // A NIC's memory is finite.
                 let set = self.told[before].set();
                 let others = self.told[before..].iter().filter(|it| it.set() == set);
                 if others.filter(|it| it.tag != *tag).count() < Told::WAYS {
@@ -414,7 +414,7 @@ impl Notices {
 
 impl Checker {
     /// Whether `node` may have had no token for a notice at some time from `since` on, by its own
-    /// clock. Who is not told then learns by a timeout.
+    /// clock. Whoever is not told then learns by a timeout.
     #[must_use]
     pub fn lacked_notices(&self, sim: &Sim, node: NodeId, since: Instant) -> bool {
         let Notices { strangers, old_keys, .. } = &self.nodes[node.index()].notices;

@@ -1,5 +1,5 @@
-//! What a target knows of the ops that it has solicited and records, and so what a SETTLE is to be
-//! told (not in the paper).
+//! A target's records of the ops that it has solicited, and so the answers due to SETTLEs (not in
+//! the paper).
 //!
 //! A verdict is right or FORGOTTEN. It may be FORGOTTEN of an op that was not applied, as its
 //! record is free at once; of one that was applied only if its initiator said that it is done,
@@ -19,7 +19,7 @@ use rma_core::{
 /// For how many timeouts the record of an op is kept that was applied.
 const RETENTION: u32 = 4;
 
-/// Who may ask what became of an op.
+/// The host and process that may ask about an op's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) initiator: HostAddr,
@@ -27,7 +27,7 @@ pub(super) struct Asker {
     pub(super) region: RegionId,
 }
 
-/// What a SETTLE that was accepted is to be answered with.
+/// The verdict that an accepted SETTLE has to be answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DueVerdict {
     pub(super) verdict: Verdict,
@@ -55,7 +55,7 @@ struct Record {
     is_done: bool,
 }
 
-/// What one node knows in its present life, in the order of solicitation.
+/// The records of one node in its present life, in the order of solicitation.
 #[derive(Debug, Default)]
 pub(super) struct Records(Vec<Record>);
 
@@ -80,7 +80,7 @@ impl Records {
         }
     }
 
-    /// What is to be said of an op that is not under way any more, or never was.
+    /// Returns the verdict on an op that is not under way: it has ended, or never was.
     pub(super) fn ask(
         &mut self,
         asker: &Asker,

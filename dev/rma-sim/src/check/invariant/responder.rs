@@ -35,14 +35,14 @@ use crate::{
     },
 };
 
-/// Who asks with a request from `initiator`, or is answered there.
+/// Returns the asker with a request from `initiator`, or is answered there.
 const fn asker_of(initiator: HostAddr, header: &Header) -> Asker {
     Asker { initiator, pid: header.pid, region: header.region }
 }
 
 impl Checker {
     /// A region of `node` is gone, or has another key from now on: nothing that came under the old
-    /// one may be served, applied or admitted any more.
+    /// one may be served, applied or admitted any longer.
     pub fn region_changed(&mut self, node: NodeId, region: RegionId) {
         let target = Some((node, region));
         let outstanding = self.nodes.iter_mut().flat_map(|state| &mut state.slots).flatten();
@@ -122,7 +122,7 @@ impl Checker {
     }
 
     /// The op that a response is part of; `None` if it answers nothing that was asked, or not in
-    /// order, or not any more.
+    /// order, or not any longer.
     pub(super) fn response_sent(
         &mut self,
         sim: &Sim,
@@ -161,8 +161,8 @@ impl Checker {
         if end == op.size {
             jobs.remove(place);
         }
-        // Who takes turns with others is served in order himself: those before it were too late, or
-        // refused.
+        // An initiator that takes turns with others is served in order itself: those before it were
+        // too late, or refused.
         let mut before = place;
         jobs.retain(|job| {
             let is_before = before > 0;
@@ -195,7 +195,7 @@ impl Checker {
         }
     }
 
-    /// Hop 2 was sent. `None` if nobody asked for it, or not any more. Of several copies of a
+    /// Hop 2 was sent. `None` if nobody asked for it, or not any longer. Of several copies of a
     /// request it is the first that has not waited for too long: those before are refused.
     pub(super) fn solicitation_sent(
         &mut self,
@@ -283,7 +283,7 @@ impl Checker {
         self.nodes[node.index()].records.done(&asker, done);
     }
 
-    /// A SETTLE was accepted. What it asks about is not under way any more.
+    /// A SETTLE was accepted. What it asks about is no longer under way.
     pub(super) fn settle_accepted(
         &mut self,
         sim: &Sim,
@@ -410,7 +410,7 @@ impl Checker {
             Err(DropReason::OldKey) => Some(OpStatus::RemoteAuthenticationFailure),
             Err(DropReason::NoReceiveLeft) => Some(OpStatus::RemoteNotReady),
             Err(reason) => {
-                // What is too late has a receive all the same.
+                // Data that is too late has a receive all the same.
                 if reason == DropReason::DataLate
                     && let Some(pending) = state.solicited(solicitation)
                 {
@@ -513,8 +513,8 @@ impl Checker {
         for jobs in &mut state.jobs {
             jobs.retain(|job| state.fairness.may_hold(job, timing.timeout));
         }
-        // What is due this very instant may or may not have been parked, and what has been parked
-        // may have been forgotten.
+        // An op that is due this very instant may or may not have been parked, and what has been
+        // parked may have been forgotten.
         let (nic, hold) = (sim.nic(node), sim.nic(node).config().hold());
         let (mut least, mut most, mut entries) = (state.reading, state.reading, 0);
         let (mut mutations, mut in_flight) = (0, state.in_flight);
@@ -573,7 +573,7 @@ impl Checker {
     }
 }
 
-/// What became of solicited data.
+/// The fate of solicited data.
 pub(super) struct Applied {
     pub(super) result: Result<(), DropReason>,
     /// When the responder was done with it, in true time.

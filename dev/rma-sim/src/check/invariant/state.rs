@@ -1,4 +1,4 @@
-//! What a checker remembers of ops, and of nodes in their present lives.
+//! A checker's memory of ops, and of nodes in their present lives.
 
 use core::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct Outstanding {
     pub(super) class: ClassOfService,
     /// K_d, right or wrong.
     pub(super) key: DerivedRegionKey,
-    /// What it asks for, and of whom.
+    /// The target's node and region.
     pub(super) target: Option<(NodeId, RegionId)>,
     /// The key that it has is no longer the region's.
     pub(super) stale: bool,
@@ -47,7 +47,7 @@ pub(super) type OpIndex = usize;
 /// The number of a frame.
 pub(super) type FrameNumber = u64;
 
-/// How an op is over.
+/// The end of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Its application was told.
@@ -60,7 +60,7 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Solicited {
     pub(super) frame: FrameNumber,
-    /// What the target calls the op.
+    /// The name that the target gives the op.
     pub(super) name: OpName,
     /// When it had been accepted, by the initiator's clock.
     pub(super) at: Instant,
@@ -68,7 +68,7 @@ pub(super) struct Solicited {
     pub(super) sent: u32,
 }
 
-/// What has been seen of an op that entered service.
+/// The observations of an op that entered service.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) initiator: NodeId,
@@ -88,7 +88,7 @@ pub(super) struct Op {
     /// An acknowledgement with this status was accepted.
     pub(super) acknowledged: Option<OpStatus>,
     pub(super) solicited: Option<Solicited>,
-    /// What was said by the settlement that was accepted.
+    /// The verdict of the settlement that was accepted.
     pub(super) verdict: Option<Verdict>,
     /// Copies of its request that the network delivers, at most.
     pub(super) request_copies: u64,
@@ -143,16 +143,16 @@ impl Op {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) op: OpIndex,
-    /// Who is to be answered.
+    /// The host to answer.
     pub(super) from: HostAddr,
-    /// What the answer is bound to.
+    /// The IV of the request, which the answer is bound to.
     pub(super) request: Iv,
     pub(super) arrived_at: Instant,
     /// How much of it has been answered.
     pub(super) sent: u32,
     /// Its region has another key by now, or is gone.
     pub(super) stale: bool,
-    /// What a SETTLE is answered with; `None` of a read.
+    /// The verdict due to a SETTLE; `None` of a read.
     pub(super) settles: Option<DueVerdict>,
 }
 
@@ -160,7 +160,7 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) op: OpIndex,
-    /// What the solicitation is bound to.
+    /// The IV of the request, which the solicitation is bound to.
     pub(super) request: Iv,
     pub(super) class: ClassOfService,
     pub(super) arrived_at: Instant,
@@ -170,7 +170,7 @@ pub(super) struct Pending {
     pub(super) state: PendingState,
     /// Data of it came and was not applied: what the acknowledgement has to say.
     pub(super) refused: Option<OpStatus>,
-    /// What the target calls it, once it is solicited, if it is recorded.
+    /// The name that the target gives it, once it is solicited, if it is recorded.
     pub(super) name: Option<OpName>,
     /// A receive is bound to it.
     pub(super) bound: bool,
@@ -185,11 +185,11 @@ pub(super) enum PendingState {
     Waiting,
     /// By this frame, sent at this time by the responder's clock.
     Solicited(FrameNumber, Instant),
-    /// Was solicited by this frame, all its data has come, and it is to be acknowledged.
+    /// Was solicited by this frame, all its data has come, and it must be acknowledged.
     Answering(FrameNumber),
 }
 
-/// What has been seen of one node in its present life.
+/// The observations of one node in its present life.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
     pub(super) slots: Vec<Option<Outstanding>>,
@@ -217,8 +217,8 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    /// A request of `op` that was accepted has made room, and waits no more. Returns whether there
-    /// was one copy of it: which of several it was, nobody can tell, and none is forgotten.
+    /// A request of `op` that was accepted has made room, and no longer waits. Returns whether
+    /// there was one copy of it: which of several it was, nobody can tell, and none is forgotten.
     pub(super) fn forget(&mut self, op: OpIndex) -> bool {
         if let Some(place) = self.overtaken.iter().position(|&it| it == op) {
             self.overtaken.swap_remove(place);
@@ -255,7 +255,7 @@ impl NodeState {
         self.pending.iter_mut().find(is_it)
     }
 
-    /// The mutation that was solicited by `frame`, and is to be acknowledged.
+    /// The mutation that was solicited by `frame`, and must be acknowledged.
     pub(super) fn answering(&mut self, frame: FrameNumber) -> Option<&mut Pending> {
         self.pending.iter_mut().find(|it| it.state == PendingState::Answering(frame))
     }

@@ -114,7 +114,7 @@ fn a_completion_of_before_a_crash_is_found() {
     assert!(matches!(found, Err(Violation::CompletedUnasked { slot: 0, .. })));
 }
 
-/// How an op ended whose data was sent.
+/// Makes the completion of an op whose data was sent.
 fn reached(status: OpStatus) -> Completion {
     let may_have_changed = if status == OpStatus::Timeout { 2 } else { 0 };
     let head = (status as u64) << 16 | (1 | may_have_changed) << 24;
@@ -126,7 +126,7 @@ struct Write {
     sim: Sim,
     checker: Checker,
     frames: u64,
-    /// What all clocks show.
+    /// The time by all clocks.
     local: Instant,
 }
 
@@ -348,7 +348,7 @@ fn data_of_the_latency_class_that_does_not_leave_in_one_turn_is_found() {
 }
 
 #[test]
-fn what_a_stopped_node_was_applying_at_the_report_and_did_not_count_is_found() {
+fn an_op_that_a_stopped_node_applied_and_did_not_count_is_found() {
     let (mut write, _) = Write::solicited();
     let data = write.data(0, 64);
     assert_eq!(write.send(&data), Ok(()));
@@ -381,7 +381,7 @@ fn an_acknowledgement_before_the_last_data_is_found() {
 }
 
 #[test]
-fn what_is_believed_under_an_old_key_is_found() {
+fn belief_in_a_frame_under_an_old_key_is_found() {
     let (mut write, [request, _]) = Write::solicited();
     let data = write.data(0, 64);
     assert_eq!(write.send(&data), Ok(()));
@@ -475,14 +475,14 @@ fn a_request_that_is_told_of_its_old_key_twice_is_found() {
     assert_eq!(write.tell(&request, DropReason::OldKey), Ok(()));
     let found = write.tell(&request, DropReason::OldKey);
     assert!(matches!(found, Err(Violation::ToldTwice { .. })), "{found:?}");
-    // What a NIC remembers of one set of tags is eight.
+    // A NIC remembers eight tags of one set.
     let other = |number: u64| with_tag(&request, number * 512 + 7);
     assert_eq!(write.tell(&other(0), DropReason::OldKey), Ok(()));
     (1..=8).for_each(|number| assert_eq!(write.tell(&other(number), DropReason::OldKey), Ok(())));
     assert_eq!(write.tell(&other(0), DropReason::OldKey), Ok(()));
 }
 
-/// What [`Write::tell`] tells a stranger, as a packet.
+/// Makes the packet by which [`Write::tell`] tells a stranger.
 fn stranger_packet(write: &mut Write, request: &Arc<Frame>, frames: usize) -> Arc<Packet> {
     let status = OpStatus::RemoteAuthenticationFailure;
     let notice = write.notice(status, &DerivedRegionKey::RESERVED, request);

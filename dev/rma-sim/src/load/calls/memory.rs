@@ -38,12 +38,12 @@ const KEY: RegionKey = RegionKey::from_bytes([7; 16]);
 /// The process of each application.
 pub(super) const PID: Pid = Pid(7);
 
-/// Where the local area of a call begins.
+/// Returns the offset of a call's local area.
 pub(super) const fn local_area(slot: usize) -> u64 {
     (slot * AREA_LEN) as u64
 }
 
-/// Where the area of a call begins in each target.
+/// Returns the offset of a call's area in each target.
 pub(super) const fn remote_area(application: NodeId, slot: usize) -> u64 {
     (CONTENT_LEN + (application.index() * CALLS as usize + slot) * AREA_LEN) as u64
 }
@@ -57,7 +57,7 @@ pub(super) fn cut(prng: &mut Prng, len: u64) -> Vec<(u64, u64)> {
     cuts.windows(2).map(|pair| (pair[0], pair[1] - pair[0])).collect()
 }
 
-/// What a call changes: an area that holds `before`, to which it brings `data`.
+/// The change that a call makes: an area that holds `before`, to which it brings `data`.
 #[derive(Debug)]
 pub(super) struct Expected {
     moves: Moves,
@@ -72,7 +72,7 @@ pub(super) struct Host {
     /// Its name, for those who have a grant.
     pub(super) target_id: RegionId,
     local: RegisteredRegion,
-    /// What the areas of its own target hold.
+    /// The expected content of the areas of its own target.
     known: Vec<u8>,
 }
 
@@ -149,7 +149,7 @@ impl Host {
         Ok(Expected { moves, before, data })
     }
 
-    /// What is wrong with the memory of a call that has ended.
+    /// Checks the memory of a call that has ended.
     pub(super) fn check(
         hosts: &mut [Self],
         (node, target): (NodeId, NodeId),

@@ -19,18 +19,18 @@ use crate::{
 /// All that a run depends on.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where every random number of the run comes from.
+    /// The seed of every random number of the run.
     pub seed: u64,
     /// The nodes; all have addresses of the same families. At least one.
     pub nodes: Vec<NodeOptions>,
-    /// What joins them.
+    /// The link that joins them.
     pub link: LinkOptions,
     /// The ports of the switch at the end of all links; `None` if each link ends at its receiver.
     pub switch: Option<QueueOptions>,
-    /// What befalls nodes in the safety phase.
+    /// The mishaps of nodes in the safety phase.
     pub mishaps: MishapOptions,
-    /// How nodes reserve the values of their message counters, all above the `counter_start` of
-    /// their settings.
+    /// The way in which nodes reserve the values of their message counters, all above the
+    /// `counter_start` of their settings.
     pub counters: CounterOptions,
     /// Ops that each node issues in the safety phase.
     pub safety_ops: u32,

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The report of a run.
 
 use core::fmt;
 
@@ -43,11 +43,11 @@ impl core::ops::DerefMut for Drops {
     }
 }
 
-/// What a run came to.
+/// The report of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How ops ended, by op type, in the order of [`OpType::ALL`], and status code. Without
-    /// SETTLEs.
+    /// The number of ops by their end, by op type, in the order of [`OpType::ALL`], and status
+    /// code. Without SETTLEs.
     pub statuses: [[u64; OpStatus::ALL.len()]; OpType::ALL.len()],
     /// Frames that were dropped by NICs, by reason code.
     pub drops: Drops,
@@ -86,7 +86,7 @@ pub struct Report {
     /// Mutations that were parked, and those of them whose entries were given to others; requests
     /// that made room for others.
     pub made_room: [u64; 3],
-    /// How SETTLEs ended, by status code.
+    /// The number of SETTLEs by their end, by status code.
     pub settles: [u64; OpStatus::ALL.len()],
     /// Answers to SETTLEs, in the order of [`Verdict::ALL`].
     pub verdicts: [u64; Verdict::ALL.len()],

@@ -9,7 +9,7 @@ use crate::{
     prng::{Chance, Prng},
 };
 
-/// What was seen of boards.
+/// The observations of boards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BoardCounts {
     /// Changes by remote ops.

@@ -49,7 +49,7 @@ pub(super) struct Target {
     /// Behind it, an area for each write; then a board, and words for atomics.
     pub(super) areas: Vec<Area>,
     pub(super) areas_in_use: [bool; AREAS_PER_TARGET],
-    /// What ordered ops change. `None` where nobody may.
+    /// The board that ordered ops change. `None` where nobody may.
     pub(super) board: Option<Board>,
     /// How many ops on the board are under way, or may be for ever as their applications are gone.
     pub(super) board_users: u32,
@@ -57,11 +57,11 @@ pub(super) struct Target {
 
 #[derive(Debug)]
 pub(super) struct Host {
-    /// What its software does next.
+    /// The random numbers that its software's next steps are drawn from.
     pub(super) prng: Prng,
     /// How often it has started.
     pub(super) life: u32,
-    /// Which of `epochs` is present. Another one comes with new keys.
+    /// The index of the present one of `epochs`. Another one comes with new keys.
     pub(super) contents: usize,
     /// Targets, with all that they ever were: nobody may write to those of the past, either.
     pub(super) epochs: Vec<[Target; TARGETS]>,
@@ -97,7 +97,7 @@ impl Host {
         host
     }
 
-    /// What its software does when it starts: always the same.
+    /// Starts its software: always the same.
     fn start(&mut self, sim: &mut Sim, node: NodeId) {
         let slots = sim.nic(node).slot_count() as u16;
         for (process, slots) in [0..slots / 2, slots / 2..slots].into_iter().enumerate() {
@@ -170,7 +170,7 @@ impl Host {
         usize::from(usize::from(slot) >= self.areas.len() / 2)
     }
 
-    /// Where in its process's region the area of `slot` begins.
+    /// Returns the offset of `slot`'s area in its process's region.
     pub(super) fn local_offset(&self, slot: u16) -> u64 {
         local_offset(slot, self.areas.len()) as u64
     }
@@ -252,17 +252,17 @@ impl Target {
         self.memory.len() as u64
     }
 
-    /// Where `area` begins.
+    /// Returns the offset of `area`.
     pub(super) fn area_start(&self, area: usize) -> u64 {
         (self.content.len() + area * AREA_LEN) as u64
     }
 
-    /// Where word number `word` is.
+    /// Returns the offset of word number `word`.
     pub(super) fn word_offset(&self, word: usize) -> u64 {
         self.len() - ((WORDS - word) * WORD_LEN) as u64
     }
 
-    /// What the word at `offset` holds.
+    /// Returns the value of the word at `offset`.
     pub(super) fn load(&self, offset: u64) -> u64 {
         self.memory.load_acquire(offset).expect("a word of the target")
     }

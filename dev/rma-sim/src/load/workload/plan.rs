@@ -27,10 +27,10 @@ use crate::{
     prng::{Chance, Prng},
 };
 
-/// What ops software prefers.
+/// The ops that software prefers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bias {
-    /// Whom ops go to, if not to anybody.
+    /// The only responder of the ops, if not to anybody.
     pub(crate) responder: Option<NodeId>,
     /// How many ops are bound to fail.
     pub(crate) hopeless: Chance,
@@ -44,7 +44,7 @@ pub(crate) struct Bias {
     pub(crate) recorded: Chance,
 }
 
-/// What an op does if it ends as it should.
+/// The purpose of an op that ends as it should.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     /// Bytes of the target go to the slot's area.
@@ -67,7 +67,7 @@ pub(super) enum Use {
     Settle { of: Option<u64> },
 }
 
-/// Which row of a target's.
+/// A row of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowOf {
     /// That of its bytes: areas, board and words.
@@ -82,12 +82,12 @@ pub(crate) struct Planned {
     /// How many commands were issued before it, on all nodes.
     pub(crate) number: u64,
     pub(crate) command: Command,
-    /// Who asks.
+    /// The initiator's address.
     pub(super) initiator: HostAddr,
     pub(super) pid: Pid,
     pub(crate) expected: OpStatus,
     pub(crate) responder: NodeId,
-    /// Which life of the responder it was planned for.
+    /// The life of the responder that it was planned for.
     pub(crate) responder_life: u32,
     /// Its region has changed since: it may be refused for that.
     pub(crate) stale: bool,
@@ -95,15 +95,15 @@ pub(crate) struct Planned {
     pub(crate) planned_at: Instant,
     /// Notices that the responder had not sent by then.
     pub(crate) notices_unsent: u64,
-    /// Which epoch of the responder, and which of its targets.
+    /// The responder's epoch and target.
     pub(super) contents: usize,
     pub(super) target: usize,
     pub(super) purpose: Use,
-    /// Where in the slot's area its data is.
+    /// The offset of its data in the slot's area.
     pub(super) area_offset: usize,
-    /// What holds its data.
+    /// The memory that holds its data.
     pub(super) content: Arc<[u8]>,
-    /// Where in `content`.
+    /// The offset in `content`.
     pub(super) content_offset: usize,
 }
 
@@ -111,7 +111,7 @@ impl Planned {
     /// The bytes that it transfers.
     pub(super) fn data(&self) -> &[u8] {
         let len = match self.purpose {
-            // What an op that must fail asks for may lie elsewhere.
+            // The place of an op that must fail may be elsewhere.
             Use::Read if self.expected != OpStatus::Ok => 0,
             Use::Read => self.command.op.op_size() as usize,
             Use::Follow { .. } | Use::Notify | Use::Atomic { .. } | Use::Settle { .. } => 0,
@@ -322,7 +322,7 @@ pub(super) fn plan(
     }
 }
 
-/// What may be wrong about an op.
+/// A flaw of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     /// A key that nobody derived.

@@ -24,7 +24,7 @@ use crate::{
     prng::{Chance, Prng},
 };
 
-/// How its application behaves where ops may fail.
+/// The habit of its application where ops may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Habit {
     /// It posts what it can, and reads all events.
@@ -60,7 +60,7 @@ pub(super) struct Queue {
     /// By receive: whether it may have been posted twice. If so, the second post may be taken once
     /// the first has been consumed: then another op gets it, over a message that nobody has read.
     twice: Vec<bool>,
-    /// What was applied, and has not been read.
+    /// The ops that were applied and have not been read.
     awaited: VecDeque<Awaited>,
     habit: Habit,
     /// Since it was registered, posts were made that make no sense.
@@ -122,7 +122,7 @@ impl Queue {
         self.awaited.clear();
     }
 
-    /// What its application does where ops may fail.
+    /// Tends the queue as its application does where ops may fail.
     pub(super) fn tend(&mut self, node: NodeId, prng: &mut Prng) -> Result<(), Violation> {
         let is_awake = prng.chance(Chance::ppm(300_000));
         match self.habit {

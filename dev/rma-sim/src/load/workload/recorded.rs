@@ -1,5 +1,5 @@
-//! What software knows of the recorded ops that it has issued, and what must be so of each: applied
-//! once or not at all, as its status says, or as a SETTLE says that it asks by.
+//! The software's knowledge of the recorded ops that it has issued, and the checks of each: applied
+//! once or not at all, as its status says, or the status of its SETTLE.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,8 @@ const fn op_id(client: NodeId, number: u64) -> OpId {
     OpId { client, number: 2 * number + 1 }
 }
 
-/// What a recorded op does to its word, if it is an atomic that should succeed.
+/// Returns the word that a recorded op changes, and the change, if it is an atomic that should
+/// succeed.
 fn atomic(planned: &Planned) -> Option<(Word, Kind)> {
     let CommandOp::Recorded { op, .. } = planned.command.op else { return None };
     let kind = match op {
@@ -226,7 +227,7 @@ impl World {
         Ok(())
     }
 
-    /// The application of a node has crashed: it asks about nothing any more.
+    /// The application of a node has crashed: it asks about nothing any longer.
     pub(super) fn forget_told(&mut self, node: NodeId) {
         self.told.unknown.remove(&node);
         self.told.named.remove(&node);

@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub(super) key: RegionKeySchedule,
     /// The key before this one, if it had one.
     pub(super) old_key: Option<RegionKeySchedule>,
-    /// What an op that is under way is to install.
+    /// The key that an op under way installs.
     pub(super) rekeying: Option<RegionKey>,
 }
 

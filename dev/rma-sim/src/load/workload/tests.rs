@@ -1,4 +1,4 @@
-//! What software finds wrong: a NIC is right here, and what is told of it, or memory, is not.
+//! Faults that software finds: the NIC is right here, but its reports or memory are falsified.
 
 use rma_core::{
     addr::HostAddr,
@@ -85,7 +85,8 @@ fn commit(sim: &Sim, planned: &Planned) -> Commit {
     Commit { number: planned.number, node: TARGET, at: [AT, sim.local_now(TARGET)] }
 }
 
-/// How an op ended, with its target's `verdict` if it is a SETTLE, and a result of 0 if asked for.
+/// Makes the end of an op, with its target's `verdict` if it is a SETTLE, and a result of 0 if
+/// asked for.
 fn end(status: OpStatus, verdict: Option<Verdict>, has_result: bool) -> Completion {
     let verdict = verdict.map_or(0, |it| it as u64);
     let reached = u64::from(status == OpStatus::Timeout);

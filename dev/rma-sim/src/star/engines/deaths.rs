@@ -17,13 +17,13 @@ const LEN: u32 = 20_000;
 /// A host has died.
 #[derive(Clone, Debug)]
 pub struct Death {
-    /// What its connections were for.
+    /// The workload of its connections.
     pub workload: Workload,
     /// Whether the stateless side of them lives.
     pub stateless_lives: bool,
     /// After how many turns of its work it died.
     pub step: u32,
-    /// What came of it.
+    /// The outcome of the run.
     pub outcome: Outcome,
     /// T_dead of the side that lives.
     pub bound: Duration,

@@ -140,7 +140,7 @@ impl Host {
         self.star.handle_frames(now, &now, &mut frames);
     }
 
-    /// What has completed.
+    /// Returns the new completions.
     pub(super) fn completions(&mut self) -> Vec<Wc> {
         let mut wcs = [Wc::EMPTY; 64];
         let mut all = Vec::new();

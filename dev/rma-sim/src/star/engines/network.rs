@@ -24,7 +24,7 @@ pub(super) struct Packet {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What happens.
+/// An event of the simulation.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A frame is at the switch.

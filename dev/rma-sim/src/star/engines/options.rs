@@ -1,4 +1,4 @@
-//! What a run is made of, and what comes of it.
+//! The options of a run, and its results.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use rma_star::{config::StarConfigBuilder, library::VerbsConfig};
 
 use crate::prng::Chance;
 
-/// What the applications of a connection do, both of them without a pause.
+/// The workload of both applications of a connection, without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// The paper's RPC (§V): three SENDs of 32 B to the server, which answers by one.
@@ -17,16 +17,16 @@ pub enum Workload {
     Read(u32),
 }
 
-/// What a run is made of.
+/// The options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Where every random number of it comes from.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// Client hosts.
     pub clients: u16,
     /// Connections, spread over them evenly.
     pub connections: u32,
-    /// What these are for.
+    /// The workload of the connections.
     pub workload: Workload,
     /// Whether the server is the stateless side.
     pub server_is_stateless: bool,
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// What has happened in a part of a run.
+/// The outcome of a part of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Calls, WRITEs or READs that have ended well.

@@ -40,7 +40,7 @@ struct Connection {
     began: Instant,
     /// Messages that the server has and did not answer.
     unanswered: u64,
-    /// By end, SENDs that are to be posted when there is room.
+    /// By end, SENDs to post when there is room.
     due: [u64; 2],
     done: u64,
     /// When a call, WRITE or READ of it has ended last.
@@ -67,7 +67,7 @@ pub struct Run {
     posted: u64,
     died_at: Option<Instant>,
     outcome: Outcome,
-    /// What was told before of what hosts count.
+    /// The counts of hosts that were told before.
     told: [u64; 3],
 }
 
@@ -344,7 +344,7 @@ impl Run {
         self.died_at = Some(self.now);
     }
 
-    /// What has happened since the last time that this was asked.
+    /// Returns the outcome since the last call.
     #[must_use]
     pub fn outcome(&mut self) -> Outcome {
         let mut outcome = core::mem::take(&mut self.outcome);

@@ -14,7 +14,7 @@ use crate::prng::Chance;
 /// Bytes of a WRITE or READ.
 const LEN: u32 = 64 << 10;
 
-/// What comes of two parts of a run.
+/// Returns the outcome of two parts of a run.
 fn parts(options: Options, first: Duration, second: Duration) -> [Outcome; 2] {
     let mut run = Run::new(options);
     [first, second].map(|time| {
@@ -32,7 +32,7 @@ fn incast(change: impl FnOnce(&mut StarConfigBuilder)) -> [Outcome; 2] {
     parts(options, Duration::from_millis(60), Duration::from_millis(60))
 }
 
-/// What of the link the data takes that has come, of 60 ms.
+/// Returns the part of the link that the data of 60 ms uses.
 fn use_of_link(outcome: &Outcome) -> f64 {
     let rate = Options::default().rate as f64;
     outcome.done as f64 * f64::from(LEN) / (rate * 0.06)

@@ -1,4 +1,4 @@
-//! Which connections' state a NIC holds, and which one makes room for another.
+//! The cache of connections' state in a NIC, and the choice of the one to evict.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ pub struct CacheOptions {
     pub entries: u32,
     /// How long the pipeline stops for a state that is not there.
     pub penalty: Picos,
-    /// Which state makes room.
+    /// The rule that chooses the state to evict.
     pub replacement: Replacement,
 }
 
-/// Which state makes room.
+/// The rule that chooses the state to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replacement {
     /// The one that was used the longest time ago.

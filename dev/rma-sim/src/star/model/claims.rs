@@ -1,4 +1,5 @@
-//! What answers the paper's claims: knees, ratios, and the penalty that would give its ratios.
+//! The numbers that answer the paper's claims: knees, ratios, and the penalty that would give its
+//! ratios.
 
 use super::{
     figures::{Curve, FIGURE_1_AT_3000, Setting, figure_1},
@@ -6,10 +7,10 @@ use super::{
     time::Picos,
 };
 
-/// What part of its peak a curve keeps before its knee.
+/// The part of its peak that a curve keeps before its knee.
 pub const KEPT: f64 = 0.95;
 
-/// How a curve falls.
+/// The place where a curve falls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
     /// With so many connections it still has [`KEPT`] of its peak, and with one more it has not.
@@ -26,7 +27,7 @@ pub fn knee(expected: u32, rate: impl Fn(u32) -> f64) -> Knee {
     let rates: Vec<(u32, f64)> = (10..=40).map(|it| (at(it), rate(at(it)))).collect();
     let peak = rates.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
     let keeps = |rate: f64| rate >= KEPT * peak;
-    // What rises is not there yet.
+    // A rate that still rises is not there yet.
     let from = rates.iter().position(|&(_, rate)| keeps(rate)).unwrap_or_default();
     let kept = rates[from..].iter().take_while(|&&(_, rate)| keeps(rate)).count();
     let (mut low, _) = rates[from + kept - 1];
@@ -99,7 +100,7 @@ pub fn figure_1_penalty(setting: &Setting) -> Option<Picos> {
     penalty_for(1.0 / FIGURE_1_AT_3000, (Picos::ZERO, Picos::nanos(200)), lost)
 }
 
-/// How well `values` lie on a line over `at`: the coefficient of determination, 1 if they do.
+/// Returns the fit of `values` to a line over `at`: the coefficient of determination, 1 if they do.
 #[must_use]
 pub fn linearity(at: &[f64], values: &[f64]) -> f64 {
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;

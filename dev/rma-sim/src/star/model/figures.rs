@@ -32,15 +32,15 @@ pub const GROUP_SWITCH: Picos = Picos::nanos(2_000);
 /// The penalty of the commercial NIC, which fetches several states at once: fitted to the 2.2 times
 /// of §V-B by a model that was written before this one. Not fitted again.
 pub const CX3_PENALTY: Picos = Picos::nanos(400);
-/// What a frame takes in the pipeline of the NIC of figure 1. The paper's text has no number of its
-/// peak, so this is 20 M READs/s, and only ratios count: where the pipeline is the limit, they do
-/// not depend on it, as the penalty is fitted in its units.
+/// The time of a frame in the pipeline of the NIC of figure 1. The paper's text has no number of
+/// its peak, so this is 20 M READs/s, and only ratios count: where the pipeline is the limit, they
+/// do not depend on it, as the penalty is fitted in its units.
 pub const FIGURE_1_SERVICE: Picos = Picos::nanos(25);
-/// What figure 1 comes down to beyond 3000 connections: "below 70 %" (§II-B1). The penalty is
+/// The level that figure 1 falls to beyond 3000 connections: "below 70 %" (§II-B1). The penalty is
 /// fitted to it.
 pub const FIGURE_1_AT_3000: f64 = 0.70;
 
-/// What can be chosen, and is swept.
+/// The parameters that can be chosen, and are swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// How long frames are.
@@ -51,17 +51,17 @@ pub struct Setting {
     pub host: Picos,
     /// How long a turn of the stateless side's engine is. Ours: 1 us; swept, 0 to 4.
     pub turn: Picos,
-    /// What a missing state costs the FPGA NIC: 1 us, one read over PCIe; literature of that
+    /// The cost of a missing state at the FPGA NIC: 1 us, one read over PCIe; literature of that
     /// generation has 0.5 to 1; swept, 0.1 to 2.
     pub penalty: Picos,
     /// The same of the commercial NIC.
     pub cx3_penalty: Picos,
-    /// Which state makes room. The paper does not say; random is swept.
+    /// The rule that chooses the state to evict. The paper does not say; random is swept.
     pub replacement: Replacement,
-    /// Which frame goes next through a NIC's one pipeline. The paper does not say: by arrival, as
-    /// one queue before one pipeline is the plainest reading; by turns is swept, as it matters.
+    /// The order of frames through a NIC's one pipeline. The paper does not say: by arrival, as one
+    /// queue before one pipeline is the plainest reading; by turns is swept, as it matters.
     pub order: Order,
-    /// What a switch of groups takes.
+    /// The time of a switch of groups.
     pub group_switch: Picos,
 }
 
@@ -113,7 +113,7 @@ impl Curve {
         Self::Unlimited,
     ];
 
-    /// What it is called.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl Curve {
         System::Rc(RcOptions { cache, service: Picos::ZERO, order, groups: None })
     }
 
-    /// What comes of it.
+    /// Runs it and returns the outcome.
     #[must_use]
     pub fn run(self, setting: &Setting, workload: Workload, connections: u32) -> Outcome {
         let &Setting { wire, delay, host, .. } = setting;

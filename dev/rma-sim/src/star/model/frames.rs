@@ -1,4 +1,4 @@
-//! What is sent, and how long it is on the wire, in the paper's sizes and in ours.
+//! The frames that are sent, and their length on the wire, in the paper's sizes and in ours.
 //!
 //! A frame's meaning is the few counts that the model acts on. A packet is one or more frames
 //! behind one set of headers; the paper's has one. Ours are as long as `rma-star` makes them.
@@ -61,7 +61,7 @@ pub enum Frame {
     Gda,
 }
 
-/// Whose layout frames have.
+/// The layout of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// The paper's: figures 7 and 8, with an FCS of 4 octets, as Ethernet has. RC's are as long.
@@ -73,7 +73,7 @@ pub enum Layout {
 /// How long frames are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wire {
-    /// Whose layout.
+    /// The layout of the frames.
     pub layout: Layout,
     /// Octets of a work request in a WQEP. Ours are 64; 32 is what an op, an address, a length and
     /// a key need without what StaR's keys are bound to.
@@ -90,8 +90,8 @@ const PAPER_HEADER: u32 = 20;
 const OUR_RC_HEADER: u32 = 48;
 /// A completion in a CQEP. The paper gives no number, so ours stands in both layouts.
 const COMPLETION: u32 = CQE_LEN as u32;
-/// Which work requests have been taken, by two sequences: in our EAs and CQEPs, and in a CQEP of
-/// the paper's layout that says so.
+/// The length of the two sequences of work requests that have been taken: in our EAs and CQEPs, and
+/// in a CQEP of the paper's layout that says so.
 const TAKEN: u32 = TAKEN_LEN as u32;
 /// A work request in a WQEP of ours.
 const ENTRY: u32 = WQE_LEN as u32;
@@ -102,7 +102,7 @@ impl Wire {
     /// Our frames, with work requests of 64 octets.
     pub const OURS: Self = Self { layout: Layout::Ours, entry: ENTRY };
 
-    /// What a packet of `frames` takes of a link, in octets.
+    /// Returns the octets that a packet of `frames` takes of a link.
     #[must_use]
     pub fn octets(self, frames: &[Frame]) -> u32 {
         let outer = match self.layout {

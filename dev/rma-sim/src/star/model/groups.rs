@@ -12,14 +12,14 @@ use super::{
     time::Picos,
 };
 
-/// How connections are grouped.
+/// The grouping of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupOptions {
     /// How many connections a group has; a new one is begun when the last is full.
     pub size: u32,
     /// How long a group may begin ops.
     pub slot: Picos,
-    /// What it takes to go on with the next group when nothing is under way any more.
+    /// The time that it takes to go on with the next group when nothing is under way any longer.
     pub switch: Picos,
 }
 
@@ -38,7 +38,7 @@ pub struct Groups {
     phase: Phase,
     /// Ops that were begun and not acknowledged.
     under_way: u64,
-    /// What waits for its group's slot.
+    /// The requests that wait for their group's slot.
     held: Vec<VecDeque<(Side, u32)>>,
 }
 

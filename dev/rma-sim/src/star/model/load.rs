@@ -1,4 +1,4 @@
-//! What applications do: the workloads of StaR §V-A3 and §II-B1.
+//! The workloads of applications: those of StaR §V-A3 and §II-B1.
 
 use super::{
     network::{Event, Network, Side},
@@ -20,7 +20,7 @@ pub enum Workload {
     Read,
 }
 
-/// Who wants what, and what came of it.
+/// The applications' wishes, and their results.
 #[derive(Debug)]
 pub struct Applications {
     workload: Workload,

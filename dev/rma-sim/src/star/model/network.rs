@@ -59,10 +59,10 @@ impl PartialOrd for Timed {
     }
 }
 
-/// What a link and the way to it are like.
+/// The properties of a link and of the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkOptions {
-    /// What an octet takes.
+    /// The time of an octet.
     pub octet: Picos,
     /// Switch and cable, one way.
     pub delay: Picos,
@@ -70,7 +70,7 @@ pub struct LinkOptions {
     pub wire: Wire,
 }
 
-/// What went one way.
+/// The traffic of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Frames that were sent.
@@ -83,7 +83,7 @@ pub struct Traffic {
     pub octets: u64,
 }
 
-/// Time, links and what is to come.
+/// Time, links and what will come.
 #[derive(Debug)]
 pub struct Network {
     options: LinkOptions,
@@ -111,13 +111,13 @@ impl Network {
         }
     }
 
-    /// What time it is.
+    /// Returns the present time.
     #[must_use]
     pub const fn now(&self) -> Picos {
         self.now
     }
 
-    /// What came to `side`.
+    /// Returns the traffic that came to `side`.
     #[must_use]
     pub const fn traffic(&self, side: Side) -> Traffic {
         self.traffic[side as usize]
@@ -155,12 +155,12 @@ impl Network {
         self.got.push_back((side, connection));
     }
 
-    /// What an application has been given, in order.
+    /// Takes the next message given to an application, in order.
     pub fn take_given(&mut self) -> Option<(Side, u32)> {
         self.got.pop_front()
     }
 
-    /// The next event, to whose time it then is; `None` when nothing is to come.
+    /// The next event, to whose time it then is; `None` when nothing will come.
     pub fn next_event(&mut self) -> Option<Event> {
         let Reverse(Timed { at, event, .. }) = self.events.pop()?;
         self.now = at;
@@ -174,7 +174,7 @@ impl Network {
     }
 }
 
-/// What serves the connections of a server, with the clients' ends of them.
+/// A NIC that serves the connections of a server, with the clients' ends of them.
 pub trait Nic {
     /// An application posts what its workload says.
     fn post(&mut self, network: &mut Network, side: Side, connection: u32);

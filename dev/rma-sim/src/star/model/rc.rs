@@ -15,20 +15,20 @@ use super::{
     time::Picos,
 };
 
-/// What the NIC is like.
+/// The options of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RcOptions {
     /// Its memory for state; `None`: it has all of it.
     pub cache: Option<CacheOptions>,
-    /// What a frame takes in the pipeline besides.
+    /// The time of a frame in the pipeline besides.
     pub service: Picos,
-    /// Which frame goes next.
+    /// The order of frames.
     pub order: Order,
     /// Whether, and how, software lets only some connections begin something.
     pub groups: Option<GroupOptions>,
 }
 
-/// Which frame goes next through the pipeline.
+/// The order of frames through the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// The one that has waited longest, in or out.
@@ -54,7 +54,7 @@ pub struct Rc {
     /// Frames that wait for the pipeline: out, in.
     waiting: [VecDeque<Passing>; 2],
     passing: Option<(Side, Passing)>,
-    /// Which queue was served last.
+    /// The queue that was served last.
     last: Side,
     entered: u64,
 }
@@ -111,7 +111,7 @@ impl Rc {
         network.at(network.now() + self.options.service + stopped, Event::Passed);
     }
 
-    /// What a frame does that has passed.
+    /// Does the effect of a frame that has passed.
     fn passed(&mut self, network: &mut Network, to: Side, connection: u32, frame: Frame) {
         match (to, frame) {
             (Side::Client, _) => network.send(Side::Client, connection, &[frame]),

@@ -13,7 +13,7 @@ use super::{
     time::Picos,
 };
 
-/// What a server has for a NIC.
+/// The NIC of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum System {
     /// One with reliable connections, as today's.
@@ -22,16 +22,16 @@ pub enum System {
     Star(StarOptions),
 }
 
-/// What it is used for, and over what.
+/// The load of a system, and its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Load {
-    /// What its applications do.
+    /// The workload of its applications.
     pub workload: Workload,
     /// How many connections the server has, at least one.
     pub connections: u32,
     /// How long frames are.
     pub wire: Wire,
-    /// What an octet takes on the server's link.
+    /// The time of an octet on the server's link.
     pub octet: Picos,
     /// Switch and cable, one way.
     pub delay: Picos,
@@ -39,14 +39,14 @@ pub struct Load {
     pub host: Picos,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Calls, or READs, a second.
     pub calls_per_s: f64,
     /// How long one takes, on average, in microseconds.
     pub latency_us: f64,
-    /// Which part of the time the link to the server is used, preambles and gaps included.
+    /// The part of the time in which the link to the server is used, preambles and gaps included.
     pub to_server: f64,
     /// The link from the server.
     pub from_server: f64,
@@ -106,7 +106,7 @@ pub fn run(system: &System, load: &Load) -> Outcome {
     }
 }
 
-/// What is known when a call has ended.
+/// The state when a call has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The time at which it ended.
@@ -115,7 +115,7 @@ pub(super) struct Mark {
     pub(super) done: u64,
     /// The time that all of them took.
     pub(super) took: Picos,
-    /// What went to the client and to the server.
+    /// The traffic to the client and to the server.
     pub(super) traffic: [Traffic; 2],
     /// Frames that found no state.
     pub(super) misses: u64,

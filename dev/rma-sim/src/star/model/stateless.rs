@@ -21,7 +21,7 @@ use super::{
     time::Picos,
 };
 
-/// What makes fewer frames and packets than the paper has.
+/// The fusions that make fewer frames and packets than the paper has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fusion {
     /// Several work requests share a WQEP, and several completions a CQEP.
@@ -66,23 +66,23 @@ impl Fusion {
     pub const THREE_ANSWERS: Self = Self { one_answer: false, ..Self::DEFAULT };
 }
 
-/// What the server's NIC is like.
+/// The options of the server's NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StarOptions {
-    /// Which frames there are.
+    /// The fusions of frames.
     pub fusion: Fusion,
     /// How long a turn of the server's engine is; 0: each frame has one of its own, at once.
     pub turn: Picos,
 }
 
-/// What a turn finds.
+/// The find of a turn.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Frame(Frame),
     Posted,
 }
 
-/// What a client holds for a connection.
+/// The state of a client for a connection.
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     /// RECVs of the server that are open.
@@ -96,10 +96,10 @@ struct Connection {
 pub struct Star {
     options: StarOptions,
     clients: Vec<Connection>,
-    /// What the next turn takes, in the order in which it came.
+    /// The finds that the next turn takes, in the order in which it came.
     found: VecDeque<(u32, Found)>,
-    /// What the turn sends, by connection, in the order in which they come up first; where each
-    /// connection stands is in `place`.
+    /// The frames that the turn sends, by connection, in the order in which they come up first;
+    /// where each connection stands is in `place`.
     leaving: Vec<(u32, Vec<Frame>)>,
     /// That place, and 1; 0: nowhere.
     place: Vec<u32>,

@@ -161,7 +161,7 @@ fn the_state_that_was_used_longest_ago_makes_room() {
     assert_eq!(uses(&[0, 2, 3, 1]), [false, false, false, true]);
     assert_eq!([0, 1, 2, 3, 4].map(|it| cache.holds(it)), [false, true, true, true, false]);
     assert_eq!(cache.misses(), 5);
-    // Who goes round four connections finds none of them; chance leaves some.
+    // Going round four connections finds none of them; chance leaves some.
     let missed = |replacement| {
         let mut cache = StateCache::new(options(replacement), 4);
         (0..400).for_each(|it| _ = cache.use_state(it % 4));

@@ -1,5 +1,5 @@
-//! What the target does for recorded ops besides the four hops: their records, posts and results,
-//! and how SETTLE ends them.
+//! The target's work for recorded ops besides the four hops: their records, posts and results, and
+//! how SETTLE ends them.
 
 use super::{Entry, Solicitation, Target};
 use crate::{
@@ -101,7 +101,7 @@ impl Target {
         self.records.release(Name { by, record });
     }
 
-    /// Nobody relies on the record of this op any more.
+    /// Nobody relies on the record of this op any longer.
     pub(crate) fn let_expire(&mut self, op: OpId) {
         self.effects.retained[usize::from(op)] = 0;
     }

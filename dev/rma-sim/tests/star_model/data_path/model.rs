@@ -216,7 +216,7 @@ impl Script {
         }
     }
 
-    /// What is left of the network when it forgets frames that change nothing any more.
+    /// Returns the network without frames that change nothing any longer.
     pub(super) fn without_dead_frames(&self, state: &State) -> Network {
         let mut network = state.network;
         self.dead_frames(state).for_each(|frame| network.remove(frame));
@@ -235,7 +235,7 @@ impl Script {
         })
     }
 
-    /// What `frame` makes of `state`.
+    /// Returns `state` after `frame`.
     pub(super) fn after(&self, state: &State, frame: Frame) -> State {
         let mut state = *state;
         self.step(&mut state, Action::Deliver(frame));

@@ -1,4 +1,5 @@
-//! What must hold in every state, and what must be reached so that this says something.
+//! The conditions that hold in every state, and the states that must be reached so that this says
+//! something.
 
 use stateright::Property;
 
@@ -26,7 +27,7 @@ pub(super) mod name {
     pub(crate) const FORGOTTEN: &str = "the model forgets no frame that could change anything";
 }
 
-/// What happened, as one sees who sees both sides. No host knows any of it.
+/// The events of both sides, as an omniscient observer sees them. No host knows any of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     /// One bit for each chunk of a job that landed.
@@ -57,7 +58,7 @@ impl Seen {
 
 type Condition = fn(&Script, &State) -> bool;
 
-/// What holds always.
+/// The conditions that hold always.
 const ALWAYS: [(&str, Condition); 8] = [
     (name::S1_ONCE, |_, state| !state.seen.twice),
     (name::S2, |_, state| !state.seen.late),
@@ -75,7 +76,7 @@ const ALWAYS: [(&str, Condition); 8] = [
     (name::S5, |_, state| !state.seen.astray),
 ];
 
-/// What is possible in every script.
+/// The states that are possible in every script.
 const SOMETIMES: [(&str, Condition); 1] =
     [("all WRs of a connection are OK at once", |script, state| {
         script
@@ -83,7 +84,7 @@ const SOMETIMES: [(&str, Condition); 1] =
             .any(|connection| script.ids_of(connection).all(|job| is_ok(script, state, job)))
     })];
 
-/// What is possible as well if either side gives up work of F.
+/// A state that is also possible if either side gives up work of F.
 const SOMETIMES_FAILED: (&str, Condition) =
     ("a WR fails at F after all of its data has landed at Z", |script, state| {
         script.ids().any(|job| {
@@ -92,7 +93,7 @@ const SOMETIMES_FAILED: (&str, Condition) =
         })
     });
 
-/// What is possible as well if either side gives up work of Z, and data and CQE come apart.
+/// A state that is also possible if either side gives up work of Z, and data and CQE come apart.
 const SOMETIMES_HALF_DONE: (&str, Condition) =
     ("a WR is flushed at Z after all of its data has landed", |script, state| {
         script.ids().any(|job| {
@@ -101,14 +102,14 @@ const SOMETIMES_HALF_DONE: (&str, Condition) =
         })
     });
 
-/// What is possible as well if either side gives up work of Z.
+/// A state that is also possible if either side gives up work of Z.
 const SOMETIMES_FLUSHED: (&str, Condition) =
     ("F has frames under way for a WQE that Z has reported as failed", |_, state| {
         let flushed = |job: JobId| state.z.wcs[usize::from(job)] == Some(Wc::Flushed);
         state.network.frames().any(|frame| frame.is_for_z() && flushed(frame.job()))
     });
 
-/// What is possible as well if jobs share a slot.
+/// A state that is also possible if jobs share a slot.
 const SOMETIMES_REUSED: (&str, Condition) =
     ("F works on a WQE whose slot has another", |script, state| {
         script.ids().any(|job| {
@@ -119,7 +120,7 @@ const SOMETIMES_REUSED: (&str, Condition) =
         })
     });
 
-/// What is possible as well if F sends frames again.
+/// A state that is also possible if F sends frames again.
 const SOMETIMES_AGAIN: (&str, Condition) = ("two copies of one frame are under way", |_, state| {
     let copies = |copy| {
         state.network.frames().filter_map(move |frame| match frame {
@@ -176,7 +177,7 @@ fn has_ended(script: &Script, state: &State, job: JobId) -> bool {
     state.z.qp(script, job) == Qp::New || at_f && at_z
 }
 
-/// All that is to be checked of `script`.
+/// All that must be checked of `script`.
 ///
 /// No step undoes another, so every run ends: where nothing is left to happen that changes
 /// anything. That every WR has ended there is the bound of S1, in steps.

@@ -1,4 +1,5 @@
-//! What is explored: the work requests of a run, the bounds, and the mistake if there is one.
+//! The space that is explored: the work requests of a run, the bounds, and the mistake if there is
+//! one.
 //!
 //! A script holds no state: it says how large the world is, not what happens in it.
 
@@ -70,8 +71,8 @@ impl Job {
     }
 }
 
-/// What the protocol could have done without, or done otherwise. Tests show which promise each of
-/// them breaks.
+/// A part of the protocol that a mistaken script leaves out or does otherwise. Tests show which
+/// promise each of them breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     /// Z acts on every authentic frame, whatever the guard word says.
@@ -151,9 +152,9 @@ pub(super) struct Script {
     pub(super) one_qp: bool,
     /// Whether Z reports its RECVs right after the abort, and waits W for the others alone.
     pub(super) receives_at_once: bool,
-    /// Whether frames stay in the network that change nothing any more.
+    /// Whether frames stay in the network that change nothing any longer.
     pub(super) all_frames: bool,
-    /// What it does wrong; nothing as designed.
+    /// The mistake; nothing as designed.
     pub(super) mistake: Option<Mistake>,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Connection {
     Gone,
 }
 
-/// How a WR of F ended, as its application is told.
+/// The end of one of F's WRs, as its application is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     Ok,
@@ -35,7 +35,7 @@ pub(super) enum Outcome {
 /// Of a CQE that Z has, as its WQEP says, or as F believes. No copy has this bit.
 const KNOWN: u8 = 1 << COPIES_MAX;
 
-/// What F knows of a job.
+/// F's knowledge of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Work {
     /// Z's WQE of the same place in its queue, once it came.
@@ -44,7 +44,7 @@ pub(super) struct Work {
     sent: [u8; CHUNKS_MAX as usize],
     /// Those of them that have their answer, one bit for each.
     answered: [u8; CHUNKS_MAX as usize],
-    /// Copies of a WRITE that will not land any more, and have no answer.
+    /// Copies of a WRITE that will not land any longer, and have no answer.
     settled: u8,
     /// Copies of each chunk's GD that are too old, counted from the first.
     too_old: [u8; CHUNKS_MAX as usize],
@@ -426,7 +426,7 @@ pub(super) fn restart(script: &Script, state: &mut State) {
     state.f.restarted = true;
 }
 
-/// Nobody at F is told anything of a connection any more.
+/// Nobody at F is told anything of a connection any longer.
 pub(super) fn lose(script: &Script, state: &mut State, connection: u8) {
     state.f.connections[usize::from(connection)] = Connection::Gone;
     for job in script.ids_of(connection) {

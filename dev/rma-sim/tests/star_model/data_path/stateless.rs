@@ -12,7 +12,7 @@ use super::{
     stateful::{self, Stateful},
 };
 
-/// What a slot's word says. Slot and generation are the job's name, and so is the QP.
+/// The content of a slot's word. Slot and generation are the job's name, and so is the QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Guard {
     pub(super) job: JobId,
@@ -22,7 +22,7 @@ pub(super) struct Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Word {
     Open,
-    /// Only a mistake: the CQE is written, and the guard is to be closed.
+    /// Only a mistake: the CQE is written, and the guard must be closed.
     Closing,
     Closed,
     Aborted,
@@ -42,7 +42,7 @@ pub(super) enum Qp {
     Dead,
 }
 
-/// How a WR of Z ended, as its application is told.
+/// The end of one of Z's WRs, as its application is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Wc {
     Ok,
@@ -51,7 +51,7 @@ pub(super) enum Wc {
     Lost,
 }
 
-/// What the table of guards makes of a frame.
+/// The verdict of the table of guards on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Effect,
@@ -150,8 +150,8 @@ impl Stateless {
         (open || shared) && self.qp(script, job) == Qp::Open
     }
 
-    /// Whether a frame of F changes nothing any more: there is no effect, and F has no use for the
-    /// answer, or has it before it.
+    /// Whether a frame of F changes nothing any longer: there is no effect, and F has no use for
+    /// the answer, or has it before it.
     pub(super) fn has_no_use_for(
         &self,
         script: &Script,
@@ -198,7 +198,7 @@ impl Stateless {
     }
 }
 
-/// Where a job's guard is.
+/// Returns the index of a job's guard.
 fn slot_of(script: &Script, job: JobId) -> usize {
     script.job(job).slot.into()
 }

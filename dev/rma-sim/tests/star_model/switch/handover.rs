@@ -10,7 +10,7 @@ use super::{
     work,
 };
 
-/// What `who` may do of its own accord.
+/// Collects the actions that `who` may take of its own accord.
 pub(crate) fn actions(script: &Script, state: &State, who: Who, actions: &mut Vec<Action>) {
     let side = &state.sides[who];
     let peer = &state.sides[who.other()];
@@ -104,7 +104,7 @@ pub(crate) fn refuse(state: &mut State, who: Who, number: Number) {
     state.network.send(Frame::Switch { kind: Handover::Refused, number });
 }
 
-/// Who takes a frame.
+/// Returns the side that takes a frame.
 pub(crate) fn receiver(script: &Script, state: &State, kind: Handover, number: Number) -> Who {
     let stage = state.network.stage(state.network.attempt(number).era);
     let giver = script.giver(stage).expect("a switch was tried");
@@ -128,8 +128,8 @@ pub(crate) fn receive(
     if side.life != Life::Live {
         return;
     }
-    // Whether a frame of this attempt is one of that attempt, for who looks at numbers that come
-    // again in an era.
+    // Whether a frame of this attempt is one of that attempt, for whoever looks at numbers that
+    // come again in an era.
     let is_of = |other: Number, flaw| {
         other == number || script.has(flaw) && state.network.attempt(other).era == attempt.era
     };
@@ -243,7 +243,7 @@ pub(crate) fn enter(script: &Script, state: &mut State, who: Who) {
     row.answered[into] = receives.complete;
     row.done[into] = row.done[into].and(receives.done).and(mine[into]);
     if script.has(Flaw::NewSequences) {
-        // Who counts anew goes on after what was received.
+        // A side that counts anew goes on after what was received.
         row.answered[into] = row.answered[into].and(row.done[into].in_order());
     }
     side.era = number;

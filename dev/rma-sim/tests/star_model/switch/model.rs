@@ -105,7 +105,7 @@ impl Script {
         }
     }
 
-    /// What `frame` makes of `state`.
+    /// Returns `state` after `frame`.
     pub(crate) fn after(&self, state: &State, frame: Frame) -> State {
         let mut state = *state;
         match frame {
@@ -128,8 +128,8 @@ impl Script {
         without
     }
 
-    /// Frames that nobody takes any more: to a side that does nothing more, of an era that is over,
-    /// and of an attempt that is.
+    /// Frames that nobody takes any longer: to a side that does nothing more, of an era that is
+    /// over, and of an attempt that is.
     pub(crate) fn dead_frames(&self, state: &State) -> impl Iterator<Item = Frame> {
         state.network.sent().filter(move |&frame| match frame {
             Frame::Work { kind, era, flow, message } => {

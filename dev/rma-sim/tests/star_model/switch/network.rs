@@ -18,7 +18,7 @@ pub(crate) enum Frame {
     Switch { kind: Handover, number: Number },
 }
 
-/// What a frame about a message is.
+/// The kind of a frame about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A work request of the stateless side.
@@ -53,7 +53,7 @@ impl Work {
     ];
 }
 
-/// What a frame about a switch is. All but COMMIT and its answer are under the old era's key.
+/// The kind of a frame about a switch. All but COMMIT and its answer are under the old era's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handover {
     /// The leader asks for a switch.
@@ -94,7 +94,7 @@ impl Handover {
     }
 }
 
-/// What TRANSFER says of a flow.
+/// The content of TRANSFER about a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     /// Messages whose bytes are known to be at their receiver.
@@ -109,7 +109,7 @@ pub(crate) struct Attempt {
     /// The era in which it was tried.
     pub(crate) era: Number,
     sent: u8,
-    /// What its TRANSFER says, by flow.
+    /// The content of its TRANSFER, by flow.
     pub(crate) parts: Pair<Part>,
 }
 

@@ -1,4 +1,5 @@
-//! What must hold in every state, and what must be reached so that this says something.
+//! The conditions that hold in every state, and the states that must be reached so that this says
+//! something.
 
 use stateright::{Model, Property};
 
@@ -23,7 +24,7 @@ pub(crate) mod name {
 
 type Condition = fn(&Script, &State) -> bool;
 
-/// What holds always.
+/// The conditions that hold always.
 const ALWAYS: [(&str, Condition); 8] = [
     (name::S2, |_, state| !state.effects.late),
     (name::S3_ONCE, |_, state| !state.effects.twice),
@@ -56,7 +57,7 @@ const ALWAYS: [(&str, Condition); 8] = [
     (name::ENDS, |script, state| is_settled(script, state) || has_next(script, state)),
 ];
 
-/// What is possible in every script.
+/// The states that are possible in every script.
 const SOMETIMES: [(&str, Condition); 3] = [
     ("all is complete, and all switches are done", |script, state| {
         let last = script.path.len() - 1;
@@ -79,7 +80,8 @@ const SOMETIMES: [(&str, Condition); 3] = [
     }),
 ];
 
-/// What is possible as well if one side tracks all at first, and has more than a message to send.
+/// The states that are also possible if one side tracks all at first, and has more than a message
+/// to send.
 const SOMETIMES_GUARDED: [(&str, Condition); 2] = [
     ("a RECV is complete by the taker's guard, and not by TRANSFER", |_, state| {
         receives_at_taking(state).any(|(mine, told)| !mine.without(told).is_empty())
@@ -89,13 +91,13 @@ const SOMETIMES_GUARDED: [(&str, Condition); 2] = [
     }),
 ];
 
-/// What is possible as well if attempts may fail.
+/// A state that is also possible if attempts may fail.
 const SOMETIMES_AGAIN: (&str, Condition) =
     ("a switch is done after an attempt that failed", |_, state| {
         state.sides.0.iter().all(|side| side.stage > 0 && side.era > side.stage) && both_live(state)
     });
 
-/// What is possible as well if a side may die.
+/// The states that are also possible if a side may die.
 const SOMETIMES_DEAD: [(&str, Condition); 3] = [
     ("the taker is dead, and the giver in doubt", |_, state| {
         has_sides(state, |side| matches!(side.phase, Phase::InDoubt(_)), Life::Dead)
@@ -108,7 +110,7 @@ const SOMETIMES_DEAD: [(&str, Condition); 3] = [
     }),
 ];
 
-/// What is possible as well if a side may end the connection.
+/// The states that are also possible if a side may end the connection.
 const SOMETIMES_ENDED: [(&str, Condition); 2] = [
     ("the giver has ended in doubt, and the taker has the guards", |_, state| {
         has_sides(state, |side| matches!(side.phase, Phase::HasGuards { .. }), Life::Ended)
@@ -160,7 +162,7 @@ fn has_next(script: &Script, state: &State) -> bool {
     actions.into_iter().any(|action| script.next_state(state, action).is_some())
 }
 
-/// All that is to be checked of `script`.
+/// All that must be checked of `script`.
 pub(crate) fn all(script: &Script) -> Vec<Property<Script>> {
     let mut all: Vec<_> =
         ALWAYS.into_iter().map(|(name, condition)| Property::always(name, condition)).collect();

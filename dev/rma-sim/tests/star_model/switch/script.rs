@@ -1,5 +1,5 @@
-//! What is explored: messages, the roles that follow one another, the faults, and the mistake if
-//! there is one.
+//! The space that is explored: messages, the roles that follow one another, the faults, and the
+//! mistake if there is one.
 //!
 //! A script holds no state: it says how large the world is, not what happens in it.
 
@@ -97,7 +97,7 @@ impl Messages {
     }
 }
 
-/// Who tracks work requests in an era.
+/// The sides that track work requests in an era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trackers {
     /// This side is stateful and tracks those of both; the other is stateless.
@@ -106,8 +106,8 @@ pub(crate) enum Trackers {
     Both,
 }
 
-/// What the protocol could have done without, or done otherwise. Tests show what each breaks, or
-/// that it breaks nothing.
+/// A part of the protocol that a flawed script leaves out or does otherwise. Tests show what each
+/// breaks, or that it breaks nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// The giver in doubt goes on in the old era when nothing comes.
@@ -116,13 +116,13 @@ pub(crate) enum Flaw {
     CommitTakenTwice,
     /// The giver sends TRANSFER while frames of it are unanswered and not dead.
     NotDrained,
-    /// Who is told in doubt that the connection is gone believes it.
+    /// A side that is told in doubt that the connection is gone believes it.
     GoneBelievedInDoubt,
     /// The taker enters the row, and its guards and QP word stay as they are.
     GuardsLeftOpen,
     /// The taker's row is what TRANSFER says, whatever its own engine says of its guards.
     GuardsNotAsked,
-    /// Who becomes stateless counts its unfinished SENDs from what the peer has received.
+    /// A side that becomes stateless counts its unfinished SENDs from what the peer has received.
     NewSequences,
     /// All attempts of an era have one number; only TRANSFER is looked at by number.
     TransferOfNumberUsedAgain,
@@ -147,9 +147,9 @@ pub(crate) enum Flaw {
 pub(crate) struct Script {
     /// Messages that A sends, and that B sends. Each is a SEND there and a RECV here.
     pub(crate) messages: [u8; 2],
-    /// Who tracks in the first era, and after each switch.
+    /// The trackers of the first era, and those after each switch.
     pub(crate) path: &'static [Trackers],
-    /// Who leads while both are stateful: the side that connected.
+    /// The leader while both are stateful: the side that connected.
     pub(crate) leader: Who,
     /// How often a switch may be tried, all eras together.
     pub(crate) attempts: u8,
@@ -165,7 +165,7 @@ pub(crate) struct Script {
     pub(crate) ends: bool,
     /// Whether frames stay in the network that will be dropped whenever they are delivered.
     pub(crate) all_frames: bool,
-    /// What it lacks; nothing as designed.
+    /// The flaws; nothing as designed.
     pub(crate) flaws: &'static [Flaw],
 }
 
@@ -182,8 +182,8 @@ impl Script {
         self.path[usize::from(stage)]
     }
 
-    /// Who gives work requests away in the switch that ends a stage, if one does. Its peer takes
-    /// them.
+    /// Returns the side that gives work requests away in the switch that ends a stage, if one does.
+    /// Its peer takes them.
     pub(crate) fn giver(&self, stage: u8) -> Option<Who> {
         let next = *self.path.get(usize::from(stage) + 1)?;
         match (self.trackers(stage), next) {
@@ -193,7 +193,7 @@ impl Script {
         }
     }
 
-    /// Who gives numbers to attempts in a stage.
+    /// Returns the side that numbers the attempts in a stage.
     pub(crate) fn leader(&self, stage: u8) -> Who {
         match self.trackers(stage) {
             Trackers::One(stateful) => stateful,

@@ -20,11 +20,11 @@ pub(crate) enum Life {
     Live,
     /// Every work request that was not complete has failed, and the application was told.
     Ended,
-    /// The process is gone. Who comes back knows no key, and can do nothing that matters here.
+    /// The process is gone. Whoever comes back knows no key, and can do nothing that matters here.
     Dead,
 }
 
-/// Where a side is in a switch.
+/// The phase of a switch that a side is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     #[default]
@@ -61,7 +61,7 @@ impl Phase {
     }
 }
 
-/// What a stateful side keeps of work requests that are not its own, by flow.
+/// A stateful side's row about work requests that are not its own, by flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     /// The peer's work requests that were told by WQEP in this era.
@@ -72,7 +72,7 @@ pub(crate) struct Row {
     pub(crate) answered: Pair<Messages>,
 }
 
-/// What the engine of a stateless side looks at: the QP word, and the guards by flow.
+/// The words that the engine of a stateless side looks at: the QP word, and the guards by flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Guards {
     /// The era for which the QP word is open.
@@ -146,7 +146,7 @@ impl Side {
     }
 }
 
-/// What must never be.
+/// The effects that must never occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Effects {
     /// Something of a work request changed after its WC.

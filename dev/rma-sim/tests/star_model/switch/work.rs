@@ -10,7 +10,7 @@ use super::{
     side::{Life, Phase, State},
 };
 
-/// What `who` may do of its own accord.
+/// Collects the actions that `who` may take of its own accord.
 pub(crate) fn actions(script: &Script, state: &State, who: Who, actions: &mut Vec<Action>) {
     let side = &state.sides[who];
     if may_post(script, state, who) {
@@ -85,7 +85,7 @@ fn frame_to_send(
     }
 }
 
-/// Who takes a frame.
+/// Returns the side that takes a frame.
 pub(crate) fn receiver(script: &Script, state: &State, kind: Work, era: Number, flow: Who) -> Who {
     let stateful = match script.trackers(state.network.stage(era)) {
         Trackers::One(stateful) => stateful,
@@ -196,8 +196,8 @@ fn complete_send(state: &mut State, who: Who, message: u8) {
     }
 }
 
-/// What finds no open QP word of its era is told so. Nobody believes it while that can happen, so
-/// it is sent only where a flaw makes a difference.
+/// Answers a frame that finds no open QP word of its era. Nobody believes it while that can happen,
+/// so it is sent only where a flaw makes a difference.
 fn say_gone(script: &Script, state: &mut State, who: Who, gone: Frame, era: Number) {
     if script.has(Flaw::GoneBelievedInDoubt) && state.sides[who].guards.era != Some(era) {
         state.network.send(gone);

@@ -1,5 +1,5 @@
-//! What holds of the pending-write table and of all that its entries have, whatever has come: for
-//! tests, which ask after each step.
+//! The consistency of the pending-write table and of all that its entries have, whatever has come:
+//! for tests, which ask after each step.
 
 use super::{PendingWrites, State};
 use crate::{fair_queue::owners::OwnersQueue, receive_queue::Receive, region::RegionId};

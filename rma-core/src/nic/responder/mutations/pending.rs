@@ -40,15 +40,15 @@ pub(super) struct Pending {
     pub(super) arrived_at: Instant,
     /// When hop 2 was sent, or a little earlier.
     pub(super) solicited_at: Instant,
-    /// What binds data and acknowledgement to hop 2.
+    /// The IV of hop 2, which binds data and acknowledgement to it.
     pub(super) solicitation_iv: Iv,
-    /// What data has come, applied or not.
+    /// The data that has come, applied or not.
     pub(super) arrived: Granules,
-    /// What the acknowledgement will say.
+    /// The status that the acknowledgement will carry.
     pub(super) status: OpStatus,
-    /// What the solicitation calls the op: this entry, or its record.
+    /// The number by which the solicitation names the op: this entry, or its record.
     pub(super) number: u16,
-    /// What an op has besides that is recorded.
+    /// The further state of a recorded op.
     pub(super) recorded: Recorded,
 }
 
@@ -167,7 +167,7 @@ impl Pending {
         }
     }
 
-    /// Copies a part of the op's bytes to where they are to be in the region.
+    /// Copies a part of the op's bytes to where they belong in the region.
     #[inline]
     pub(super) fn place(&self, start: u32, payload: &[u8], tables: &Tables<'_>) {
         if let Some((region_offset, _)) = self.mutation.span()

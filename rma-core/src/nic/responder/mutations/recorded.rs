@@ -44,16 +44,16 @@ use crate::{
     },
 };
 
-/// What an entry has besides whose op is recorded.
+/// The further state of an entry whose op is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     /// Its record, from when hop 2 is written until the entry is free.
     pub(super) record: Option<RecordIndex>,
-    /// What its request said besides.
+    /// The immediate of its request.
     pub(super) immediate: u64,
-    /// What its acknowledgement says besides.
+    /// The result in its acknowledgement.
     result: u64,
-    /// Where its data collects.
+    /// The buffer in which its data collects.
     pub(super) staged: Option<Staged>,
     /// The receive that is bound to it, and whose queue.
     pub(super) receive: Option<(RegionId, Receive)>,
@@ -64,7 +64,7 @@ impl Recorded {
         Self { record: None, immediate: 0, result: 0, staged: None, receive: None };
 }
 
-/// What every entry's op may need of the table besides the entry.
+/// The parts of the table that every entry's op may need besides the entry.
 pub(super) struct Shared {
     pub(super) records: OutcomeRecords,
     pub(super) staging: Staging,
@@ -79,7 +79,7 @@ pub(super) struct Part<'a> {
 }
 
 impl Asked {
-    /// Who may ask what became of the op.
+    /// Returns the party that may ask about the op's outcome.
     pub(super) const fn asker(&self) -> Asker {
         Asker { initiator: self.initiator, pid: self.header.pid, region: self.header.region }
     }
@@ -176,7 +176,7 @@ impl Pending {
 
     //= channels#2.1-all-or-nothing
     /// Applies the op, all of whose data has come: with `part`, the last. Returns its result, or
-    /// `None` if it cannot be applied any more.
+    /// `None` if it cannot be applied any longer.
     fn commit(
         &mut self,
         now: Instant,
@@ -218,7 +218,7 @@ impl Pending {
     }
 
     //= channels#2.3-last-word-last
-    /// Copies all of the op's bytes to where they are to be, the last word last.
+    /// Copies all of the op's bytes to where they belong, the last word last.
     fn place_ordered(&self, part: &Part<'_>, staging: &Staging, tables: &Tables<'_>) -> Option<()> {
         let (offset, size) = self.mutation.span()?;
         let bytes = match self.recorded.staged {
@@ -302,14 +302,14 @@ impl PendingWrites {
         self.shared.records.release(&asked.asker(), done);
     }
 
-    /// A region is registered no more.
+    /// A region is no longer registered.
     pub(in crate::nic::responder) fn forget(&mut self, region: RegionId) {
         self.shared.records.forget(region);
     }
 
     //= channels#2.6-final
     /// Says what became of the op that an authentic request asks about. One that is under way ends
-    /// now, and is not applied any more: its data finds no entry.
+    /// now, and is no longer applied: its data finds no entry.
     pub(in crate::nic::responder) fn settle(
         &mut self,
         asked: &Asked,

@@ -1,5 +1,5 @@
-//! Where the data of ordered ops collects that comes in several frames: the SRAM that the paper's
-//! solicitation window is (1RMA §4.1).
+//! The buffers in which the data of ordered ops collects that comes in several frames: the SRAM
+//! that the paper's solicitation window is (1RMA §4.1).
 //!
 //! One buffer of an op's largest size for each entry of the pending-write table. With fewer,
 //! replayed requests would hold a resource that is scarcer than their entries. The buffer that was
@@ -47,7 +47,7 @@ impl Staging {
         self.free.push(index);
     }
 
-    /// Puts `bytes` where they are to be, from `start` on.
+    /// Puts `bytes` where they belong, from `start` on.
     pub(super) fn write(&mut self, Staged(index): Staged, start: u32, bytes: &[u8]) {
         let buffer = &mut self.buffers[usize::from(index)];
         if let Some(place) =

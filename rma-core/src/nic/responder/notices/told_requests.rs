@@ -1,5 +1,5 @@
-//! Which requests under old keys were told so lately (not in the paper): whoever replays one gets
-//! no second notice.
+//! Requests under old keys that were told so lately (not in the paper): whoever replays one gets no
+//! second notice.
 //!
 //! An initiator sends a request once, so what comes twice is the network's copy or a recording, and
 //! nobody loses by being told nothing. A request is known by 64 bits of its tag, which was found
@@ -58,7 +58,8 @@ impl ToldRequests {
     }
 }
 
-/// Where the set begins, and what is remembered there: different bits of the tag.
+/// Splits a tag into the start of its set and the bits that are remembered there: different bits of
+/// the tag.
 fn split(tag: &[u8; TAG_LEN]) -> (usize, u64) {
     let bits = u128::from_be_bytes(*tag);
     ((bits >> 64) as usize % (PLACES / WAYS) * WAYS, bits as u64)
@@ -83,7 +84,7 @@ mod tests {
         }
         assert!((1..=8).all(|request| told.has(at(1008), &tag(1, request))));
         assert!(!told.has(at(1008), &tag(3, 1)) && !told.has(at(1008), &tag(1, 9)));
-        // Told again: it is not the one that was told first any more.
+        // Told again: it is no longer the one that was told first.
         told.note(at(1009), &tag(1, 1));
         told.note(at(1010), &tag(1, 9));
         let known: Vec<u8> = (1..=9).filter(|&it| told.has(at(1010), &tag(1, it))).collect();

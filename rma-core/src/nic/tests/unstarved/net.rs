@@ -11,10 +11,11 @@ const TURN: Duration = Duration::from_micros(5);
 const ONE_WAY: Duration = Duration::from_micros(10);
 const BURST: usize = 64;
 
-/// Where each region has a word that FETCH_ADDs add to, and nothing else changes. It begins as 0.
+/// The offset in each region of the word that FETCH_ADDs add to, and that nothing else changes. It
+/// begins as 0.
 pub(super) const WORD: u64 = 8192;
 
-/// Which host of a [`Net`].
+/// The index of a host in a [`Net`].
 pub(super) type At = usize;
 
 pub(super) struct Net {
@@ -23,7 +24,7 @@ pub(super) struct Net {
     /// Hosts that hear nothing: dead, stopped, or not willing.
     pub(super) deaf: Vec<At>,
     air: VecDeque<(Instant, Flight)>,
-    /// What has completed and was not asked for.
+    /// The completions that were not asked for.
     completed: Vec<VecDeque<Completion>>,
     /// The most that was solicited and not parked at any host at the end of a turn.
     pub(super) most_debited: u32,
@@ -114,7 +115,7 @@ impl Net {
         }
     }
 
-    /// What has completed at a host since it was asked last.
+    /// Takes the completions at a host since the last call.
     pub(super) fn completions(&mut self, at: At) -> VecDeque<Completion> {
         core::mem::take(&mut self.completed[at])
     }

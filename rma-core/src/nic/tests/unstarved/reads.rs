@@ -58,7 +58,7 @@ impl Readers {
 }
 
 #[test]
-fn who_reads_once_does_not_wait_behind_all_that_another_has_asked_for() {
+fn a_single_read_does_not_wait_behind_all_requests_of_another() {
     let mut readers = Readers::new(NicConfigBuilder::default());
     for slot in 0..20 {
         assert!(readers.ask(0, slot, ClassOfService::Latency, 64));
@@ -117,7 +117,7 @@ fn a_full_queue_makes_room_for_a_reader_with_fewer_reads_in_it() {
     }
 }
 
-/// Who may have two ops of 4 KiB before a read.
+/// Readers that may have two ops of 4 KiB before a read.
 fn slow_readers() -> Readers {
     let settings = NicConfigBuilder {
         timing: Timing {

@@ -10,7 +10,7 @@ use crate::{
 const TIME: Duration = Duration::from_millis(150);
 const RATES: [(u64, u32); 3] = [(640, 80), (6_400, 80), (64_000, 50)];
 
-/// What the word at the target is, that everybody adds to.
+/// Returns the word at the target, that everybody adds to.
 fn word(net: &Net) -> u64 {
     net.hosts[TARGET].memory.load_acquire(WORD).unwrap()
 }

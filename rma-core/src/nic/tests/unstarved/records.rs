@@ -46,7 +46,7 @@ fn honest_ok_of(pause: Duration, before: Duration) -> usize {
 //= channels#P13-no-starvation
 //= type=test
 #[test]
-fn who_adds_seldom_finds_a_record_beside_who_fills_them() {
+fn a_rare_op_finds_a_record_beside_a_host_that_fills_them() {
     // One that is longer than its own record lasts, and one that is not.
     for pause in [Duration::from_millis(450), Duration::from_millis(10)] {
         let ok = honest_ok_of(pause, Duration::from_millis(500));
@@ -74,7 +74,7 @@ fn a_tenants_region_finds_records_beside_all_regions_of_another() {
     }
     let timeout = net.hosts[TARGET].nic.config().settings().timing.timeout;
     for round in 0..3 {
-        // Half of its floor, as of one row: of two tenants and who comes next each has a sixth.
+        // Half of its floor, as of one row: of two tenants and whoever comes next each has a sixth.
         let found = (0..FEW).filter(|_| add(&mut net, HONEST, neighbour) == OpStatus::Ok).count();
         assert!(found >= 256 / 6 / 2, "{found} records, round {round}");
         net.now = net.now + timeout * 4;

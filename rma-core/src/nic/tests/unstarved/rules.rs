@@ -90,12 +90,12 @@ impl Asked {
         self.target.nic.handle_command(self.now, command).unwrap();
     }
 
-    /// What the target sends now.
+    /// Returns the frames that the target sends now.
     fn answers(&mut self) -> Vec<Flight> {
         self.target.transmit(self.now)
     }
 
-    /// What initiator `by` sends for it: the data of what was solicited.
+    /// Returns the frames that initiator `by` sends for it: the data of what was solicited.
     fn take(&mut self, by: usize, answers: &[Flight]) -> Vec<Flight> {
         for flight in answers {
             let nic = &mut self.initiators[by].nic;
@@ -134,7 +134,7 @@ fn mutations_have_half_of_the_window_and_reads_have_what_they_leave() {
 }
 
 #[test]
-fn what_was_solicited_keeps_its_share_until_its_time_is_over_and_another_wants_it() {
+fn a_solicited_op_keeps_its_share_until_its_time_is_over_and_another_wants_it() {
     let mut asked = Asked::with_window(1);
     asked.ask(0, 0).unwrap();
     assert_eq!(asked.answers().len(), 1);
@@ -194,7 +194,7 @@ fn a_command_finds_room_at_once_where_the_time_of_others_is_over() {
 
 /// P3: how much may come at most, besides what the window holds.
 #[test]
-fn what_is_parked_is_at_most_an_op_for_each_entry_beside_a_full_window() {
+fn parked_ops_are_at_most_one_for_each_entry_beside_a_full_window() {
     let settings = NicConfigBuilder {
         solicitation_window: 2 * OP_SIZE_MAX,
         pending_writes: 4,
@@ -340,7 +340,7 @@ fn the_op_that_was_parked_longest_is_forgotten_where_entries_are_wanted() {
 }
 
 #[test]
-fn who_waits_in_the_longest_list_makes_room_for_who_has_fewer() {
+fn the_longest_list_makes_room_for_shorter_ones() {
     let settings = NicConfigBuilder {
         solicitation_window: OP_SIZE_MAX,
         pending_writes: 8,

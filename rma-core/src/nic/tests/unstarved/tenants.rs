@@ -1,5 +1,5 @@
-//! What one tenant of a host leaves of its tables and turns to another, beside what it would leave
-//! if both were one.
+//! The part of a host's tables and turns that one tenant leaves to another, beside what it would
+//! leave if both were one.
 
 use super::*;
 use crate::nic::TenantIndex;
@@ -56,7 +56,7 @@ fn reads_of_a_tenant_into_nowhere_leave_its_neighbour_a_share_of_the_window() {
         net.issue(TARGET, read);
         assert_eq!(end_of(&mut net, TARGET, NEIGHBOUR), status, "{parties:?}");
         if parties != PARTIES[0] {
-            // What others write to the host finds room, too.
+            // Others' writes to the host find room, too.
             net.issue(HONEST, net.command((HONEST, TARGET), 0, OpType::Write));
             assert_eq!(end_of(&mut net, HONEST, 0), OpStatus::Ok);
         }
@@ -104,7 +104,7 @@ fn owners_of_regions_take_turns_before_the_initiators_that_they_make_up_do() {
             ..NicConfigBuilder::default()
         };
         for number in 0..240 {
-            // Who knows K_r has K_d of every address.
+            // A holder of K_r has K_d of every address.
             net.hosts[USELESS] = Host::new(&format!("198.51.100.{}", number + 1), small);
             let command = net.command((USELESS, TARGET), 0, OpType::Read);
             net.issue(USELESS, Command { remote_region: bad, ..command });

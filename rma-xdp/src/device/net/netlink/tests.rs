@@ -1,4 +1,4 @@
-//! What is done with bytes from the kernel, whatever they are.
+//! The treatment of bytes from the kernel, whatever they are.
 
 use netlink_packet_core::ErrorMessage;
 

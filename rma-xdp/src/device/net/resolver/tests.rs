@@ -30,7 +30,7 @@ struct Facts {
     bound_prefix: u8,
     own: Vec<HostAddr>,
     neighbours: BTreeMap<IpAddr, Neighbour>,
-    /// What `use_neighbour` was called with.
+    /// The calls of `use_neighbour`.
     used: Vec<IpAddr>,
     use_error: Option<i32>,
     routes_asked: usize,
@@ -351,7 +351,7 @@ fn a_route_change_moves_destinations_to_the_new_gateway() {
     bench.pass(Duration::ZERO);
     assert_eq!(bench.table.lookup(far), Some(Path { next_hop_mac: other, ..PATH }));
 
-    // The old gateway is nothing to us any more.
+    // The old gateway is nothing to us any longer.
     bench.take_used();
     bench.neighbour(host(2), NeighbourState::Failed, None);
     bench.pass(Duration::ZERO);
@@ -541,7 +541,7 @@ fn no_way_is_promised_from_an_address_that_is_gone_until_it_is_back() {
 }
 
 #[test]
-fn what_losses_say_is_in_the_table_and_ends_with_the_path() {
+fn a_limit_learnt_from_losses_is_in_the_table_and_ends_with_the_path() {
     let mut bench = Bench::new();
     bench.reachable(host(2));
     bench.request(host(2));

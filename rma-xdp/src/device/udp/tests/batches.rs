@@ -41,7 +41,7 @@ fn receive_all(backend: &mut UdpBackend, max: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_asked_for_is_used_and_saves_calls() {
+fn requested_batching_is_used_and_saves_calls() {
     with_every_batching(|batching| {
         let (mut a, mut b) = acquainted();
         let there = own(&b, 0);
@@ -174,7 +174,7 @@ fn several_as_one_go_to_those_alone_who_have_kernel_sockets_too() {
 
 /// The victim is an AF_XDP host, as it sends from other ports, and would lose what comes as one.
 #[test]
-fn who_forges_a_hosts_address_and_port_changes_how_few_packets_go_to_it() {
+fn forging_a_hosts_address_and_port_changes_only_how_many_packets_go_to_it() {
     let (mut a, b) = on_loopback();
     let (here, there, port) = (own(&a, 0), own(&b, 0), port(&b));
     drop(b);
@@ -247,7 +247,7 @@ fn datagrams_that_are_too_long_are_counted_one_by_one_also_if_they_come_as_one()
 }
 
 #[test]
-fn what_the_kernel_refuses_as_one_is_sent_one_by_one_and_said() {
+fn packets_that_the_kernel_refuses_as_one_are_sent_one_by_one_and_reported() {
     const SO_NO_CHECK: i32 = 11;
     let (mut a, mut b) = acquainted();
     let there = own(&b, 0);
@@ -342,7 +342,7 @@ fn a_kernel_without_them_is_believed_and_it_is_said() {
     let none = of(UdpBatching::NONE);
     assert_eq!(none.fallbacks(&counters).count(), 4);
     assert!(none.to_string().starts_with("no recvmmsg (not asked for), no sendmmsg (not asked"));
-    // What one socket lacks is not in use.
+    // A feature that one socket lacks is not in use.
     let (a, _b) = on_loopback();
     let udp = BatchingInUse::ask(a.sockets[0].fd.as_fd(), UdpBatching::ALL);
     assert_eq!(udp.to_string(), "recvmmsg, sendmmsg, GSO, GRO");

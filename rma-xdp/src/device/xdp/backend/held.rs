@@ -34,7 +34,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// What is in it.
+    /// Returns its payload.
     pub(super) fn payload(&self) -> &[u8] {
         &self.octets[..self.transmit.len]
     }

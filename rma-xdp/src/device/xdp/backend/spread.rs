@@ -28,7 +28,7 @@ use crate::device::{
 /// The longest payload that stays in one chunk, whatever its headers are.
 const ONE_CHUNK: usize = CHUNK_DATA - HEADERS_V6;
 
-/// Why there is a chunk to take.
+/// The invariant by which there is a chunk to take.
 const ROOM: &str = "the caller has checked that there is room";
 
 impl XdpBackend {
@@ -51,8 +51,8 @@ impl XdpBackend {
         let filled = fill(&mut frames);
         let frames = &frames[..filled];
         packets.plan(frames, usize::MAX, |transmit, _| {
-            // What fits one chunk is not led into several: to the kernel these cost more than
-            // another packet does.
+            // Frames that fit one chunk are not led into several: to the kernel these cost more
+            // than another packet does.
             let most = if transmit.len <= ONE_CHUNK { ONE_CHUNK } else { room };
             state.packet_len_max(transmit).min(most.min(room) - LINK_LEN)
         });
@@ -78,7 +78,7 @@ struct Planned<'p> {
 }
 
 impl<'p> Planned<'p> {
-    /// Where it goes: as its first frame, with the length of all.
+    /// Returns its transmit: as its first frame, with the length of all.
     fn transmit(self) -> Option<Transmit> {
         let head = self.frames[self.packet.first()].transmit?;
         Some(Transmit { len: self.packet.octets(), ..head })

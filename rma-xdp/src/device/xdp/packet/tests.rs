@@ -192,7 +192,7 @@ fn a_packet_cut_anywhere_is_an_error() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_headers_are_read_back(
         version in prop_oneof![Just(4_u8), Just(6)],
         payload in proptest::collection::vec(any::<u8>(), 0..9000),
         source_port in any::<u16>(),

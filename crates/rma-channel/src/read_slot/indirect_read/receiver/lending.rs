@@ -1,4 +1,4 @@
-//! Who is lent which buffer, and is told of it.
+//! The lending of buffers to senders, and the words that tell them.
 
 use rma_core::{
     executor::{CallStatus, OpCall},
@@ -78,7 +78,7 @@ impl Receiver {
         self.may_lend = false;
     }
 
-    /// Lends a buffer to a sender, who is to be told.
+    /// Lends a buffer to a sender, and tells it in later polls.
     fn lend_to(&mut self, seat: u64, offset: u64) {
         let Some(it) = self.seats.get_mut(&seat) else { return };
         let number = it.lent;

@@ -1,4 +1,4 @@
-//! What a sender had is taken back: the others go on, and it is told that it is out.
+//! A sender that has lost its buffers: the others go on, and it is told that it is out.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn a_sender_that_is_gone_is_lent_nothing_more_and_what_it_had_is_taken_back() {
 }
 
 #[test]
-fn who_has_no_grants_for_the_epoch_is_told_so() {
+fn a_sender_without_grants_for_the_epoch_is_told_so() {
     let mut it = Ends::pool(3, 1);
     let nobody = Peer { pid: rma_core::addr::Pid(99), ..PEER };
     it.settle();
@@ -89,11 +89,11 @@ fn check_told(it: &mut Ends) {
 //= channels#4.5-indirect
 //= type=test
 #[test]
-fn who_is_out_and_has_no_buffer_is_told_so_once() {
+fn a_sender_that_is_out_and_has_no_buffer_is_told_so_once() {
     let mut it = put_out();
     it.settle();
     check_told(&mut it);
-    // Who was never accepted has not said how it is told.
+    // A peer that was never accepted has not said how it is told.
     let mut it = Ends::unlent();
     it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
     it.settle();
@@ -102,7 +102,7 @@ fn who_is_out_and_has_no_buffer_is_told_so_once() {
     it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
     it.poll();
     assert!(it.bench.us.taken.is_empty());
-    // What it says later is too late, and does no harm.
+    // Its later word is too late, and does no harm.
     it.bench.host.as_peer = OTHER;
     let (_, terms) = Sender::join(&mut it.bench.host, 0, (PEER, half.terms())).unwrap();
     it.receiver.accept(half, &terms).unwrap();
@@ -152,7 +152,7 @@ fn a_farewell_that_is_lost_is_told_again_and_one_that_comes_twice_is_no_news() {
 }
 
 #[test]
-fn who_is_dead_is_told_for_a_while_and_then_no_more() {
+fn a_dead_sender_is_told_for_a_while_and_then_given_up() {
     for status in [OpStatus::Timeout, OpStatus::RemoteAuthenticationFailure] {
         let mut it = put_out();
         let mut told = 0;
@@ -176,7 +176,7 @@ fn a_sender_that_is_admitted_again_is_not_told_what_its_seat_before_is() {
     let new = join(&mut it.bench, &mut it.receiver, OTHER);
     let mut old = core::mem::replace(&mut it.senders[1], new);
     it.receiver.offer(OTHER, 0).unwrap();
-    // What was told first comes last.
+    // The first report comes last.
     it.poll();
     assert_eq!(it.bench.us.taken.len(), 2);
     it.bench.us.taken.reverse();

@@ -20,7 +20,7 @@ const TRIES_MAX: u32 = 1 << 16;
 /// A gap, and when it can have been filled.
 #[derive(Clone, Copy, Debug)]
 struct Hole {
-    /// Where it is: the line, and the piece of it.
+    /// The place of the hole: the line, and the piece of it.
     place: (usize, usize),
     gap: Gap,
     /// When the last op before it was invoked.
@@ -44,7 +44,7 @@ impl Hole {
     }
 }
 
-/// Which of the ops that may fill a gap do.
+/// The choice of ops that fill a gap.
 #[derive(Debug, PartialEq, Eq)]
 enum Fit {
     /// There is no set of them that does.
@@ -112,7 +112,7 @@ fn holes(number: usize, line: &Line, ops: &[Op]) -> Vec<Hole> {
     holes
 }
 
-/// Which of `fillers` add up to `sum`.
+/// Chooses the `fillers` that add up to `sum`.
 fn choose(mut fillers: Vec<(usize, u64)>, sum: u64) -> Fit {
     fillers.retain(|&(_, addend)| addend <= sum);
     fillers.sort_by_key(|&(_, addend)| core::cmp::Reverse(addend));

@@ -9,7 +9,7 @@ use crate::check::history::{
     violation::{Suspicion, Violation},
 };
 
-/// What the outcome of an op says about the values of its word.
+/// The word of an op's outcome about the values of its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Nothing that anybody could see.
@@ -70,7 +70,7 @@ impl Role {
         }
     }
 
-    /// What it may add.
+    /// Returns the number that it may add.
     const fn addend(self) -> u64 {
         match self {
             Self::Add { addend, .. } | Self::MaybeAdd { addend } => addend,
@@ -126,7 +126,7 @@ pub(super) struct Runs<'a> {
     pub(super) ops: &'a [Op],
     roles: Vec<Role>,
     initial: u64,
-    /// What all additions come to.
+    /// The sum of all additions.
     reach: u64,
     by_base: BTreeMap<u64, Run>,
 }

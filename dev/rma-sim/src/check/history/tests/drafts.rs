@@ -7,7 +7,7 @@ use super::*;
 /// When a step is invoked, how much later it takes effect, and how much later it is over.
 type Times = (u64, u64, u64);
 
-/// What is altered in a history: which op, how, and by what.
+/// An alteration of a history: which op, how, and by what.
 pub(super) type Alteration = (usize, How, u64);
 
 /// A step of a run, before it is known what the word holds then.
@@ -31,7 +31,7 @@ enum Verb {
     Try,
 }
 
-/// How a step ends.
+/// The end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Applied,
@@ -47,7 +47,7 @@ impl End {
     }
 }
 
-/// How an op is altered.
+/// The way in which an op is altered.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum How {
     /// Its result is what another op saw.
@@ -64,12 +64,12 @@ pub(super) enum How {
     Forgotten,
 }
 
-/// Which values a history has.
+/// The values of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     /// All are unique, also those that no order leads to.
     Unique,
-    /// What COMPARE_SWAP and STORE put there is, and several sets of additions have one sum.
+    /// Values by COMPARE_SWAP and STORE are fixed, and several sets of additions have one sum.
     Sums,
     /// Few, some of which wrap.
     Few,
@@ -116,7 +116,7 @@ pub(super) fn alterations() -> impl Strategy<Value = Vec<Alteration>> {
     vec((any::<usize>(), how, 0..12_u64), 1..4)
 }
 
-/// What one word gives that holds 0 at first, used by one after the other.
+/// Simulates one word that holds 0 at first, used by one after the other.
 pub(super) fn simulate(steps: &[Step], values: Values) -> Vec<Draft> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     order.sort_by_key(|&it| steps[it].times.0 + steps[it].times.1);

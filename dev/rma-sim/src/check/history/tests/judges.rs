@@ -54,7 +54,7 @@ pub(super) fn by_stateright(drafts: &[Draft]) -> bool {
     (0..1_u32 << doubtful.len()).any(|set| {
         let taken = doubtful.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
         let steps: Vec<_> = certain.iter().chain(taken.map(|it| it.1)).collect();
-        // What begins as another ends is not behind it.
+        // An op that begins as another ends is not behind it.
         let begins = steps.iter().enumerate().map(|(thread, it)| (it.1, false, thread));
         let ends = steps.iter().enumerate().map(|(thread, it)| (it.3, true, thread));
         let mut events: Vec<_> = begins.chain(ends).collect();

@@ -20,7 +20,7 @@ fn any_addition(prng: &mut Prng) -> Kind {
     add(prng.between(1, 1 << 32))
 }
 
-/// What one word gives that many use at once: op n takes effect at event 10 n.
+/// Simulates one word that many use at once: op n takes effect at event 10 n.
 fn turns(prng: &mut Prng) -> Vec<Turn> {
     let mut value = 0;
     let mut turns = Vec::new();

@@ -15,7 +15,7 @@ use rma_core::{
 
 use super::*;
 
-/// What its target calls the op.
+/// The target's name for the op.
 const NUMBER: u16 = 70;
 
 impl Write {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::prng::Prng;
 
-/// What is to be recorded.
+/// The sort of a recorded op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     OrderedWrite,
