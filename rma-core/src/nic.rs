@@ -46,6 +46,7 @@ pub use gauges::NicGauges;
 pub use memory::TableMemory;
 pub use other_version::OtherVersion;
 pub use region_table::{RegionEntry, RegionTable};
+pub use shares::Shares;
 pub use tenant::TenantIndex;
 
 use crate::{
