@@ -11,11 +11,7 @@
 
 use core::time::Duration;
 
-use rma_core::{
-    backend::Transmit,
-    nic::{Shares, TenantIndex},
-    time::Instant,
-};
+use rma_core::{backend::Transmit, nic::Shares, time::Instant};
 
 /// The most packets that are held. More: more memory. Fewer: of many that go to new hosts at once,
 /// some are lost.
@@ -105,7 +101,7 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
-    use rma_core::{op::ClassOfService, port::Port};
+    use rma_core::{nic::TenantIndex, op::ClassOfService, port::Port};
 
     use super::*;
 
