@@ -7,9 +7,9 @@
 use crate::{
     addr::HostAddr,
     limits::UNANNOUNCED_LEN_MAX,
-    nic::TenantIndex,
     op::ClassOfService,
     port::{Port, SourcePort},
+    tenant::TenantIndex,
     time::Instant,
 };
 

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use rma_shm::Line;
 
 pub use crate::backend::ReceiveLenMax;
+pub use crate::tenant::TenantIndex;
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, Timing};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
@@ -47,7 +48,6 @@ pub use memory::TableMemory;
 pub use other_version::OtherVersion;
 pub use region_table::{RegionEntry, RegionTable};
 pub use shares::Shares;
-pub use tenant::TenantIndex;
 
 use crate::{
     addr::Pid,

@@ -9,9 +9,8 @@ use super::{
     rung_queues::RungQueues,
     security::Security,
     shares::Shares,
-    tenant::TenantIndex,
 };
-use crate::{backend::BATCH, fair_queue::owners::OwnersQueue};
+use crate::{backend::BATCH, fair_queue::owners::OwnersQueue, tenant::TenantIndex};
 
 /// What one table of a NIC takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,7 @@
 //!
 //! A host that only one tenant uses has no shares: that tenant has all.
 
-use super::tenant::TenantIndex;
-use crate::time::Instant;
+use crate::{tenant::TenantIndex, time::Instant};
 
 /// For how many timeouts a tenant that has nothing in a table any more keeps its floor. Longer: the
 /// others have less after it has gone. Shorter: a tenant that asks seldom finds the place that is

@@ -12,13 +12,11 @@ use crate::{
     error::{CommandError, DropReason},
     granules::Granules,
     limits::{GRANULE, TAG_LEN},
-    nic::{
-        security::RequestSeal,
-        tenant::{Presence, TenantIndex},
-    },
+    nic::{security::RequestSeal, tenant::Presence},
     op::{Moves, OpStatus},
     path_limits::Paths,
     port::SourcePort,
+    tenant::TenantIndex,
     time::Instant,
     wire::{Header, read::RESPONSE_OVERHEAD},
 };

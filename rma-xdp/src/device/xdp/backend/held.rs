@@ -5,7 +5,8 @@
 //! is: no stranger can fill this. It is short: a packet with payload of its own is not held, as it
 //! is never the first to a host that answers.
 //!
-//! The tenants of a host share the places: who goes to many new hosts takes none that another needs.
+//! The tenants of a host share the places: who goes to many new hosts takes none that another
+//! needs.
 //!
 //! Invariant: fixed memory, and nothing is held for longer than [`HELD_FOR`].
 
