@@ -35,9 +35,9 @@ use crate::{
 #[must_use]
 #[non_exhaustive]
 pub struct KeyServerConfig {
-    /// Where it accepts connections. With port 0, at a port of the system's choice. With `0.0.0.0` or
-    /// `[::]`, at all addresses of this machine: clients are told one of these, best the host's own,
-    /// as keys are given to the address that their connection comes from.
+    /// Where it accepts connections. With port 0, at a port of the system's choice. With `0.0.0.0`
+    /// or `[::]`, at all addresses of this machine: clients are told one of these, best the host's
+    /// own, as keys are given to the address that their connection comes from.
     pub listen: SocketAddr,
     /// The directory of its credentials: `docs/KEYS.md` says which files. Read anew when they
     /// change.
