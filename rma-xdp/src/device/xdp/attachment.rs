@@ -381,7 +381,6 @@ mod tests {
             assert_eq!(fewer, Some(FewerQueues { most: 2, reason }), "{error}");
             assert_eq!(FewerQueues::after(&error, 2..4, fewer), None, "it is known");
             assert_eq!(FewerQueues::after(&error, 4..4, None), None, "none was added");
-            assert_eq!(FewerQueues::after(&error, 4..2, None), None, "there are fewer now");
         }
         let other = XdpError::NativeOnBond { interface };
         assert_eq!(FewerQueues::after(&other, 2..4, None), None, "no queue is to blame");

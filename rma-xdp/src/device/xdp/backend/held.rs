@@ -84,9 +84,9 @@ impl Held {
     }
 
     /// Lends all packets, for [`Held::keep`]. Until then there is room for none.
-    pub(super) const fn lend(&mut self, now: Instant) -> Vec<Packet> {
+    pub(super) fn lend(&mut self, now: Instant) -> Vec<Packet> {
         self.shares.note_time(now);
-        core::mem::replace(&mut self.packets, Vec::new())
+        core::mem::take(&mut self.packets)
     }
 
     /// One that was lent does not come back.
