@@ -13,17 +13,21 @@ fn forked_host(directory: &Path) -> Command {
     let mut root = CertificateParams::default();
     root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     root.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let root = CertifiedIssuer::self_signed(root, KeyPair::generate().unwrap()).unwrap();
+    let made = "a key can be made";
+    let root = CertifiedIssuer::self_signed(root, KeyPair::generate().expect(made)).expect(made);
     let mut params = CertificateParams::default();
-    let id = "spiffe://example.org/client";
-    params.subject_alt_names = vec![SanType::URI(id.try_into().unwrap())];
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, &root).unwrap().pem();
-    fs::write(directory.join("cert.pem"), certificate).unwrap();
-    fs::write(directory.join("bundle.pem"), root.pem()).unwrap();
+    let id = "spiffe://example.org/client".try_into().expect("an ASCII URI");
+    params.subject_alt_names = vec![SanType::URI(id)];
+    let key = KeyPair::generate().expect(made);
+    let certificate = params.signed_by(&key, &root).expect(made).pem();
     let path = directory.join("key.pem");
-    fs::write(&path, key.serialize_pem()).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let files = [
+        (directory.join("cert.pem"), certificate),
+        (directory.join("bundle.pem"), root.pem()),
+        (path.clone(), key.serialize_pem()),
+    ];
+    files.iter().for_each(|(path, pem)| fs::write(path, pem).expect("it can be written"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forked-host"));
     command.arg(directory);
     command
