@@ -175,7 +175,7 @@ impl Service {
     ) -> Result<RegionKeys, KeysError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let fetched = Fetched::start(holder, &self.id).map_err(Box::new)?;
-        let source = fetched.source(self.addresses.clone().into_vec(), self.expected.clone());
+        let source = fetched.source(self.addresses.clone().into_vec(), self.expected.clone())?;
         let ops: OpSet = op_types.iter().copied().collect();
         let region = fetched.region(source, self.region.clone(), ops)?;
         let op_type = *op_types.first().expect("at least one type of op");
@@ -230,7 +230,7 @@ impl RegionKeys {
             };
             Some((all.try_fold(Grants::new(grant), with)?, epoch))
         });
-        if let Some((grants, epoch)) = seen {
+        if let Ok(Some((grants, epoch))) = seen {
             (self.grants, self.epoch) = (grants, epoch);
         }
     }
@@ -241,7 +241,7 @@ impl RegionKeys {
         let ring = region.ring();
         let standing = region.grants().with_cache(|cache, now| cache.standing(now, ring));
         let why = match standing {
-            Standing::GaveUp(why) => region.gave_up(why),
+            Ok(Standing::GaveUp(why)) => region.gave_up(why),
             _ => region.late(waited),
         };
         let is_hindered = |why: &FetchError| {

@@ -9,6 +9,7 @@ use crate::{
     limits::UNANNOUNCED_LEN_MAX,
     op::ClassOfService,
     port::{Port, SourcePort},
+    tenant::TenantIndex,
     time::Instant,
 };
 
@@ -139,6 +140,8 @@ pub struct Transmit {
     /// Whether the backend may spend table space and neighbour look-ups on `destination`. False for
     /// a reply to an unauthenticated frame: a forged source address must not cost anything.
     pub may_resolve: bool,
+    /// For which tenant of this host it goes: whose share a look-up of `destination` takes.
+    pub tenant: TenantIndex,
     /// Whether the [`LINK_LEN`] octets behind the frame in its buffer are [`RxFrame::link`] of the
     /// packet that it answers: a backend that knows no path to `destination` may send it back by
     /// the addresses in them. True for notices under the reserved key only, never for payload.
@@ -167,6 +170,7 @@ impl Transmit {
             packet_len_max: UNANNOUNCED_LEN_MAX,
             opens_packet: true,
             may_resolve: true,
+            tenant: TenantIndex::HOST,
             link_behind: false,
         }
     }

@@ -69,6 +69,7 @@ pub mod region;
 pub mod seal;
 pub mod service;
 pub mod tally;
+pub mod tenant;
 pub mod time;
 pub mod watch;
 pub mod wire;

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use rma_shm::Line;
 
 pub use crate::backend::ReceiveLenMax;
+pub use crate::tenant::TenantIndex;
 pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, Timing};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
@@ -46,7 +47,7 @@ pub use gauges::NicGauges;
 pub use memory::TableMemory;
 pub use other_version::OtherVersion;
 pub use region_table::{RegionEntry, RegionTable};
-pub use tenant::TenantIndex;
+pub use shares::Shares;
 
 use crate::{
     addr::Pid,

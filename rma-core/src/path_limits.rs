@@ -22,7 +22,7 @@ pub trait PathLimits: fmt::Debug + Send + Sync {
     /// as it is known. `None`: as long as the device's.
     fn packet_len_max(&self, peer: HostAddr) -> Option<usize>;
 
-    /// An op with `peer` was OK, and its longest frame had `len` octets.
+    /// An op with `peer` was OK whose frames may have had `len` octets, as of one that is lost.
     fn arrived(&self, peer: HostAddr, len: usize);
 
     /// An op with `peer` ended with TIMEOUT. Its frames that may have been lost have at most `len`

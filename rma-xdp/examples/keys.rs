@@ -47,7 +47,7 @@ fn main() -> Result<(), Error> {
     let host = Host::open(HostConfig::udp([127, 0, 0, 1]))?;
     let holder = Holder { initiators: host.addresses(), pid: host.pid() };
     let grants = Grants::start(holder, &directory.join("client"))?;
-    let service = grants.source(vec![keys.address()], "spiffe://example.org/server".parse()?);
+    let service = grants.source(vec![keys.address()], "spiffe://example.org/server".parse()?)?;
     let region = |name: &str, op_type| {
         Ok::<_, Error>(grants.region(service, name.parse()?, OpSet::NONE.with(op_type))?)
     };

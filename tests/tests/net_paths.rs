@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use rma_core::addr::HostAddr;
+use rma_core::{addr::HostAddr, tenant::TenantIndex};
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::net::{Interface, NetError, NetMonitor, Path, PathError, PathTable};
 use rustix::time::{ClockId, clock_gettime};
@@ -158,7 +158,7 @@ fn a_request_from_the_engine_is_answered_in_the_table() {
     let expected = fixture.path_to_b(1500);
     let table = fixture.table();
     let start = monotonic();
-    assert!(table.request(host(Lab::B_V4)));
+    assert!(table.request(TenantIndex::HOST, host(Lab::B_V4)));
     eventually("a path", || table.lookup(host(Lab::B_V4)).is_some());
     println!("a path {:?} after the request, ARP included", monotonic() - start);
     assert_eq!(table.lookup(host(Lab::B_V4)), Some(expected));
@@ -396,7 +396,7 @@ fn no_path_survives_the_link_and_paths_come_back_with_it() {
     assert!(matches!(error, PathError::LinkDown { .. }), "{error}");
     fixture.ip_b("link set dev rma0 up");
     eventually("the path again, as the engine goes on asking", || {
-        table.request(host(Lab::B_V4));
+        table.request(TenantIndex::HOST, host(Lab::B_V4));
         table.is_link_up() && table.lookup(host(Lab::B_V4)) == Some(path)
     });
 
@@ -405,7 +405,7 @@ fn no_path_survives_the_link_and_paths_come_back_with_it() {
     eventually("no path", || !table.is_link_up() && table.lookup(host(Lab::B_V4)).is_none());
     fixture.ip_a("link set dev rma0 up");
     eventually("the path again", || {
-        table.request(host(Lab::B_V4));
+        table.request(TenantIndex::HOST, host(Lab::B_V4));
         table.lookup(host(Lab::B_V4)) == Some(path)
     });
 
@@ -448,5 +448,5 @@ fn a_stopped_monitor_leaves_an_empty_table_and_no_thread() {
     assert_eq!(table.lookup(host(Lab::B_V4)), None);
     assert!(!table.is_link_up());
     // Asking is still allowed, it just has no effect.
-    table.request(host(Lab::B_V4));
+    table.request(TenantIndex::HOST, host(Lab::B_V4));
 }

@@ -216,7 +216,7 @@ impl Client {
     /// well or not; also by clones of this client. A transfer is submitted when it is first polled:
     /// for one alone there is [`Transfer::fenced`].
     pub fn fence(&self) {
-        self.handle.shared().with(|state, _| state.fence());
+        self.handle.shared().with_own(|state, _| state.fence());
     }
 
     /// Runs a future to its end on this thread, which polls the executor meanwhile if no other
@@ -230,21 +230,23 @@ impl Client {
     }
 
     /// Makes what progress can be made, and wakes the futures that can go on. Returns how much
-    /// there was to do. For applications that poll in a loop of their own.
+    /// there was to do: in a child that was forked nothing. For applications that poll in a loop of
+    /// their own.
     pub fn poll(&self) -> usize {
-        self.handle.shared().with(State::turn)
+        self.handle.shared().with(State::turn).unwrap_or(0)
     }
 
-    /// How many calls are not over, those of dropped futures among them.
+    /// How many calls are not over, those of dropped futures among them. In a child that was forked
+    /// none.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.handle.shared().with(|state, _| state.calls())
+        self.handle.shared().with(|state, _| state.calls()).unwrap_or(0)
     }
 
-    /// How many transfers wait for a place among the calls.
+    /// How many transfers wait for a place among the calls. In a child that was forked none.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.handle.shared().with(|state, _| state.waiting())
+        self.handle.shared().with(|state, _| state.waiting()).unwrap_or(0)
     }
 
     /// From now on, at most so many transfers wait for a place among the calls; the next ones end
@@ -265,12 +267,15 @@ impl Client {
     /// # }
     /// ```
     pub fn set_waiting_max(&self, transfers: usize) {
-        self.handle.shared().with(|state, _| state.waiting_max = transfers);
+        self.handle.shared().with_own(|state, _| state.waiting_max = transfers);
     }
 
     /// Looks at the executor.
-    pub(crate) fn with_executor<T>(&self, look: impl FnOnce(&Executor) -> T) -> T {
-        self.handle.shared().with(|state, _| look(&state.executor))
+    pub(crate) fn with_executor<T>(
+        &self,
+        look: impl FnOnce(&Executor) -> T,
+    ) -> Result<T, WaitError> {
+        Ok(self.handle.shared().with(|state, _| look(&state.executor))?)
     }
 }
 

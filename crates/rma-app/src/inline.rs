@@ -128,7 +128,7 @@ impl<'a, F: FnMut() -> usize> Turning<'a, F> {
         client: &Client,
         future: T,
     ) -> Result<T::Output, WaitError> {
-        client.with_executor(|executor| self.check(executor))?;
+        client.with_executor(|executor| self.check(executor))??;
         let mut future = pin!(future);
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Waker::from(woken.clone());

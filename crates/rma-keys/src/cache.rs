@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use rma_core::{
     op::{OpStatus, OpType},
+    process::Forked,
     time::Instant,
 };
 
@@ -68,6 +69,9 @@ pub enum CacheError {
         /// The region.
         name: RegionName,
     },
+    /// The cache is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }
 
 /// The counters of a cache.

@@ -2,7 +2,8 @@
 //! whose application must be woken.
 //!
 //! Invariants: what a turn costs grows with the portals that are in use, not with those that there
-//! are; a portal that waits for a frame is looked at in every turn.
+//! are; a portal that waits for a frame is looked at in every turn; one that is closed is neither
+//! looked at nor waits.
 
 use std::collections::VecDeque;
 
@@ -66,12 +67,24 @@ impl Portals {
         Some(number as u16)
     }
 
-    /// Serves a portal no more.
+    /// No further post of a portal is taken, nor one that waits for a frame.
+    pub(crate) fn close(&mut self, number: u16) {
+        let Self { ports, watch, waiting, .. } = self;
+        let Some(port) = ports.get_mut(usize::from(number)).and_then(Option::as_mut) else {
+            return;
+        };
+        watch.forget(number, port.flag());
+        if port.set_waiting(false) {
+            waiting.retain(|&waiting| waiting != number);
+        }
+        port.done();
+    }
+
+    /// Serves a portal no more, which is [closed](Portals::close).
     pub(crate) fn detach(&mut self, number: u16) -> Option<StarPort> {
         let port = self.ports.get_mut(usize::from(number))?.take()?;
         self.watch.remove(number, port.flag(), number);
         self.given.retain(|&given| given != number);
-        self.waiting.retain(|&waiting| waiting != number);
         Some(port)
     }
 

@@ -164,9 +164,10 @@ impl Star {
     /// Serves a portal no more, and ends all its protection domains: its number may be another's
     /// next, who is to have nothing of it. Connections of which this host is the stateful side are
     /// closed first, which takes until all that they have sent is dead: until then, and for a
-    /// portal that there is not, this returns `None`, and must be called again. Whoever calls it
-    /// sees to it that nothing is posted meanwhile.
+    /// portal that there is not, this returns `None`, and must be called again. From the first call
+    /// on it takes no post, so that is within W and a bit, whatever its application posts.
     pub fn detach(&mut self, now: Instant, portal: u16) -> Option<StarPort> {
+        self.portals.close(portal);
         let (mut host, _, _, stateful) = self.split();
         if !stateful.leave(&mut host, now, portal) {
             return None;

@@ -167,7 +167,7 @@ impl Cache {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let grants = Grants::start(holder, credentials)?;
         let regions = servers.iter().map(|it| {
-            let source = grants.source(vec![it.keys], it.identity.clone());
+            let source = grants.source(vec![it.keys], it.identity.clone())?;
             let region = |name: &str| {
                 let name = name.parse().expect("a name");
                 grants.region(source, name, OpSet::NONE.with(OpType::Read))

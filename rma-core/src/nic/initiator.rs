@@ -28,7 +28,6 @@ use super::{
     shares::Shares,
     solicitation_window::{SolicitationWindow, Solicitor},
     tables::Tables,
-    tenant::TenantIndex,
 };
 use crate::{
     addr::Pid,
@@ -40,6 +39,7 @@ use crate::{
     op::{ClassOfService, Moves, OpStatus},
     path_limits::Paths,
     port::SourcePort,
+    tenant::TenantIndex,
     time::Instant,
 };
 use mutation::Solicited;

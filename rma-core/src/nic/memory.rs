@@ -9,9 +9,8 @@ use super::{
     rung_queues::RungQueues,
     security::Security,
     shares::Shares,
-    tenant::TenantIndex,
 };
-use crate::{backend::BATCH, fair_queue::owners::OwnersQueue};
+use crate::{backend::BATCH, fair_queue::owners::OwnersQueue, tenant::TenantIndex};
 
 /// The memory of one table of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,7 @@
 //! Keys stay expanded, as their regions had them: after a rotation, all who used the region are
 //! refused within a round trip, and wait for it.
 
-use super::tenant::TenantIndex;
-use crate::{crypto::RegionKeySchedule, region::RegionId, time::Instant};
+use crate::{crypto::RegionKeySchedule, region::RegionId, tenant::TenantIndex, time::Instant};
 use arrayvec::ArrayVec;
 
 /// How many keys are kept, of all regions together. More: more regions can be rotated within two

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rma_shm::{prefetch_value, region::Region};
 
-use super::{
-    previous_keys::PreviousKeys,
-    tenant::{Presence, TenantIndex},
-};
+use super::{previous_keys::PreviousKeys, tenant::Presence};
 use crate::{
     addr::Pid,
     backend::BATCH,
@@ -22,6 +19,7 @@ use crate::{
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
     receive_queue::ReceiveQueuePort,
     region::{Permissions, RegionId},
+    tenant::TenantIndex,
     wire::Mutation,
 };
 use rma_crypto::Key;

@@ -8,8 +8,7 @@
 //!
 //! A host that only one tenant uses has no shares: that tenant has all.
 
-use super::tenant::TenantIndex;
-use crate::time::Instant;
+use crate::{tenant::TenantIndex, time::Instant};
 
 /// For how many timeouts a tenant that has nothing in a table any more keeps its floor. Longer: the
 /// others have less after it has gone. Shorter: a tenant that asks seldom finds the place that is
@@ -18,7 +17,7 @@ const KEPT_TIMEOUTS: u64 = 10;
 
 /// The shares of a host's tenants in one table.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub struct Shares {
     capacity: u32,
     tenants: Box<[Share; TenantIndex::COUNT]>,
     /// No tenant from here on has ever had anything.
@@ -43,7 +42,8 @@ impl Shares {
     pub(super) const TENANT_LEN: usize = size_of::<Share>();
 
     /// Of a table of so much.
-    pub(super) fn new(capacity: u32, timeout_nanos: u64) -> Self {
+    #[must_use]
+    pub fn new(capacity: u32, timeout_nanos: u64) -> Self {
         let none = Share { used: 0, took_at: None };
         let kept_nanos = timeout_nanos.saturating_mul(KEPT_TIMEOUTS);
         let tenants = Box::new([none; TenantIndex::COUNT]);
@@ -52,14 +52,15 @@ impl Shares {
 
     /// It is `now`.
     #[inline]
-    pub(super) const fn note_time(&mut self, now: Instant) {
+    pub const fn note_time(&mut self, now: Instant) {
         self.now = now;
     }
 
     /// Whether `tenant` may take so much more, of what is free. A tenant that has nothing always
     /// may: a floor is never less than one of what the table has.
+    #[must_use]
     #[inline]
-    pub(super) fn admits(&self, tenant: TenantIndex, amount: u32) -> bool {
+    pub fn admits(&self, tenant: TenantIndex, amount: u32) -> bool {
         // While all have less than a half together, nobody has anything of a floor that is not its
         // own.
         self.used + amount <= self.capacity / 2
@@ -67,15 +68,35 @@ impl Shares {
             || self.is_within(tenant, amount)
     }
 
+    /// Whether no other tenant than `tenant` has anything, or had lately: then it has all.
+    #[must_use]
+    pub fn is_alone(&self, tenant: TenantIndex) -> bool {
+        let others = self.tenants[..self.known].iter().enumerate();
+        !others.filter(|(index, _)| *index != tenant.index()).any(|(_, it)| self.is_there(it))
+    }
+
+    /// Whether `tenant` has more than its floor would be if `other` came: of that it may have to
+    /// make room.
+    #[must_use]
+    pub fn is_beyond_floor(&self, tenant: TenantIndex, other: TenantIndex) -> bool {
+        let has_come = usize::from(!self.is_there(&self.tenants[other.index()])) as u32;
+        self.tenants[tenant.index()].used > self.capacity / 2 / (self.floors() + has_come)
+    }
+
+    fn is_there(&self, share: &Share) -> bool {
+        let is_kept = |at: Instant| self.now.nanos_since(at) < self.kept_nanos;
+        share.used > 0 || share.took_at.is_some_and(is_kept)
+    }
+
+    /// One for each tenant that is there, and one for whoever comes next.
+    fn floors(&self) -> u32 {
+        self.tenants[..self.known].iter().filter(|it| self.is_there(it)).count() as u32 + 1
+    }
+
     #[cold]
     fn is_within(&self, tenant: TenantIndex, amount: u32) -> bool {
         let tenants = &self.tenants[..self.known];
-        let is_there = |share: &&Share| {
-            let is_kept = |at: Instant| self.now.nanos_since(at) < self.kept_nanos;
-            share.used > 0 || share.took_at.is_some_and(is_kept)
-        };
-        // And one for whoever comes next.
-        let floors = tenants.iter().filter(is_there).count() as u32 + 1;
+        let floors = self.floors();
         let floor = self.capacity / 2 / floors;
         let beyond = |used: u32| used.saturating_sub(floor);
         let used = self.tenants[tenant.index()].used;
@@ -86,7 +107,7 @@ impl Shares {
 
     /// `tenant` takes so much.
     #[inline]
-    pub(super) fn take(&mut self, tenant: TenantIndex, amount: u32) {
+    pub fn take(&mut self, tenant: TenantIndex, amount: u32) {
         self.known = self.known.max(tenant.index() + 1);
         self.used += amount;
         let share = &mut self.tenants[tenant.index()];
@@ -95,8 +116,11 @@ impl Shares {
     }
 
     /// `tenant` gives so much back.
+    ///
+    /// # Panics
+    /// If it has not so much.
     #[inline]
-    pub(super) fn give_back(&mut self, tenant: TenantIndex, amount: u32) {
+    pub fn give_back(&mut self, tenant: TenantIndex, amount: u32) {
         let used = &mut self.tenants[tenant.index()].used;
         *used = used.checked_sub(amount).expect("what was taken is given back once");
         self.used -= amount;
@@ -161,6 +185,26 @@ mod tests {
         shares.give_back(tenant(0), 10);
         assert!(!shares.admits(tenant(0), 1), "it has more than its part still");
         assert_eq!(fill(&mut shares, tenant(2)), 15, "a quarter of a half");
+    }
+
+    #[test]
+    fn who_has_more_than_a_floor_while_another_has_less_is_told_from_the_others() {
+        let mut shares = Shares::new(120, T);
+        let [one, other, third] = [0, 1, 2].map(tenant);
+        assert!(shares.is_alone(one), "nobody has anything");
+        shares.take(one, 31);
+        assert!(shares.is_alone(one) && !shares.is_alone(other));
+        // A floor is 20 if another comes, as there is one for whoever comes after that.
+        assert!(shares.is_beyond_floor(one, other));
+        shares.give_back(one, 11);
+        assert!(!shares.is_beyond_floor(one, other));
+        shares.take(other, 1);
+        assert!(!shares.is_alone(one));
+        assert!(shares.is_beyond_floor(one, third) && !shares.is_beyond_floor(one, other));
+        shares.give_back(other, 1);
+        assert!(!shares.is_alone(one), "not for some timeouts");
+        shares.note_time(Instant::from_nanos(T * KEPT_TIMEOUTS));
+        assert!(shares.is_alone(one));
     }
 
     #[test]

@@ -1,33 +1,6 @@
-//! The tenants of a host, as a NIC counts them (not in the paper, where a NIC knows processes
-//! only): by a small number, so that shares are kept in arrays of a fixed size (P5).
+//! Which of a host's tenants uses what of a NIC.
 
-/// One of the tenants that a NIC tells apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TenantIndex(u8);
-
-impl TenantIndex {
-    /// How many a NIC tells apart. More: more memory, and whoever needs a share waits for longer.
-    /// Fewer: more tenants have a share together.
-    pub const COUNT: usize = 64;
-
-    /// The host itself.
-    pub const HOST: Self = Self(0);
-
-    /// The one with this number. Numbers from [`TenantIndex::COUNT`] on begin anew: those tenants
-    /// have a share together.
-    #[must_use]
-    pub const fn of(number: usize) -> Self {
-        Self((number % Self::COUNT) as u8)
-    }
-
-    /// Its number.
-    #[must_use]
-    #[inline]
-    pub const fn index(self) -> usize {
-        // The compiler does not know that of the octet.
-        self.0 as usize % Self::COUNT
-    }
-}
+use crate::tenant::TenantIndex;
 
 /// How many command slots and regions each tenant has.
 #[derive(Debug)]

@@ -69,13 +69,16 @@ pub(super) fn bind_also_in_vrf(
     interface: Option<u32>,
 ) -> Result<(), Errno> {
     let bound = bind(&socket, address, port, interface);
-    let index = interface.or_else(|| Some(device_with(address)?.index));
-    match (bound, index) {
-        (Err(Errno::ADDRNOTAVAIL), Some(index)) if is_behind(address, index) => {
+    if bound != Err(Errno::ADDRNOTAVAIL) {
+        return bound;
+    }
+    // All interfaces are asked for that alone.
+    match interface.or_else(|| Some(device_with(address)?.index)) {
+        Some(index) if is_behind(address, index) => {
             bind_to_interface(socket.as_fd(), index)?;
             bind(&socket, address, port, interface)
         }
-        (bound, _) => bound,
+        _ => bound,
     }
 }
 

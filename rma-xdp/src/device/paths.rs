@@ -34,7 +34,7 @@ use std::{sync::OnceLock, thread::Thread};
 use crossbeam_queue::ArrayQueue;
 use rma_core::{
     addr::HostAddr,
-    nic::ReceiveLenMax,
+    nic::{ReceiveLenMax, TenantIndex},
     path_limits::{PathLimits, Paths},
 };
 use rustix::{
@@ -46,9 +46,10 @@ use rustix::{
 /// host; each takes 128 bytes (two places of one cache line, because the table stays half empty).
 pub const DESTINATIONS_MAX: usize = 1024;
 
-/// Requests that may wait for the monitor. Further ones are dropped: the engine asks again with its
-/// next frame.
-const REQUESTS_MAX: usize = 256;
+/// Requests of each tenant that may wait for the monitor. Further ones are dropped: the engine asks
+/// again with its next frame. More: more memory. Fewer: of many that go to new hosts at once, some
+/// are found later.
+const REQUESTS_MAX: usize = 64;
 
 /// Losses that may wait for the monitor. More come only from many ops that were lost together, and
 /// each of these says the same.
@@ -270,7 +271,8 @@ pub struct PathTable {
     /// The thread that is woken when that, or anything that paths follow from, has changed.
     #[cfg(feature = "xdp")]
     follower: OnceLock<Thread>,
-    requests: ArrayQueue<HostAddr>,
+    /// By tenant.
+    requests: Box<[ArrayQueue<HostAddr>; TenantIndex::COUNT]>,
     losses: ArrayQueue<Loss>,
     /// Whether any path is shorter than the interface's MTU, or may be.
     watching: Arc<AtomicBool>,
@@ -308,12 +310,12 @@ impl PathTable {
             link: AtomicU8::new(LinkState::Up as u8),
             #[cfg(feature = "xdp")]
             follower: OnceLock::new(),
-            requests: ArrayQueue::new(REQUESTS_MAX),
+            requests: Box::new(core::array::from_fn(|_| ArrayQueue::new(REQUESTS_MAX))),
             losses: ArrayQueue::new(LOSSES_MAX),
             watching: Arc::default(),
             waker,
         });
-        let writer = PathWriter { table: Arc::clone(&table), live: 0 };
+        let writer = PathWriter { table: Arc::clone(&table), live: 0, turn: 0 };
         (table, writer)
     }
 
@@ -352,14 +354,14 @@ impl PathTable {
         None
     }
 
-    /// Asks the monitor for the path to `destination`; true if the request was queued. A request
-    /// may be lost when many come at once: ask again with the next frame.
+    /// Asks the monitor for the path to `destination`, for `tenant`; true if the request was
+    /// queued. A request may be lost when a tenant has many at once: ask again with the next frame.
     ///
     /// Never waits, never allocates; a system call only when the monitor sleeps. Ask only for
     /// destinations that have proved who they are or that the application named, else strangers can
     /// fill the table.
-    pub fn request(&self, destination: HostAddr) -> bool {
-        let queued = self.requests.push(destination).is_ok();
+    pub fn request(&self, tenant: TenantIndex, destination: HostAddr) -> bool {
+        let queued = self.requests[tenant.index()].push(destination).is_ok();
         if let Some(waker) = &self.waker {
             waker.wake();
         }
@@ -490,6 +492,8 @@ fn key(destination: HostAddr) -> [u64; 2] {
 pub struct PathWriter {
     table: Arc<PathTable>,
     live: usize,
+    /// The tenant whose requests are looked at next.
+    turn: usize,
 }
 
 impl PathWriter {
@@ -553,10 +557,15 @@ impl PathWriter {
         self.table.places[index].used.swap(false, Ordering::Relaxed)
     }
 
-    /// The oldest request that waits. This side of [`PathTable::request`].
+    /// A request that waits, and whose it is: the oldest of the tenant whose turn it is. This side
+    /// of [`PathTable::request`].
     #[must_use]
-    pub fn poll_request(&mut self) -> Option<HostAddr> {
-        self.table.requests.pop()
+    pub fn poll_request(&mut self) -> Option<(TenantIndex, HostAddr)> {
+        (0..TenantIndex::COUNT).find_map(|_| {
+            let tenant = TenantIndex::of(self.turn);
+            self.turn = (self.turn + 1) % TenantIndex::COUNT;
+            Some((tenant, self.table.requests[tenant.index()].pop()?))
+        })
     }
 
     /// The loss that waits for longest.

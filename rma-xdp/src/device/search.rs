@@ -1,12 +1,30 @@
 //! How long packets may be on the way to a host: found by losses, where nobody tells.
 //!
 //! A router that cannot pass a packet on says so, if it does, to the kernel. Many say nothing. So
-//! what counts is how ops end: those with long frames die on a way that short ones live on. After
-//! [`LOSSES`] in a row of one length the next shorter [`PLATEAUS`] is tried. What works is asked
-//! about once more at full length, as the other host may only have stood still: if that is lost
-//! while the shorter ones live, the way is *narrow*, and stays so for [`NARROW_FOR`], the kernel's
-//! own time for what ICMP told it. Then full length is asked about again, at the price of what is
-//! under way within one timeout.
+//! what counts is how ops end: those with long packets die on a way that short ones live on. How
+//! long a packet was the NIC knows of a long op alone: short ops share packets. So losses that come
+//! together, a *burst*, count as one, of a packet as long as all of them could have shared.
+//!
+//! ```text
+//!             a loss               2 in a row
+//! (nothing) ----------> Lossy -----------------> Short { mtu: the next plateau }
+//!     ^                   | the length lives        |  ^ 2 losses in a row: the next plateau,
+//!     |<------------------+                         |  |  and below the last: Silent
+//!     |                                             v  |
+//!     |   full length lives           SETTLED without a loss, and something lives
+//!     |<--------------------- Asking <--------------+  | not asked yet: Asking
+//!     |                          |                     | asked: it is told as narrow, and Asking
+//!     |                          | full length dies    |  comes again after NARROW_FOR
+//!     |                          +-------------------> Short { asked }
+//!     |  anything lives
+//!     +------------------ Silent
+//! ```
+//!
+//! In *Short* nothing longer than `mtu` is sent, in all others what the kernel says that the way
+//! carries. Full length is asked about once, as the other host may only have stood still. A way is
+//! *narrow* if that dies and the shorter length lives before it and behind. It stays so for
+//! [`NARROW_FOR`], the kernel's own time for what ICMP told it; then full length is asked about
+//! again, at the price of what is under way within one timeout.
 //!
 //! It is a state machine without clock and without I/O: who drives it knows what the kernel says of
 //! the way, tells it of losses and of what was heard, and sends no longer packets than
@@ -23,9 +41,14 @@ use rma_core::addr::HostAddr;
 
 use super::paths::DESTINATIONS_MAX;
 
-/// Losses in a row before a shorter length is tried. Fewer: each lost frame is a suspicion. More:
-/// an op that is retried twice, as executors do, fails before a length is tried that passes.
+/// Bursts of losses in a row before a shorter length is tried. Fewer: each lost frame is a
+/// suspicion. More: an op that is retried twice, as executors do, fails before a length is tried
+/// that passes.
 const LOSSES: u8 = 2;
+
+/// Within which time losses are one burst: ops that were issued together end so, and may have
+/// shared packets. Longer: the second burst may be taken for the first. Shorter: the other way.
+const BURST: Duration = Duration::from_millis(20);
 
 /// Lengths of packets that are tried: jumbo frames, Ethernet, and the smallest that IPv6 and IPv4
 /// may rely on. Few, as each costs two timeouts. What lies between costs a part of the throughput.
@@ -53,30 +76,120 @@ const LOOK: Duration = Duration::from_millis(100);
 struct Way {
     state: State,
     until: Duration,
+    burst: Burst,
+}
+
+/// Losses that came together.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    until: Duration,
+    /// The longest packet that those so far may have been in.
+    len: u32,
+    /// What was known before them.
+    before: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many losses in a row, the last of packets of `len`.
-    Lossy { losses: u8, len: u32 },
-    /// Nothing longer than `mtu` is sent, since `since`.
-    Trying { mtu: u32, losses: u8, since: Duration },
-    /// `mtu` works, and full length is sent to see what becomes of it. `again`: the way was narrow.
-    Asking { mtu: u32, again: bool },
-    /// Nothing longer than `mtu` passes.
-    Narrow { mtu: u32, losses: u8 },
+    /// So many bursts of losses in a row, the last of packets of `len`.
+    Lossy { bursts: u8, len: u32 },
+    /// Nothing longer than `mtu` is sent.
+    Short {
+        mtu: u32,
+        bursts: u8,
+        /// When that began, or something was lost last.
+        since: Duration,
+        /// Full length was sent after this had worked, and was lost.
+        asked: bool,
+        /// It was told that nothing longer passes.
+        is_narrow: bool,
+    },
+    /// `mtu` works, and full length is sent to see what becomes of it.
+    Asking { mtu: u32, is_narrow: bool },
     /// Nothing passed, however short.
     Silent,
 }
 
 impl State {
-    /// This, as known from `now` on.
-    fn since(self, now: Duration) -> Way {
-        let holds = match self {
+    /// Nothing is suspected.
+    const CLEAR: Self = Self::Lossy { bursts: 0, len: 0 };
+
+    /// No more than `mtu` from `now` on, or, if that has no plateau, nothing to be tried.
+    fn below(peer: HostAddr, mtu: u32, now: Duration) -> Self {
+        match below(peer, mtu) {
+            Some(mtu) => Self::Short { mtu, bursts: 0, since: now, asked: false, is_narrow: false },
+            None => Self::Silent,
+        }
+    }
+
+    /// For how long this is kept if nothing else is told.
+    const fn kept_for(self) -> Duration {
+        match self {
             Self::Lossy { .. } | Self::Silent => SUSPECTED_FOR,
-            Self::Trying { .. } | Self::Asking { .. } | Self::Narrow { .. } => NARROW_FOR,
-        };
-        Way { state: self, until: now + holds }
+            Self::Short { .. } | Self::Asking { .. } => NARROW_FOR,
+        }
+    }
+
+    /// The longest packet that is sent.
+    const fn limit(self) -> Option<u32> {
+        match self {
+            Self::Short { mtu, .. } => Some(mtu),
+            Self::Lossy { .. } | Self::Asking { .. } | Self::Silent => None,
+        }
+    }
+
+    /// This after a burst of losses of packets of up to `len`.
+    fn after_loss(self, peer: HostAddr, len: u32, now: Duration) -> Self {
+        match self {
+            // Short ones pass everywhere: their loss tells only that nothing does.
+            _ if len <= mtu_min(peer) && self.limit() != Some(mtu_min(peer)) => self,
+            Self::Lossy { bursts, .. } if bursts + 1 < LOSSES => {
+                Self::Lossy { bursts: bursts + 1, len }
+            }
+            Self::Lossy { .. } => Self::below(peer, len, now),
+            Self::Short { mtu, bursts, asked, is_narrow, .. } if bursts + 1 < LOSSES => {
+                Self::Short { mtu, bursts: bursts + 1, since: now, asked, is_narrow }
+            }
+            Self::Short { mtu, .. } => Self::below(peer, mtu, now),
+            Self::Asking { mtu, is_narrow } if len > mtu => {
+                Self::Short { mtu, bursts: 0, since: now, asked: true, is_narrow }
+            }
+            Self::Asking { .. } | Self::Silent => self,
+        }
+    }
+}
+
+impl Way {
+    const fn new(state: State, now: Duration) -> Self {
+        let burst = Burst { until: Duration::ZERO, len: 0, before: state };
+        Self { state, until: now.saturating_add(state.kept_for()), burst }
+    }
+
+    /// The state is this from `now` on. That full length is asked about again is not put off by
+    /// losses.
+    fn set(&mut self, state: State, now: Duration) {
+        let told = |it: State| (it.limit(), matches!(it, State::Short { is_narrow: true, .. }));
+        if self.state.limit().is_none() || told(self.state) != told(state) {
+            self.until = now + state.kept_for();
+        }
+        self.state = state;
+    }
+
+    /// An op was lost.
+    fn lose(&mut self, peer: HostAddr, Lost { len, full, .. }: Lost, now: Duration) {
+        if now >= self.burst.until {
+            self.burst = Burst { until: now + BURST, len: 0, before: self.state };
+        }
+        let Burst { before, len: together, .. } = &mut self.burst;
+        let most = before.limit().unwrap_or(u32::MAX);
+        // What is longer was sent before.
+        if len <= most {
+            *together = together.saturating_add(len).min(most).min(full);
+            let next = before.after_loss(peer, *together, now);
+            if next != *before {
+                self.set(next, now);
+            }
+        }
     }
 }
 
@@ -92,7 +205,7 @@ pub(super) enum Finding {
 /// An op that was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
-    /// Its longest packet, IP header included.
+    /// The packet that its longest frame would make by itself, IP header included.
     pub(super) len: u32,
     /// The longest that came from its peer since that was last told.
     pub(super) heard: u32,
@@ -109,16 +222,15 @@ pub(super) struct Search {
 impl Search {
     /// The longest packet, IP header included, that should be sent to `peer` or asked of it.
     pub(super) fn limit(&self, peer: HostAddr) -> Option<u32> {
-        match self.ways.get(&peer)?.state {
-            State::Trying { mtu, .. } | State::Narrow { mtu, .. } => Some(mtu),
-            State::Lossy { .. } | State::Asking { .. } | State::Silent => None,
-        }
+        self.ways.get(&peer)?.state.limit()
     }
 
     /// Returns the size that the way to `peer` is known to carry, if it is narrow.
     pub(super) fn known(&self, peer: HostAddr) -> Option<u32> {
         match self.ways.get(&peer)?.state {
-            State::Narrow { mtu, .. } | State::Asking { mtu, again: true } => Some(mtu),
+            State::Short { mtu, is_narrow: true, .. } | State::Asking { mtu, is_narrow: true } => {
+                Some(mtu)
+            }
             _ => None,
         }
     }
@@ -128,48 +240,13 @@ impl Search {
         self.ways.is_empty()
     }
 
-    /// An op with `peer` was lost. `full` is what the kernel says that the way carries.
-    pub(super) fn lost(
-        &mut self,
-        peer: HostAddr,
-        Lost { len, heard, full }: Lost,
-        now: Duration,
-    ) -> Option<Finding> {
-        let before = self.heard(peer, heard, now);
-        let least = mtu_min(peer);
-        let is_least = |way: &Way| matches!(way.state, State::Trying { mtu, .. } if mtu == least);
-        // Short ones pass everywhere: their loss tells only that nothing does.
-        let says_nothing = len <= least && !self.ways.get(&peer).is_some_and(is_least);
-        if says_nothing || (!self.ways.contains_key(&peer) && self.is_full()) {
-            return before;
+    /// An op with `peer` was lost.
+    pub(super) fn lost(&mut self, peer: HostAddr, lost: Lost, now: Duration) -> Option<Finding> {
+        let finding = self.heard(peer, lost.heard, now);
+        if self.ways.contains_key(&peer) || !self.is_full() {
+            let way = self.ways.entry(peer).or_insert(Way::new(State::CLEAR, now));
+            way.lose(peer, lost, now);
         }
-        let unknown = State::Lossy { losses: 0, len };
-        let (state, until) = match self.ways.get(&peer) {
-            Some(way) => (way.state, way.until),
-            None => (unknown, Duration::ZERO),
-        };
-        let mut finding = before;
-        let next = match state {
-            State::Lossy { losses, .. } if losses + 1 < LOSSES => {
-                State::Lossy { losses: losses + 1, len }.since(now)
-            }
-            State::Lossy { .. } => shorter(peer, full.min(len), now),
-            // It was sent before.
-            State::Trying { mtu, .. } | State::Narrow { mtu, .. } if len > mtu => return before,
-            State::Trying { losses, mtu, since } if losses + 1 < LOSSES => {
-                Way { state: State::Trying { losses: losses + 1, mtu, since }, until }
-            }
-            State::Narrow { losses, mtu } if losses + 1 < LOSSES => {
-                Way { state: State::Narrow { losses: losses + 1, mtu }, until }
-            }
-            State::Trying { mtu, .. } | State::Narrow { mtu, .. } => shorter(peer, mtu, now),
-            State::Asking { mtu, .. } if len > mtu => {
-                finding = Some(Finding::Narrow { mtu });
-                State::Narrow { mtu, losses: 0 }.since(now)
-            }
-            State::Asking { .. } | State::Silent => return before,
-        };
-        self.ways.insert(peer, next);
         finding
     }
 
@@ -177,26 +254,33 @@ impl Search {
     /// was none.
     pub(super) fn heard(&mut self, peer: HostAddr, len: u32, now: Duration) -> Option<Finding> {
         let way = self.ways.get_mut(&peer).filter(|_| len > 0)?;
-        match &mut way.state {
-            State::Lossy { len: lost, .. } if len < *lost => {}
-            State::Trying { mtu, .. } if len <= *mtu && !says_of(peer, len, *mtu) => {}
-            State::Trying { mtu, losses, since } if len <= *mtu => {
-                *losses = 0;
-                if now >= *since + SETTLED {
-                    *way = State::Asking { mtu: *mtu, again: false }.since(now);
+        let (next, finding) = match way.state {
+            State::Lossy { len: lost, .. } if len < lost => return None,
+            State::Short { mtu, bursts, since, asked, is_narrow } if len <= mtu => {
+                let is_settled = now >= since + SETTLED;
+                if is_settled && !asked {
+                    (State::Asking { mtu, is_narrow }, None)
+                } else if is_settled && !is_narrow {
+                    let found = State::Short { mtu, bursts: 0, since, asked, is_narrow: true };
+                    (found, Some(Finding::Narrow { mtu }))
+                } else if bursts > 0 && says_of(peer, len, mtu) {
+                    (State::Short { mtu, bursts: 0, since, asked, is_narrow }, None)
+                } else {
+                    return None;
                 }
             }
-            State::Asking { mtu, .. } if len <= *mtu => {}
-            State::Narrow { mtu, .. } if !says_of(peer, len, *mtu) => {}
-            State::Narrow { losses, .. } => *losses = 0,
-            state => {
+            State::Asking { mtu, .. } if len <= mtu => return None,
+            State::Lossy { .. } | State::Short { .. } | State::Asking { .. } | State::Silent => {
                 // The other host had stood still, or its way is wide again.
-                let was_narrow = matches!(state, State::Asking { again: true, .. });
+                let was_narrow = self.known(peer).is_some();
                 self.ways.remove(&peer);
                 return was_narrow.then_some(Finding::Wide);
             }
-        }
-        None
+        };
+        way.set(next, now);
+        // What is lost from now on says something of this.
+        way.burst.until = Duration::ZERO;
+        finding
     }
 
     /// Whether something was lost on the way to `peer`: what gets through on it then counts.
@@ -218,8 +302,8 @@ impl Search {
                 return true;
             }
             lifted.push(*peer);
-            let State::Narrow { mtu, .. } = way.state else { return false };
-            *way = State::Asking { mtu, again: true }.since(now);
+            let State::Short { mtu, is_narrow: true, .. } = way.state else { return false };
+            *way = Way::new(State::Asking { mtu, is_narrow: true }, now);
             true
         });
         lifted
@@ -238,18 +322,12 @@ impl Search {
     }
 }
 
-/// The state of a way after so many losses of packets of `mtu` bytes.
-fn shorter(peer: HostAddr, mtu: u32, now: Duration) -> Way {
-    let state = match below(peer, mtu) {
-        Some(mtu) => State::Trying { mtu, losses: 0, since: now },
-        None => State::Silent,
-    };
-    state.since(now)
-}
-
 /// Whether a host in this state may be heard of before the next loss, and that would matter.
 const fn is_watched(state: State) -> bool {
-    matches!(state, State::Trying { .. } | State::Asking { .. } | State::Silent)
+    match state {
+        State::Lossy { .. } | State::Short { is_narrow: true, .. } => false,
+        State::Short { .. } | State::Asking { .. } | State::Silent => true,
+    }
 }
 
 /// Whether a packet of `len` bytes that came tells that those of `mtu` do: what is cut to whole

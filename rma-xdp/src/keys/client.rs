@@ -350,7 +350,9 @@ impl<B> KeyedTransfer<B> {
         let grants = &self.keyed.grants;
         let mut outcome = match result {
             Ok(()) => {
-                grants.with_cache(|cache, now| tell_done(cache, now, asked));
+                if let Err(forked) = grants.with_cache(|cache, now| tell_done(cache, now, asked)) {
+                    return Some(Err(forked.into()));
+                }
                 self.bytes_done += asked.iter().map(|it| it.len).sum::<u64>();
                 let left = self.left.as_mut().filter(|_| !rest.is_empty());
                 let Some(left) = left else { return Some(Ok(())) };
@@ -361,7 +363,10 @@ impl<B> KeyedTransfer<B> {
             Err(TransferError::Failed(outcome)) => *outcome,
             Err(error) => return Some(Err(error.into())),
         };
-        let verdict = grants.with_cache(|cache, now| tell(now, cache, asked, &outcome));
+        let verdict = match grants.with_cache(|cache, now| tell(now, cache, asked, &outcome)) {
+            Ok(verdict) => verdict,
+            Err(forked) => return Some(Err(forked.into())),
+        };
         let goes_on = self.persistence.goes_on(asked, &outcome, verdict);
         self.bytes_done += outcome.bytes_done;
         outcome.bytes_done = self.bytes_done;
@@ -419,7 +424,11 @@ impl<B> Future for KeyedTransfer<B> {
             match mem::replace(&mut this.phase, Phase::Over) {
                 Phase::Idle(bufs) => {
                     let grants = this.keyed.grants.clone();
-                    let (next, now) = grants.with_cache(|cache, now| (this.next(cache, now), now));
+                    let next = grants.with_cache(|cache, now| (this.next(cache, now), now));
+                    let (next, now) = match next {
+                        Ok(next) => next,
+                        Err(forked) => return this.over(Err(forked.into()), bufs),
+                    };
                     this.phase = match next {
                         Next::Key { piece, most } => {
                             Phase::Waits(bufs, this.pieces[piece].region.ready(most))

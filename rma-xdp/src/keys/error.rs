@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
-use rma_app::TransferError;
+use rma_app::{TransferError, WaitError};
 use rma_core::executor::{CallStatus, Outcome};
 use rma_keys::{
     catalog::CatalogError,
@@ -13,7 +13,7 @@ use rma_keys::{
     },
     name::NameError,
 };
-use rma_shm::Told;
+use rma_shm::{Forked, Told};
 use thiserror::Error;
 
 use crate::error::HostError;
@@ -82,6 +82,12 @@ pub enum KeyedError {
     /// It is over for another reason than keys.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+}
+
+impl From<Forked> for KeyedError {
+    fn from(forked: Forked) -> Self {
+        Self::Transfer(WaitError::from(forked).into())
+    }
 }
 
 /// The sentence for a person about a try before there was no key.

@@ -1,19 +1,34 @@
 //! Forks after it has opened hosts, and goes on in parent and child: for the test of what each of
 //! them may do then.
 //!
-//! `forked-host udp`, or `forked-host INTERFACE ADDRESS STATE_DIR` over AF_XDP. In the child every
-//! call has to be refused at once, and all is dropped; the parent issues ops meanwhile. It ends
-//! with 0 if all is well, and says otherwise what is not. A child that waits is killed.
+//! `forked-host CREDENTIALS udp`, or `forked-host CREDENTIALS INTERFACE ADDRESS STATE_DIR` over
+//! AF_XDP; in the directory CREDENTIALS are those of a client of some key service. When it forks,
+//! other threads have the locks of what futures and keys share. In the child every call has to be
+//! refused at once, and all is dropped; the parent issues ops meanwhile. It ends with 0 if all is
+//! well, and says otherwise what is not. A child that waits is killed.
 
-use core::time::Duration;
-use std::process::{ExitCode, exit};
+use core::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use std::{
+    path::Path,
+    process::{ExitCode, exit},
+    sync::mpsc::{Sender, channel},
+    thread,
+};
 
-use rma_star::library::Wc;
+use rma_star::library::{Qp, Wc};
 use rma_xdp::{
     Client, CounterConfig, Executor, Forked, Grant, Host, HostConfig, HostError, InlineHost,
     MetricsEndpoint, OpStatus, OpType, Permissions, Portal, ReceiveQueueLayout, RegisteredRegion,
     SubmitError, TransferError, WaitError,
-    star::{StarConfigBuilder, StarPortalConfig, StarVerbs},
+    keys::{CacheError, Grants, Holder, KeyedRegion, NoKey, OpSet, Source},
+    star::{
+        Access, AsyncQp, AsyncVerbs, QpConfig, SetUpError, SetUpStream, StarConfigBuilder,
+        StarPortalConfig, StarVerbs,
+    },
 };
 
 /// After how many seconds a child that waits is killed.
@@ -43,12 +58,132 @@ struct Made {
     executor: Executor,
     client: Client,
     verbs: StarVerbs,
+    futures: Futures,
+    keys: Keys,
     inline: InlineHost,
     metrics: MetricsEndpoint,
 }
 
+/// StaR's futures.
+struct Futures {
+    /// Dropped first: until then another thread has their lock.
+    _holds: Sender<()>,
+    verbs: AsyncVerbs,
+    qp: AsyncQp,
+    number: Qp,
+}
+
+impl Futures {
+    fn new(host: &Host) -> Result<Self, HostError> {
+        let mut verbs = host.verbs(StarPortalConfig::default())?;
+        let pd = host.alloc_pd(&verbs)?;
+        let mr = host.reg_mr(&pd, 64, Access::LOCAL_WRITE)?;
+        let cq = verbs.create_cq(4);
+        let number = verbs.create_qp(&pd, cq, cq, QpConfig::default()).expect("there is room");
+        let verbs = AsyncVerbs::new(verbs, cq);
+        let qp = verbs.qp(number, &mr);
+        let other = verbs.clone();
+        let holds = hold(move |told| other.with(|_| told()).expect("it is the parent's"));
+        Ok(Self { verbs, qp, number, _holds: holds })
+    }
+
+    fn refusals(&self) -> Vec<(&'static str, bool)> {
+        let Self { verbs, qp, number, .. } = self;
+        let forked = Err(WaitError::Forked(Forked));
+        let set_up = poll_once(verbs.connect(*number, &mut Silent));
+        let is_refused =
+            matches!(set_up, Poll::Ready(Err(SetUpError::Wait(WaitError::Forked(Forked)))));
+        vec![
+            ("AsyncVerbs::with", verbs.with(|_| ()) == forked),
+            ("AsyncVerbs::poll", verbs.poll() == 0),
+            ("AsyncVerbs::block_on", verbs.block_on(async {}) == forked),
+            ("AsyncVerbs::connect", is_refused),
+            ("AsyncQp::over", poll_once(qp.over()).is_ready()),
+        ]
+    }
+}
+
+/// Keys of a service that there is not.
+struct Keys {
+    /// Dropped first, as above.
+    _holds: Sender<()>,
+    grants: Grants,
+    service: Source,
+    region: KeyedRegion,
+    holder: Holder,
+}
+
+impl Keys {
+    fn new(host: &Host, credentials: &Path) -> Self {
+        let holder = Holder { initiators: host.addresses(), pid: host.pid() };
+        let grants = Grants::start(holder, credentials).expect("credentials in order");
+        let nowhere = vec![([127, 0, 0, 205], 1).into()];
+        let server = "spiffe://example.org/server".parse().expect("an identity");
+        let service = grants.source(nowhere, server).expect("it is the parent's");
+        let region = grants.region(service, "a".parse().expect("a name"), Self::OPS);
+        let region = region.expect("there is room");
+        let other = grants.clone();
+        let holds = hold(move |told| other.with_cache(|_, _| told()).expect("it is the parent's"));
+        Self { grants, service, region, holder, _holds: holds }
+    }
+
+    const OPS: OpSet = OpSet::NONE.with(OpType::Read);
+
+    fn refusals(&self) -> Vec<(&'static str, bool)> {
+        let Self { grants, service, region, holder, .. } = self;
+        let name = "b".parse().expect("a name");
+        let of_cache = |it| matches!(it, CacheError::Forked(Forked));
+        let ready = poll_once(region.ready(Duration::from_secs(PATIENCE_S.into())));
+        let (waited, op_type) = (Duration::ZERO, OpType::Read);
+        vec![
+            ("Grants::with_cache", grants.with_cache(|_, _| ()) == Err(Forked)),
+            ("Grants::rebind", grants.rebind(*holder) == Err(Forked)),
+            ("Grants::region", grants.region(*service, name, Self::OPS).is_err_and(of_cache)),
+            ("Grants::counters", grants.counters() == Default::default()),
+            ("KeyedRegion::grant", region.grant(op_type).is_none()),
+            ("KeyedRegion::late", matches!(region.late(waited), NoKey::Forked(Forked))),
+            ("KeyedRegion::ready", matches!(ready, Poll::Ready(Err(NoKey::Forked(Forked))))),
+        ]
+    }
+}
+
+/// Starts a thread that does something under a lock, from before this returns until what it
+/// returns is dropped.
+fn hold(lock: impl FnOnce(&dyn Fn()) + Send + 'static) -> Sender<()> {
+    let (has_it, is_held) = channel();
+    let (holds, held) = channel::<()>();
+    thread::spawn(move || {
+        lock(&|| {
+            has_it.send(()).expect("it is waited for");
+            // Ends with an error, when the other end is dropped.
+            let _ = held.recv();
+        });
+    });
+    is_held.recv().expect("the lock is free");
+    holds
+}
+
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A peer that is connected and says nothing.
+struct Silent;
+
+impl SetUpStream for Silent {
+    async fn read_exact(&mut self, _: &mut [u8]) -> std::io::Result<()> {
+        core::future::pending().await
+    }
+
+    async fn write_all(&mut self, _: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Made {
     fn new(args: &[String]) -> Result<Self, HostError> {
+        let (credentials, args) = args.split_first().expect("credentials");
+        let credentials = Path::new(credentials);
         let host = Host::open(config(args))?;
         let address = host.addresses().iter().next().expect("it has one");
         let region = host.register(4096, Permissions::READ)?;
@@ -58,11 +193,24 @@ impl Made {
         let executor = host.executor(4)?;
         let client = Client::start(host.executor(4)?)?;
         let verbs = host.verbs(StarPortalConfig::default())?;
+        let (futures, keys) = (Futures::new(&host)?, Keys::new(&host, credentials));
         let inline = InlineHost::open(HostConfig::udp([127, 0, 0, 204]))?;
         let metrics =
             MetricsEndpoint::start(([127, 0, 0, 1], 0).into(), host.metrics_source().clone());
         let metrics = metrics.expect("a port of loopback is free");
-        Ok(Self { host, region, grant, portal, executor, client, verbs, inline, metrics })
+        Ok(Self {
+            host,
+            region,
+            grant,
+            portal,
+            executor,
+            client,
+            verbs,
+            futures,
+            keys,
+            inline,
+            metrics,
+        })
     }
 
     fn read(&mut self) -> Result<OpStatus, String> {
@@ -112,9 +260,13 @@ impl Made {
         refusals.push(("Executor::wait_any", waited == Err(WaitError::Forked(Forked))));
         let awaited = client.block_on(async {});
         refusals.push(("Client::block_on", awaited == Err(WaitError::Forked(Forked))));
+        let idle = (client.poll(), client.calls(), client.waiting());
+        refusals.push(("Client::poll", idle == (0, 0, 0)));
         let cq = verbs.create_cq(4);
         let waited = verbs.wait_cq(cq, &mut [Wc::EMPTY]);
         refusals.push(("StarVerbs::wait_cq", waited == Err(WaitError::Forked(Forked))));
+        refusals.extend(self.futures.refusals());
+        refusals.extend(self.keys.refusals());
         refusals
     }
 }

@@ -204,11 +204,13 @@ fn lazy() -> IdlePolicy {
 
 /// A queue pair that another connection is to have.
 fn another(host: &Host, verbs: &AsyncVerbs, (cq, role): (CqId, Role)) -> Qp {
-    verbs.with(|verbs| {
-        let pd = host.alloc_pd(verbs).unwrap();
-        let config = QpConfig { role, ..QpConfig::default() };
-        verbs.create_qp(&pd, cq, cq, config).unwrap()
-    })
+    verbs
+        .with(|verbs| {
+            let pd = host.alloc_pd(verbs).unwrap();
+            let config = QpConfig { role, ..QpConfig::default() };
+            verbs.create_qp(&pd, cq, cq, config).unwrap()
+        })
+        .unwrap()
 }
 
 /// Both ends of a connection with threads that poll, sleep at once, and do so now.
@@ -260,14 +262,15 @@ fn futures_go_on_beside_and_after_set_ups_of_threads_that_have_the_library() {
         let (mut here, mut there) = UnixStream::pair().unwrap();
         thread::scope(|scope| {
             let verbs = &other.verbs;
-            let accepts = scope
-                .spawn(move || verbs.with(|verbs| verbs.accept_over(others, &mut there)).unwrap());
-            one.verbs.with(|verbs| verbs.connect_over(its, &mut here)).unwrap();
+            let accepts = scope.spawn(move || {
+                verbs.with(|verbs| verbs.accept_over(others, &mut there)).unwrap().unwrap()
+            });
+            one.verbs.with(|verbs| verbs.connect_over(its, &mut here)).unwrap().unwrap();
             accepts.join().unwrap();
         });
         assert!(exchange(&one, &other), "a future was not woken");
-        one.verbs.with(|verbs| verbs.close(its));
-        other.verbs.with(|verbs| verbs.close(others));
+        one.verbs.with(|verbs| verbs.close(its)).unwrap();
+        other.verbs.with(|verbs| verbs.close(others)).unwrap();
     }
 }
 
@@ -283,7 +286,7 @@ fn a_panic_of_who_has_slept_with_the_library_leaves_nobody_asleep() {
         done.send(()).unwrap();
     });
     let panics = catch_unwind(AssertUnwindSafe(|| {
-        other.verbs.with(|verbs| {
+        let _panics = other.verbs.with(|verbs| {
             let mut wcs = [rma_xdp::star::Wc::EMPTY];
             let brief = Duration::from_millis(5);
             assert_eq!(verbs.wait_cq_timeout(other_cq, &mut wcs, brief), Ok(0));
@@ -301,11 +304,13 @@ fn a_panic_of_who_has_slept_with_the_library_leaves_nobody_asleep() {
 fn nobody_arms_a_descriptor_beside_the_thread_that_polls_for_futures() {
     let hosts = hosts();
     let [(one, _), _other] = lazy_pair(&hosts);
-    one.verbs.with(|verbs| {
-        assert!(verbs.completion_fd().is_none());
-        assert!(!verbs.arm());
-        verbs.disarm();
-    });
+    one.verbs
+        .with(|verbs| {
+            assert!(verbs.completion_fd().is_none());
+            assert!(!verbs.arm());
+            verbs.disarm();
+        })
+        .unwrap();
 }
 
 /// A peer that is connected and says nothing.
@@ -374,7 +379,7 @@ fn a_set_up_ends_in_its_time_whatever_its_stream_does() {
             matches!(ended, Err(SetUpError::TimedOut { .. } | SetUpError::Failed)),
             "{ended:?}"
         );
-        one.verbs.with(|verbs| verbs.close(qp));
+        one.verbs.with(|verbs| verbs.close(qp)).unwrap();
     }
 }
 
@@ -396,7 +401,7 @@ fn a_waiter_for_the_end_of_a_connection_is_woken_by_it() {
     assert!(exchange(&one, &other));
     assert!(ends.try_recv().is_err(), "it works");
     // The peer closes it, and tells so.
-    one.verbs.with(|verbs| verbs.close(one.number));
+    one.verbs.with(|verbs| verbs.close(one.number)).unwrap();
     ends.recv_timeout(PATIENCE).expect("it is over at the peer");
     waits(one.qp.clone(), one.verbs.clone());
     ends.recv_timeout(PATIENCE).expect("it is over here");
@@ -436,7 +441,7 @@ fn a_work_request_waits_for_a_place_if_it_may() {
         assert_eq!(receives.join().unwrap(), [1, 2, 3, 4].map(|byte| vec![byte]));
     });
     // Of a connection that has ended it does not wait.
-    one.verbs.with(|verbs| verbs.close(one.number));
+    one.verbs.with(|verbs| verbs.close(one.number)).unwrap();
     let (refused, _buf) = one.run(one.qp.send(one.buf(b"late")).when_free());
     assert!(matches!(refused, Err(WorkError::Refused(_))), "{refused:?}");
 }

@@ -43,7 +43,7 @@ impl Peer {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let fetches = GrantsLoop::new(holder, &world.credentials().1).unwrap();
         let grants = fetches.grants().clone();
-        let source = grants.source(vec![world.listen], SERVER.parse().unwrap());
+        let source = grants.source(vec![world.listen], SERVER.parse().unwrap()).unwrap();
         let ops = [OpType::Read, OpType::Write].into_iter().collect::<OpSet>();
         let index = grants.region(source, "kv/index".parse().unwrap(), ops).unwrap();
         let client = KeyedClient::new(Client::new(host.executor(4).unwrap()), &grants);

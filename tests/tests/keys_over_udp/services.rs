@@ -121,7 +121,7 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
         executor.poll(now + SHORT, cache);
         executor.poll_outcome().unwrap().status
     });
-    let KeyedStatus::Late { ring, waited } = late else { panic!("{late:?}") };
+    let Ok(KeyedStatus::Late { ring, waited }) = late else { panic!("{late:?}") };
     let text = peer.grants.late(ring, waited).to_string();
     assert!(text.starts_with("no key of kv/values in 300 ms") && text.contains(SERVER), "{text}");
     assert!(text.contains(&world.listen.to_string()), "{text}");

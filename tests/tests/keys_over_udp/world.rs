@@ -156,7 +156,7 @@ impl World {
         let (number, directory) = self.credentials();
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let grants = Grants::start(holder, &directory).unwrap();
-        let source = grants.source(vec![self.listen], SERVER.parse().unwrap());
+        let source = grants.source(vec![self.listen], SERVER.parse().unwrap()).unwrap();
         let client = Client::start(host.executor(16).unwrap()).unwrap();
         let client = KeyedClient::new(client, &grants);
         let id = format!("spiffe://example.org/kv/client/{number}");

@@ -136,7 +136,7 @@ impl AsyncChannels {
     #[must_use]
     pub fn sender<S: Sender + Send + 'static>(&self, sender: S) -> Tx<S> {
         let end = Arc::new(TxEnd::new(sender));
-        self.handle.shared().with(|state, _| state.add(end.clone()));
+        self.handle.shared().with_own(|state, _| state.add(end.clone()));
         Tx::new(self.handle.clone(), end)
     }
 
@@ -145,7 +145,7 @@ impl AsyncChannels {
     #[must_use]
     pub fn receiver<R: Receiver + Send + 'static>(&self, receiver: R) -> Rx<R> {
         let end = Arc::new(RxEnd::new(receiver));
-        self.handle.shared().with(|state, _| state.add(end.clone()));
+        self.handle.shared().with_own(|state, _| state.add(end.clone()));
         Rx::new(self.handle.clone(), end)
     }
 
@@ -159,16 +159,17 @@ impl AsyncChannels {
         block_on(self.handle.shared(), pin!(future))
     }
 
-    /// Tends all ends, and wakes the futures that can go on. Returns how much there was to do. For
-    /// applications that poll in a loop of their own.
+    /// Tends all ends, and wakes the futures that can go on. Returns how much there was to do: in a
+    /// child that was forked nothing. For applications that poll in a loop of their own.
     pub fn poll(&self) -> usize {
-        self.handle.shared().with(State::turn)
+        self.handle.shared().with(State::turn).unwrap_or(0)
     }
 
-    /// Bytes of messages that senders have copied to send them, since the beginning.
+    /// Bytes of messages that senders have copied to send them, since the beginning; in a child
+    /// that was forked 0.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
-        self.handle.shared().with(|state, _| state.link().0.copied_bytes())
+        self.handle.shared().with(|state, _| state.link().0.copied_bytes()).unwrap_or(0)
     }
 }
 

@@ -66,7 +66,7 @@ impl Pending {
         {
             return Poll::Ready((Err(WaitError::from(forked).into()), bufs));
         }
-        let polled = handle.shared().with(|state, after| {
+        let Ok(polled) = handle.shared().with(|state, after| {
             let (task, only) = match mem::replace(phase, Phase::Done) {
                 Phase::New { order, bufs } => {
                     let only = match &order.what {
@@ -86,7 +86,10 @@ impl Pending {
             };
             *phase = Phase::Submitted { task, only };
             state.poll_task(task, context, after)
-        });
+        }) else {
+            // Begun by the parent, which has the buffers: it is over there alone.
+            return Poll::Pending;
+        };
         polled.map(|(result, bufs)| {
             let result = match mem::replace(phase, Phase::Done) {
                 Phase::Submitted { only: Some(only), .. } => result.map(|it| Outcome {

@@ -66,7 +66,7 @@ impl Receiver {
     pub(super) fn new(handle: Arc<Handle<State>>, queue: ReceiveQueue) -> Self {
         let (layout, region) = (queue.layout(), queue.region().clone());
         let inbox = Arc::new(Inbox::new(queue));
-        handle.shared().with(|state, _| state.watch(inbox.clone()));
+        handle.shared().with_own(|state, _| state.watch(inbox.clone()));
         Self { handle, inbox, layout, region }
     }
 
@@ -129,8 +129,8 @@ impl Future for Recv<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let receiver = &*self.receiver;
         let shared = receiver.handle.shared();
-        shared.check_process()?;
-        let polled = shared.with(|state, after| state.poll_event(&receiver.inbox, context, after));
+        let polled =
+            shared.with(|state, after| state.poll_event(&receiver.inbox, context, after))?;
         polled.map_ok(|event| receiver.message(event))
     }
 }

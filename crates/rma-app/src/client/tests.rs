@@ -493,7 +493,7 @@ fn a_waiter_for_an_event_is_woken_once_and_by_no_other_event() {
 fn nobody_may_sleep_beside_an_event_that_somebody_waits_for() {
     let mut bench = Bench::new();
     let client = bench.client.clone();
-    let may_sleep = || client.handle.shared().with(|state, _| state.may_sleep());
+    let may_sleep = || client.handle.shared().with(|state, _| state.may_sleep()).unwrap();
     let mut receiver = client.receiver(bench.queue.take().unwrap());
     let mut recv = receiver.recv();
     assert!(poll_once(&mut recv).is_pending() && may_sleep());

@@ -1,7 +1,7 @@
 //! The owners of a state that futures share: futures and their makers hold a [`Handle`], those that
 //! poll for them an [`Owner`].
 
-use core::{fmt, future::poll_fn, pin::pin};
+use core::{fmt, future::poll_fn, pin::pin, task::Poll};
 use std::{sync::Arc, thread};
 
 use super::{
@@ -63,10 +63,7 @@ struct Owner<S: Polled> {
 impl<S: Polled> Drop for Owner<S> {
     fn drop(&mut self) {
         let unfinished = |state: &mut S, _: &mut After| state.is_busy() && state.gone().is_none();
-        if self.shared.sleep.is_some()
-            && self.shared.check_process().is_ok()
-            && self.shared.with(unfinished)
-        {
+        if self.shared.sleep.is_some() && self.shared.with(unfinished) == Ok(true) {
             // If there can be no thread, the buffers stay out of their pools: see the state.
             let _ = spawn(self.shared.clone());
         }
@@ -87,8 +84,11 @@ fn spawn<S: Polled>(shared: Arc<Shared<S>>) -> std::io::Result<thread::JoinHandl
 
 /// Polls until the last handle is gone and what has buffers over, or the engine is gone.
 fn poll_until_done<S: Polled>(shared: &Shared<S>) -> Result<(), WaitError> {
-    let over = poll_fn(|context| shared.with(|state, _| state.poll_done(context)));
-    block_on(shared, pin!(over))
+    let over = poll_fn(|context| match shared.with(|state, _| state.poll_done(context)) {
+        Ok(polled) => polled.map(Ok),
+        Err(forked) => Poll::Ready(Err(forked.into())),
+    });
+    block_on(shared, pin!(over))?
 }
 
 /// A state that can be polled until there is nothing left to poll for.

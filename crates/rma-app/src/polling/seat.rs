@@ -29,6 +29,7 @@ use std::{
 };
 
 use rma_core::time::Clock;
+use rma_shm::Forked;
 
 use super::shared::{After, Polled, Shared};
 use crate::{
@@ -74,9 +75,9 @@ struct Place<'a, S: Polled> {
 
 impl<S: Polled> Place<'_, S> {
     /// Whether this thread has the seat, which it takes if nobody has it.
-    fn sit(&mut self) -> bool {
+    fn sit(&mut self) -> Result<bool, Forked> {
         if self.has_seat {
-            return true;
+            return Ok(true);
         }
         let me = self.parker.thread.id();
         self.has_seat = self.shared.with(|state, _| {
@@ -90,11 +91,11 @@ impl<S: Polled> Place<'_, S> {
                 seat.queue.push_back(self.parker.thread.clone());
             }
             sits
-        });
+        })?;
         if self.has_seat {
             self.parker.leads.store(true, SeqCst);
         }
-        self.has_seat
+        Ok(self.has_seat)
     }
 
     /// Leaves the seat or the queue. If the seat is free then, wakes the next for it.
@@ -107,7 +108,7 @@ impl<S: Polled> Place<'_, S> {
             if seat.taken { None } else { seat.queue.front().cloned() }
         });
         self.has_seat = false;
-        if let Some(next) = next {
+        if let Ok(Some(next)) = next {
             next.unpark();
         }
     }
@@ -129,9 +130,9 @@ impl<S: Polled> Place<'_, S> {
             let now = state.now();
             Some(until.map(|at| at.since(now)))
         });
-        if let Some(timeout) = timeout {
+        if let Ok(Some(timeout)) = timeout {
             sleep.sleep(timeout);
-            self.shared.with(|state, _| {
+            self.shared.with_own(|state, _| {
                 state.seat_mut().sleeps_until = None;
                 sleep.end();
             });
@@ -153,7 +154,7 @@ pub(crate) fn block_on<S: Polled, F: Future>(
     shared: &Shared<S>,
     mut future: Pin<&mut F>,
 ) -> Result<F::Output, WaitError> {
-    shared.check_process()?;
+    let idle = shared.with(|state, _| state.idle())?;
     let sleep = shared.sleep.clone().ok_or(WaitError::InlineEngine)?;
     let parker = Arc::new(Parker {
         woken: AtomicBool::new(true),
@@ -164,7 +165,7 @@ pub(crate) fn block_on<S: Polled, F: Future>(
     let waker = Waker::from(parker.clone());
     let mut place = Place { shared, parker, has_seat: false };
     let (clock, mut after) = (TscClock::new(), After::default());
-    let mut idle = IdleTracker::new(shared.with(|state, _| state.idle()));
+    let mut idle = IdleTracker::new(idle);
     loop {
         if place.parker.woken.swap(false, SeqCst) {
             place.leave();
@@ -173,7 +174,7 @@ pub(crate) fn block_on<S: Polled, F: Future>(
             }
             idle.busy();
         }
-        if !place.sit() {
+        if !place.sit()? {
             if !place.parker.woken.load(SeqCst) {
                 thread::park();
             }

@@ -157,21 +157,24 @@ impl<S: Polled> Shared<S> {
         self.process.check()
     }
 
-    /// [`Shared::with`], for what a child need not do: a drop.
+    /// [`Shared::with`], for what a child need not do, such as a drop.
     pub(crate) fn with_own(&self, act: impl FnOnce(&mut S, &mut After)) {
-        if self.process.is_this() {
-            self.with(act);
-        }
+        // The one error is that it is a child.
+        let _ = self.with(act);
     }
 
     /// Does something with the state, and afterwards what that leads to.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut S, &mut After) -> T) -> T {
+    ///
+    /// # Errors
+    /// [`Forked`]. Nothing waits for the lock then.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut S, &mut After) -> T) -> Result<T, Forked> {
+        self.process.check()?;
         self.wanted.fetch_add(1, Relaxed);
         let state = self.lock();
         self.wanted.fetch_sub(1, Relaxed);
         let mut locked = Locked { shared: self, state: Some(state), after: After::default() };
         let Locked { state, after, .. } = &mut locked;
-        act(state.as_mut().expect("it is locked until this is dropped"), after)
+        Ok(act(state.as_mut().expect("it is locked until this is dropped"), after))
     }
 
     /// [`Polled::turn`] of the thread that has the seat. Steps back when others want the lock: they

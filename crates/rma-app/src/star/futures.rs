@@ -22,6 +22,7 @@ use core::{
 use std::sync::Arc;
 
 use rma_core::time::Instant;
+use rma_shm::Forked;
 use rma_star::{
     library::{CqId, Qp, Remote, Wc},
     verbs::WqeOp,
@@ -144,8 +145,11 @@ impl AsyncVerbs {
     /// Does something with the [`StarVerbs`]: makes queue pairs, closes them. All futures stand
     /// still meanwhile, so connections are set up by [`AsyncVerbs::connect`] and
     /// [`AsyncVerbs::accept`].
-    pub fn with<T>(&self, act: impl FnOnce(&mut StarVerbs) -> T) -> T {
-        self.handle.shared().with(|state, after| act(state.lend(after).verbs()))
+    ///
+    /// # Errors
+    /// If the engine is the parent's of this process ([`WaitError::Forked`]).
+    pub fn with<T>(&self, act: impl FnOnce(&mut StarVerbs) -> T) -> Result<T, WaitError> {
+        Ok(self.handle.shared().with(|state, after| act(state.lend(after).verbs()))?)
     }
 
     /// Runs a future to its end on this thread, which polls meanwhile if no other thread does. It
@@ -158,9 +162,10 @@ impl AsyncVerbs {
     }
 
     /// Takes what the engine has reported, and wakes the futures that can go on. Returns how much
-    /// there was to do. For applications that poll in a loop of their own.
+    /// there was to do: in a child that was forked nothing. For applications that poll in a loop of
+    /// their own.
     pub fn poll(&self) -> usize {
-        self.handle.shared().with(State::turn)
+        self.handle.shared().with(State::turn).unwrap_or(0)
     }
 }
 
@@ -205,11 +210,11 @@ impl AsyncQp {
     ///
     /// [`VerbsConfig::ends_within`]: rma_star::library::VerbsConfig::ends_within
     pub async fn over(&self) {
-        let watch = Watch::new(&self.handle, self.qp, None);
+        let Ok(watch) = Watch::new(&self.handle, self.qp, None) else { return };
         poll_fn(|context| {
-            watch.renew(context);
+            let _ = watch.renew(context);
             let is_over = self.handle.shared().with(|state, _| state.is_over(self.qp));
-            if is_over { Poll::Ready(()) } else { Poll::Pending }
+            if is_over.unwrap_or(true) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -285,12 +290,13 @@ impl Future for Work {
                     })
                 });
                 match posted {
-                    Ok(task) => task,
-                    Err((_, buf, true)) => {
+                    Ok(Ok(task)) => task,
+                    Ok(Err((_, buf, true))) => {
                         this.phase = Phase::New(order, buf);
                         return Poll::Pending;
                     }
-                    Err((error, buf, false)) => return Poll::Ready((Err(error), buf)),
+                    Ok(Err((error, buf, false))) => return Poll::Ready((Err(error), buf)),
+                    Err(_) => return Poll::Pending,
                 }
             }
             Phase::Posted(task) => task,
@@ -298,6 +304,8 @@ impl Future for Work {
         };
         let polled =
             this.handle.shared().with(|state, after| state.poll_task(task, context, after));
+        // Begun by the parent, which has the buffer: it is over there alone.
+        let polled = polled.unwrap_or(Poll::Pending);
         if polled.is_pending() {
             this.phase = Phase::Posted(task);
         }
@@ -320,19 +328,19 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(handle: &'a Arc<Handle<State>>, qp: Qp, until: Option<Instant>) -> Self {
-        let number = handle.shared().with(|state, _| state.watch(qp, until));
-        Self { handle, number }
+    fn new(handle: &'a Arc<Handle<State>>, qp: Qp, until: Option<Instant>) -> Result<Self, Forked> {
+        let number = handle.shared().with(|state, _| state.watch(qp, until))?;
+        Ok(Self { handle, number })
     }
 
     /// `false` if the time is over.
-    fn renew(&self, context: &Context<'_>) -> bool {
+    fn renew(&self, context: &Context<'_>) -> Result<bool, Forked> {
         self.handle.shared().with(|state, after| state.renew_watch(self.number, context, after))
     }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.handle.shared().with(|state, after| state.end_watch(self.number, after));
+        self.handle.shared().with_own(|state, after| state.end_watch(self.number, after));
     }
 }

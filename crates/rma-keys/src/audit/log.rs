@@ -92,6 +92,10 @@ trait Sink: Send {
     fn append(&mut self, octets: &[u8]) -> io::Result<()>;
     fn cut(&mut self, len: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
+    /// Whether what is written stays there: not in a device such as `/dev/null`.
+    fn keeps(&self) -> bool {
+        true
+    }
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -115,6 +119,10 @@ impl Sink for File {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn keeps(&self) -> bool {
+        self.metadata().map_or(true, |it| it.is_file())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -228,7 +236,9 @@ impl Log {
             };
             return Err(why);
         }
-        self.len += lines.len() as u64;
+        if self.sink.keeps() {
+            self.len += lines.len() as u64;
+        }
         self.counters.written += events.len() as u64;
         self.sync_at.get_or_insert(now + SYNC_EVERY);
         Ok(())

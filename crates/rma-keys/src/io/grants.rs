@@ -24,7 +24,7 @@ use std::{
 };
 
 use rma_core::{
-    process::{Process, Worker},
+    process::{Forked, Process, Worker},
     time::Instant,
 };
 
@@ -64,37 +64,37 @@ struct Shared {
     fetcher: Fetcher,
     stops: AtomicBool,
     state: Mutex<State>,
-    /// Of a child that was forked nobody turns the cache.
+    /// In a child that was forked nobody turns the cache, and a thread of the parent's may hold the
+    /// lock, for ever.
     process: Process,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Forked> {
+        self.process.check()?;
         // Whoever panicked under this lock was wrong about a ring; the others go on.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.has_ended |= !self.process.is_this();
-        state
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does something with the state, and has fetched what is wanted then.
-    fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> Result<T, Forked> {
         let now = clock::now().boot;
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         let result = act(&mut state, now);
         state.fetch(now, &self.fetcher);
         let is_sooner = state.is_sooner();
         let wakers = state.wakers(now);
         drop(state);
-        if is_sooner && self.process.is_this() {
+        if is_sooner {
             self.fetcher.wake();
         }
         wakers.into_iter().for_each(core::task::Waker::wake);
-        result
+        Ok(result)
     }
 
     /// Takes what has come. Says when it wants to be called again at the latest.
     fn turn(&self, now: Instant) -> Option<Instant> {
-        let mut state = self.lock();
+        let mut state = self.lock().ok()?;
         state.take(now, &self.fetcher);
         state.fetch(now, &self.fetcher);
         let wakers = state.wakers(now);
@@ -111,10 +111,7 @@ struct Turner(Arc<Shared>);
 
 impl Drop for Turner {
     fn drop(&mut self) {
-        if !self.0.process.is_this() {
-            return;
-        }
-        let mut state = self.0.lock();
+        let Ok(mut state) = self.0.lock() else { return };
         state.has_ended = true;
         let wakers = state.wakers(Instant::ZERO);
         drop(state);
@@ -163,12 +160,20 @@ impl Grants {
     /// A service at one of `addresses`, tried one after the other, which must be `expected`. Names
     /// of regions belong to it. Nothing is asked of it yet.
     ///
+    /// # Errors
+    /// If the cache is the parent's of this process ([`CacheError::Forked`]).
+    ///
     /// # Panics
     /// If there is no address.
-    #[must_use]
-    pub fn source(&self, addresses: Vec<SocketAddr>, expected: SpiffeId) -> Source {
-        let id = self.owner.shared.fetcher.source(addresses, expected.clone());
-        self.owner.shared.lock().source(id, expected)
+    pub fn source(
+        &self,
+        addresses: Vec<SocketAddr>,
+        expected: SpiffeId,
+    ) -> Result<Source, CacheError> {
+        let shared = &self.owner.shared;
+        let mut state = shared.lock()?;
+        let id = shared.fetcher.source(addresses, expected.clone());
+        Ok(state.source(id, expected))
     }
 
     /// A region of `source`, for ops of these types: a client that may not have all of them is
@@ -176,7 +181,8 @@ impl Grants {
     /// same keys.
     ///
     /// # Errors
-    /// If the cache holds as many regions as it may, or it is for no type of op.
+    /// If the cache holds as many regions as it may, it is for no type of op, or the cache is the
+    /// parent's of this process.
     ///
     /// # Panics
     /// If `source` is another cache's.
@@ -187,14 +193,20 @@ impl Grants {
         ops: OpSet,
     ) -> Result<KeyedRegion, CacheError> {
         let (of_region, shared) = (name.clone(), &self.owner.shared);
-        let (ring, service) = shared.with(|state, _| state.region(source, name, ops))?;
+        let (ring, service) = shared.with(|state, _| state.region(source, name, ops))??;
         Ok(KeyedRegion::new(self.clone(), ring, of_region, service))
     }
 
     /// Does something with the cache, by the time now: for a
     /// [`KeyedExecutor`](crate::keyed::KeyedExecutor) over it, and others who poll. All who use it
     /// wait meanwhile.
-    pub fn with_cache<T>(&self, act: impl FnOnce(&mut GrantCache, Instant) -> T) -> T {
+    ///
+    /// # Errors
+    /// If the cache is the parent's of this process.
+    pub fn with_cache<T>(
+        &self,
+        act: impl FnOnce(&mut GrantCache, Instant) -> T,
+    ) -> Result<T, Forked> {
         self.owner.shared.with(|state, now| act(&mut state.cache, now))
     }
 
@@ -207,7 +219,10 @@ impl Grants {
     #[must_use]
     pub fn late(&self, ring: RingId, waited: Duration) -> NoKey {
         let shared = &self.owner.shared;
-        let state = shared.lock();
+        let state = match shared.lock() {
+            Ok(state) => state,
+            Err(forked) => return forked.into(),
+        };
         let place = state.cache.place(ring).expect("a ring that is used is there");
         let (source, region) = (place.0, place.1.clone());
         let (service, why) = state.hindrance(source, &shared.fetcher);
@@ -216,25 +231,28 @@ impl Grants {
 
     /// Returns the addresses that keys of a ring's region are asked for, and where the connection
     /// to its service comes from.
-    fn addresses(&self, ring: RingId) -> Addresses {
+    fn addresses(&self, ring: RingId) -> Result<Addresses, Forked> {
         let shared = &self.owner.shared;
-        let state = shared.lock();
+        let state = shared.lock()?;
         let place = state.cache.place(ring);
         let connected_from = place.and_then(|it| state.connected_from(it.0, &shared.fetcher));
-        Addresses { asked_for: state.cache.holder().initiators, connected_from }
+        Ok(Addresses { asked_for: state.cache.holder().initiators, connected_from })
     }
 
     /// The process has other names now: all keys are forgotten, and fetched anew where they are in
     /// use.
-    pub fn rebind(&self, holder: Holder) {
-        self.with_cache(|cache, now| cache.rebind(now, holder));
+    ///
+    /// # Errors
+    /// If the cache is the parent's of this process.
+    pub fn rebind(&self, holder: Holder) -> Result<(), Forked> {
+        self.with_cache(|cache, now| cache.rebind(now, holder))
     }
 
-    /// Returns its counters.
+    /// Returns its counters; in a child that was forked all are 0.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         let shared = &self.owner.shared;
-        shared.lock().counters(&shared.fetcher)
+        shared.lock().map(|state| state.counters(&shared.fetcher)).unwrap_or_default()
     }
 
     /// Whether two are of the same cache.

@@ -84,6 +84,11 @@ pub(super) enum After {
     Again(Option<Alarm>),
 }
 
+/// How long a step that has come to nothing `waits` times waits for the next time.
+pub(crate) fn retry_pause(waits: u32) -> Duration {
+    (STEP_RETRY_MIN * 2_u32.pow(waits.min(16))).min(STEP_RETRY_MAX)
+}
+
 /// A change of a key that is under way.
 #[derive(Debug)]
 pub(super) struct Swap {
@@ -203,9 +208,8 @@ impl Swap {
     }
 
     fn wait(&mut self, step: Step, now: Instant, alarm: Option<Alarm>) -> After {
-        let pause = STEP_RETRY_MIN * 2_u32.pow(self.waits.min(16));
+        (self.step, self.at) = (step, now + retry_pause(self.waits));
         self.waits = self.waits.saturating_add(1);
-        (self.step, self.at) = (step, now + pause.min(STEP_RETRY_MAX));
         After::Again(alarm)
     }
 }

@@ -149,6 +149,35 @@ fn a_client_connects_from_the_address_that_it_wants_keys_for() {
 }
 
 #[test]
+fn a_connection_for_one_address_serves_no_other_of_the_same_client() {
+    let ca = Ca::new("root");
+    let turns =
+        ServerLoop::new(listener(), &ca.lasting(SERVER), answers(), Limits::default()).unwrap();
+    let server = Server::start(turns).unwrap();
+    let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();
+    let fetcher = client.fetcher();
+    let source = fetcher.source(vec![server.address()], SERVER.parse().unwrap());
+    let fetch = |initiator: &str| {
+        let initiator: rma_core::addr::HostAddr = initiator.parse().unwrap();
+        let request = Request { initiators: initiator.into(), ..request() };
+        fetcher.fetch(source, &request, PATIENCE)
+    };
+    for initiator in ["127.0.0.9", "127.0.0.8", "127.0.0.8", "127.0.0.9"] {
+        assert!(is_granted(fetch(initiator).wait()), "{initiator}");
+        assert_eq!(fetcher.connected_from(source), Some(initiator.parse().unwrap()));
+    }
+    assert_eq!(server.counters().handshakes, 3, "one serves as long as nobody needs another");
+    // Also where several wait.
+    let under_way: Vec<Fetch> = ["127.0.0.7", "127.0.0.9", "127.0.0.7"].map(fetch).into();
+    assert!(under_way.into_iter().all(|it| is_granted(it.wait())));
+    // One from whatever the kernel chooses, where the address is not to be had, is kept as well.
+    let before = server.counters().handshakes;
+    (0..3).for_each(|_| assert!(!is_granted(fetch("192.0.2.77").wait())));
+    assert_eq!(server.counters().handshakes, before + 1);
+    assert_eq!(fetcher.lost(source), 0, "none has broken");
+}
+
+#[test]
 fn a_client_that_ends_leaves_nobody_waiting() {
     let ca = Ca::new("root");
     let client = Client::start(ClientLoop::new(ca.lasting(CLIENT)).unwrap()).unwrap();

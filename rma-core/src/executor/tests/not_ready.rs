@@ -184,3 +184,48 @@ fn those_in_line_go_on_when_the_one_that_asks_is_given_up() {
     assert_eq!((world.took.len(), world.failed), (4, 0));
     assert!(world.now.since(before) <= Duration::from_millis(20));
 }
+
+/// An op that is refused at once, and the two behind it, which stand in line: the next command is
+/// that of the second, as the first is given up.
+fn follower() -> (Bench, [CallId; 3]) {
+    let mut bench = Bench::new(64, fixed(64.0));
+    let calls = [0; 3].map(|_| notify(&mut bench, "192.0.2.2"));
+    end(&mut bench, OpStatus::RemoteNotReady, 3);
+    assert!(bench.take().is_empty(), "the first waits, and the others stand in line");
+    bench.executor.cancel(calls[0]);
+    (bench, calls)
+}
+
+fn notify(bench: &mut Bench, host: &str) -> CallId {
+    let grant = grant(host, OpType::Notify, 4096);
+    bench.submit_op(&OpCall::of(&grant, Change::Notify { immediate: 5 }))
+}
+
+/// All that is issued now ends so: that many.
+fn end(bench: &mut Bench, status: OpStatus, count: usize) {
+    assert_eq!(bench.take().len(), count);
+    for _ in 0..count {
+        bench.complete(status);
+    }
+}
+
+#[test]
+fn those_in_line_go_on_though_another_host_refuses_just_when_nobody_asks_here() {
+    let (mut bench, _) = follower();
+    assert_eq!(bench.take().len(), 1);
+    let follower = bench.taken.pop_front().expect("it was taken");
+    notify(&mut bench, "192.0.2.3");
+    end(&mut bench, OpStatus::RemoteNotReady, 1);
+    bench.take();
+    bench.taken.push_front(follower);
+    bench.complete(OpStatus::Ok);
+    assert_eq!(bench.take().len(), 1, "the third is next, at once");
+}
+
+#[test]
+fn those_in_line_go_on_when_the_one_that_was_to_follow_is_given_up() {
+    let (mut bench, calls) = follower();
+    assert_eq!(bench.take().len(), 1);
+    bench.executor.cancel(calls[1]);
+    assert_eq!(bench.take().len(), 1, "the third is next, at once");
+}

@@ -207,7 +207,8 @@ impl Slot {
         self.longest = self.longest.max(frame.len() as u16);
         let (ends, len) = ([source, self.command.responder], DATA_OVERHEAD + payload_len);
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
-        out.hold(Transmit { source_port: self.source_port, packet_len_max, ..transmit });
+        let (source_port, tenant) = (self.source_port, self.tenant);
+        out.hold(Transmit { source_port, packet_len_max, tenant, ..transmit });
         Some(())
     }
 }

@@ -8,8 +8,9 @@ use crate::{
     command::CommandSlotId,
     index_list::{IndexList, Links},
     limits::OP_SIZE_MAX,
-    nic::{gather::Bulk, solicitation_window::SolicitationWindow, tenant::TenantIndex},
+    nic::{gather::Bulk, solicitation_window::SolicitationWindow},
     op::{ClassOfService, Moves},
+    tenant::TenantIndex,
     time::Instant,
 };
 

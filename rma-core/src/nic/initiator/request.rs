@@ -104,7 +104,7 @@ impl Initiator {
         slot.source_port = SourcePort::of_turn(now);
         let ends = [source, slot.command.responder];
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
-        out.hold(Transmit { source_port: slot.source_port, ..transmit });
+        out.hold(Transmit { source_port: slot.source_port, tenant: slot.tenant, ..transmit });
         Some(())
     }
 }

@@ -102,7 +102,6 @@ impl Initiator {
         let response =
             opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
         let payload = payload_of(frame, RESPONSE_HEADER_LEN);
-        let longest = slot.longest.max(frame.len() as u16);
         let (start, end) = response.span();
         // Most reads are small, and have one response: it is all that there is to look at.
         let is_all = start == 0 && end == op_size;
@@ -121,7 +120,6 @@ impl Initiator {
         if sink.memory.copy_in(local_offset + u64::from(start), payload).is_err() {
             return Err(DropReason::LocalRegionGone);
         }
-        slot.longest = longest;
         //= 1rma#3.1-complete-when-all-bytes-arrived
         if let Some(part) = part {
             (slot.arrived, slot.loaded) = part;

@@ -12,13 +12,11 @@ use crate::{
     error::{CommandError, DropReason},
     granules::Granules,
     limits::{GRANULE, TAG_LEN},
-    nic::{
-        security::RequestSeal,
-        tenant::{Presence, TenantIndex},
-    },
+    nic::{security::RequestSeal, tenant::Presence},
     op::{Moves, OpStatus},
     path_limits::Paths,
     port::SourcePort,
+    tenant::TenantIndex,
     time::Instant,
     wire::{Header, read::RESPONSE_OVERHEAD},
 };
@@ -49,7 +47,7 @@ pub(super) struct Slot {
     pub(super) seal: RequestSeal,
     /// The granules of a read that have arrived.
     pub(super) arrived: Granules,
-    /// Octets of the longest frame in which they came, or in which the data of a mutation went.
+    /// Octets of the longest frame in which the data of a mutation went.
     pub(super) longest: u16,
     /// When these were loaded.
     pub(super) loaded: Loaded,
@@ -72,6 +70,8 @@ pub(super) enum State {
 
 impl Slot {
     /// How many octets the frames with data have at most that were sent for the op, or asked for.
+    /// Of what is asked for it may be more than comes: a peer cuts its answers to its own device's
+    /// MTU. So an op that is OK and one like it that is lost tell the same.
     fn longest_frame(&self) -> usize {
         let (op, most) = (&self.command.op, usize::from(self.solicited.payload_len_max));
         let size = op.op_size() as usize;
@@ -91,7 +91,7 @@ impl Slot {
     pub(super) fn tell(&self, status: OpStatus, paths: &Paths) {
         let peer = self.command.responder;
         match (status, self.state) {
-            (OpStatus::Ok, _) => paths.arrived(peer, || self.longest.into()),
+            (OpStatus::Ok, _) => paths.arrived(peer, || self.longest_frame()),
             (OpStatus::Timeout, _) => paths.lost(peer, self.longest_frame()),
             _ => {}
         }

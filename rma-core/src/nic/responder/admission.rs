@@ -59,6 +59,12 @@ impl Asked {
         let transmit = Transmit::new(ends, config.place.port, self.header.class, len);
         Transmit { source_port: self.source_port, ..transmit }
     }
+
+    /// The same for the tenant whose region it is about.
+    pub(super) fn reply_for(&self, tables: &Tables<'_>, len: usize) -> Transmit {
+        let tenant = tables.regions.tenant_of(self.header.region);
+        Transmit { tenant, ..self.reply(tables.config, len) }
+    }
 }
 
 /// The wish of a request.

@@ -360,6 +360,7 @@ impl Job {
         let payload = frame.get_mut(RESPONSE_HEADER_LEN..RESPONSE_HEADER_LEN + payload_len)?;
         let offset = self.region_offset + u64::from(self.sent);
         region.memory.copy_out(offset, payload).ok()?;
+        let tenant = region.tenant;
         let response = Response {
             header: self.asked.header,
             op_offset: self.sent,
@@ -368,7 +369,7 @@ impl Job {
         tables.security.write_answer(&self.key, &self.asked.seal.iv, response, frame);
         self.sent += payload_len as u16;
         let reply = self.asked.reply(tables.config, RESPONSE_OVERHEAD + payload_len);
-        out.hold(Transmit { packet_len_max: self.packet_len_max, ..reply });
+        out.hold(Transmit { packet_len_max: self.packet_len_max, tenant, ..reply });
         Some(())
     }
 
@@ -385,7 +386,7 @@ impl Job {
         let word = frame.get_mut(SETTLEMENT_HEADER_LEN..SETTLEMENT_HEADER_LEN + WORD_LEN)?;
         word.copy_from_slice(&result.to_be_bytes());
         tables.security.write_answer(&self.key, &self.asked.seal.iv, settlement, frame);
-        out.hold(self.asked.reply(tables.config, SETTLEMENT_LEN));
+        out.hold(self.asked.reply_for(tables, SETTLEMENT_LEN));
         Some(())
     }
 }

@@ -29,10 +29,11 @@ use crate::{
     error::DropReason,
     fair_queue::{BUCKETS, Bucket},
     index_list::{IndexList, Links},
-    nic::{NicConfig, shares::Shares, tenant::TenantIndex},
+    nic::{NicConfig, shares::Shares},
     op::OpType,
     outcome::{Done, OpName, Verdict},
     region::RegionId,
+    tenant::TenantIndex,
     time::Instant,
 };
 

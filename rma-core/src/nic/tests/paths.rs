@@ -142,6 +142,25 @@ fn the_longest_frame_counts_where_the_first_is_shorter() {
     assert_eq!(told(&ways[0]), [("arrived", longest(&data))]);
 }
 
+/// What is told of ops is compared, and the peer cuts its answers to what its own device sends.
+#[test]
+fn an_op_with_a_peer_of_a_smaller_mtu_tells_the_same_when_it_is_ok_as_when_it_is_lost() {
+    let (mut pair, ways) = pair(None, None, true);
+    let other = NicConfigBuilder::default().timing.timeout;
+    pair.path_len_max = 600;
+    pair.issue(pair.read(0, 0, 4096));
+    pair.requests();
+    pair.advance(other);
+    assert_eq!(pair.status(), OpStatus::Timeout);
+    let lost = told(&ways[0]);
+    let responses = pair.responses_of(pair.read(1, 0, 4096));
+    responses.iter().for_each(|it| pair.deliver_to_a(it).unwrap());
+    assert_eq!(pair.status(), OpStatus::Ok);
+    let [("lost", asked)] = lost[..] else { panic!("{lost:?}") };
+    assert!(responses.iter().all(|it| it.bytes.len() < asked), "{lost:?}");
+    assert_eq!(told(&ways[0]), [("arrived", asked)]);
+}
+
 #[test]
 fn a_way_is_not_asked_for_while_nobody_watches() {
     let watching = Arc::new(AtomicBool::new(false));

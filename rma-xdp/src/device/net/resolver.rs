@@ -27,7 +27,11 @@ use std::{
 };
 
 use netlink_packet_route::neighbour::NeighbourState;
-use rma_core::addr::{HostAddr, LocalAddresses};
+use rma_core::{
+    addr::{HostAddr, LocalAddresses},
+    nic::{Shares, TenantIndex},
+    time::Instant,
+};
 
 use super::{
     error::PathError,
@@ -57,8 +61,8 @@ pub(super) const IDLE: Duration = Duration::from_secs(300);
 /// How long a destination stays that does not answer and that nobody asks for any longer.
 const UNRESOLVED_IDLE: Duration = Duration::from_secs(10);
 
-/// Pause between two times that all routes are asked for again, so that a flapping route elsewhere
-/// does not keep this thread busy.
+/// Pause between two times that all routes and addresses are asked for again, so that a flapping
+/// route elsewhere does not keep this thread busy.
 const REROUTE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Destinations up to which others are looked for that nobody sends to yet. Half: hosts that may
@@ -141,6 +145,8 @@ struct Destination {
     /// When the kernel was last asked.
     asked_at: Duration,
     refresh_at: Duration,
+    /// Whose place it has: who asked for it first.
+    tenant: TenantIndex,
 }
 
 /// The way back to a caller of `resolve`.
@@ -173,6 +179,8 @@ pub(super) struct Resolver<K> {
     /// When it was last looked what was heard.
     looked_at: Duration,
     destinations: BTreeMap<HostAddr, Destination>,
+    /// How the tenants of the host share them.
+    shares: Shares,
     /// The kernel's entries of all next hops in use.
     neighbours: BTreeMap<IpAddr, Neighbour>,
     waiters: Vec<Waiter>,
@@ -204,6 +212,7 @@ impl<K: Kernel> Resolver<K> {
             search: Search::default(),
             looked_at: Duration::ZERO,
             destinations: BTreeMap::new(),
+            shares: Shares::new(DESTINATIONS_MAX as u32, FAILED_HOLD.as_nanos() as u64),
             neighbours: BTreeMap::new(),
             waiters: Vec::new(),
             reroute_wanted: false,
@@ -215,8 +224,8 @@ impl<K: Kernel> Resolver<K> {
     pub(super) fn handle_requests(&mut self, now: Duration) {
         // Not more than all places: engines could ask for ever.
         for _ in 0..DESTINATIONS_MAX {
-            let Some(destination) = self.writer.poll_request() else { return };
-            self.want(destination, now);
+            let Some((tenant, destination)) = self.writer.poll_request() else { return };
+            self.want(tenant, destination, now);
         }
     }
 
@@ -272,7 +281,7 @@ impl<K: Kernel> Resolver<K> {
         }
     }
 
-    fn want(&mut self, destination: HostAddr, now: Duration) {
+    fn want(&mut self, tenant: TenantIndex, destination: HostAddr, now: Duration) {
         if let Some(entry) = self.destinations.get_mut(&destination) {
             entry.wanted_at = now;
             let unresolved = match entry.state {
@@ -282,16 +291,39 @@ impl<K: Kernel> Resolver<K> {
             if unresolved && now >= entry.asked_at + NUDGE {
                 self.refresh(destination, now);
             }
-        } else if self.destinations.len() < DESTINATIONS_MAX {
-            self.refresh(destination, now);
+        } else if self.has_place(tenant, now) {
+            self.refresh_for(tenant, destination, now);
         }
+    }
+
+    /// Whether a tenant may have one more destination. Where the tenants of a host have all places,
+    /// one that has more than its floor makes room, by a destination that nothing was found for.
+    fn has_place(&mut self, tenant: TenantIndex, now: Duration) -> bool {
+        let Self { shares, destinations, .. } = self;
+        shares.note_time(Instant::from_nanos(now.as_nanos() as u64));
+        let may_have_more = shares.is_alone(tenant) || shares.admits(tenant, 1);
+        if destinations.len() < DESTINATIONS_MAX {
+            return may_have_more;
+        }
+        if shares.is_beyond_floor(tenant, tenant) {
+            return false;
+        }
+        let found = |entry: &Destination| entry.told.is_some();
+        let is_waited_for = |it: &HostAddr| self.waiters.iter().any(|w| w.destination == *it);
+        let given = destinations
+            .iter()
+            .filter(|(_, it)| it.tenant != tenant && shares.is_beyond_floor(it.tenant, tenant))
+            .filter(|(destination, it)| !found(it) && !is_waited_for(destination))
+            .min_by_key(|(_, it)| it.wanted_at)
+            .map(|(destination, _)| *destination);
+        given.inspect(|&destination| self.forget(destination)).is_some()
     }
 
     /// Finds a path that may be needed, if there is ample room.
     pub(super) fn prepare(&mut self, destination: HostAddr, now: Duration) {
         let known = self.destinations.contains_key(&destination);
         if known || self.destinations.len() < PREPARED_UP_TO {
-            self.want(destination, now);
+            self.want(TenantIndex::HOST, destination, now);
         }
     }
 
@@ -304,7 +336,7 @@ impl<K: Kernel> Resolver<K> {
         reply: Reply<Path>,
     ) {
         let known = self.destinations.contains_key(&destination);
-        if !known && self.destinations.len() >= DESTINATIONS_MAX {
+        if !known && !self.has_place(TenantIndex::HOST, now) {
             let capacity = DESTINATIONS_MAX;
             // The caller may have gone away; then nobody needs to know.
             let _ = reply.send(Err(PathError::TableFull { destination, capacity }));
@@ -352,12 +384,10 @@ impl<K: Kernel> Resolver<K> {
             News::Link(_) | News::LinkGone(_) | News::Neighbour(..) => {}
             News::Routes => {
                 self.reroute_wanted = true;
-                self.check_sources();
                 self.writer.wake_follower();
             }
             News::Anything => {
                 self.reroute_wanted = true;
-                self.check_sources();
                 self.refresh_link();
             }
         }
@@ -368,6 +398,7 @@ impl<K: Kernel> Resolver<K> {
         if self.reroute_wanted && now >= self.reroute_not_before {
             self.reroute_wanted = false;
             self.reroute_not_before = now + REROUTE_PAUSE;
+            self.check_sources();
             for entry in self.destinations.values_mut() {
                 entry.refresh_at = now;
             }
@@ -398,16 +429,19 @@ impl<K: Kernel> Resolver<K> {
 
     /// Asks the kernel for the route and the neighbour, and publishes what follows.
     fn refresh(&mut self, destination: HostAddr, now: Duration) {
+        self.refresh_for(TenantIndex::HOST, destination, now);
+    }
+
+    /// The same. If nobody has asked before, the destination's place is the tenant's.
+    fn refresh_for(&mut self, tenant: TenantIndex, destination: HostAddr, now: Duration) {
         let (state, hold) = match self.ask(destination) {
             Ok(state) => (state, REFRESH),
             Err(failure) => (State::Failed(failure), FAILED_HOLD),
         };
-        let entry = self.destinations.entry(destination).or_insert(Destination {
-            state,
-            told: None,
-            wanted_at: now,
-            asked_at: now,
-            refresh_at: now,
+        let entry = self.destinations.entry(destination).or_insert_with(|| {
+            self.shares.take(tenant, 1);
+            let (told, wanted_at, asked_at, refresh_at) = (None, now, now, now);
+            Destination { state, told, wanted_at, asked_at, refresh_at, tenant }
         });
         let old = entry.state;
         entry.state = state;
@@ -688,6 +722,7 @@ impl<K: Kernel> Resolver<K> {
         self.writer.remove(destination);
         tracing::debug!(%destination, "path forgotten: nobody uses it");
         if let Some(entry) = self.destinations.remove(&destination) {
+            self.shares.give_back(entry.tenant, 1);
             self.release_next_hop(entry.state);
         }
         self.tell_narrow(destination);

@@ -139,14 +139,18 @@ fn readers_see_whole_paths_of_the_right_destination_while_the_writer_works() {
 }
 
 #[test]
-fn requests_arrive_in_order_and_too_many_are_refused() {
+fn requests_arrive_in_order_and_too_many_of_one_tenant_are_refused() {
     let (table, mut writer) = PathTable::new(1500);
+    let [one, other] = [TenantIndex::HOST, TenantIndex::of(7)];
     for number in 0..REQUESTS_MAX as u32 {
-        assert!(table.request(host(number)));
+        assert!(table.request(one, host(number)));
     }
-    assert!(!table.request(host(0)));
-    assert_eq!(writer.poll_request(), Some(host(0)));
-    assert!(table.request(host(9999)));
+    assert!(!table.request(one, host(0)));
+    // Another tenant has places of its own, and waits for one of the others at most.
+    assert!(table.request(other, host(5555)));
+    assert_eq!(writer.poll_request(), Some((one, host(0))));
+    assert_eq!(writer.poll_request(), Some((other, host(5555))));
+    assert!(table.request(one, host(9999)));
     let mut rest = 0;
     while writer.poll_request().is_some() {
         rest += 1;

@@ -41,6 +41,23 @@ impl Scene {
         passes
     }
 
+    /// Short ops that are issued together, and share packets as long as there may be.
+    fn burst(&mut self, ops: u32, len: u32) -> bool {
+        let full = self.search.limit(self.peer).unwrap_or(self.full);
+        let passes = full.min(ops * len) <= self.carries;
+        self.now += if passes { Duration::from_millis(10) } else { TIMEOUT };
+        for _ in 0..ops {
+            let lost = Lost { len, heard: 0, full: self.full };
+            self.findings.extend(if passes {
+                self.search.heard(self.peer, len, self.now)
+            } else {
+                self.search.lost(self.peer, lost, self.now)
+            });
+        }
+        self.search.handle_timeout(self.now);
+        passes
+    }
+
     fn ops(&mut self, for_long: Duration) {
         let end = self.now + for_long;
         while self.now < end {
@@ -145,4 +162,70 @@ fn more_hosts_than_the_table_has_are_not_searched() {
         search.lost(peer, Lost { len: 1500, heard: 0, full: 1500 }, SECOND);
     }
     assert_eq!(search.ways.len(), DESTINATIONS_MAX);
+}
+
+#[test]
+fn short_ops_that_share_packets_find_a_narrow_way_by_themselves() {
+    for (peer, full, carries, found) in [
+        ("192.0.2.1", 1500, 1300, 1280),
+        ("192.0.2.1", 9000, 1500, 1500),
+        ("2001:db8::1", 1500, 1300, 1280),
+    ] {
+        let mut scene = Scene::new(peer, full, carries);
+        let (mut lost, end) = (0, scene.now + 5 * SECOND);
+        while scene.now < end {
+            lost += u32::from(!scene.burst(64, 150));
+        }
+        assert_eq!(scene.findings, [Finding::Narrow { mtu: found }], "{peer} {full} {carries}");
+        assert_eq!((lost, scene.search.limit(scene.peer)), (3, Some(found)));
+    }
+    // One at a time, they are lost for another reason.
+    let mut scene = Scene::new("192.0.2.1", 1500, 100);
+    assert!((0..100).all(|_| !scene.burst(1, 150)));
+    assert_eq!((scene.search.limit(scene.peer), scene.findings.len()), (None, 0));
+}
+
+#[test]
+fn losses_that_come_together_are_one() {
+    let mut scene = Scene::new("192.0.2.1", 1500, 0);
+    for burst in 1..LOSSES {
+        scene.burst(32, 1484);
+        assert_eq!(scene.search.limit(scene.peer), None, "after {burst} bursts");
+    }
+    scene.burst(32, 1484);
+    assert_eq!(scene.search.limit(scene.peer), Some(1280), "one plateau at a time");
+    scene.burst(32, 1264);
+    assert_eq!(scene.search.limit(scene.peer), Some(1280));
+}
+
+/// The other host stands still a second time, just when full length is asked about.
+#[test]
+fn a_loss_while_full_length_is_asked_about_says_nothing_unless_shorter_ones_live() {
+    let mut scene = Scene::new("192.0.2.1", 1500, 0);
+    scene.op(4172);
+    scene.op(4172);
+    scene.carries = 1500;
+    while scene.search.limit(scene.peer).is_some() {
+        assert!(scene.op(4172));
+    }
+    scene.carries = 0;
+    for _ in 0..7 {
+        scene.op(4172);
+        assert_eq!(scene.search.known(scene.peer), None);
+    }
+    scene.carries = 1500;
+    scene.ops(3 * SECOND);
+    assert_eq!((scene.search.limit(scene.peer), scene.findings.len()), (None, 0));
+}
+
+#[test]
+fn a_way_stays_known_as_narrow_while_full_length_is_asked_about_again() {
+    let mut scene = Scene::new("192.0.2.1", 1500, 1300);
+    scene.ops(5 * SECOND);
+    let end = scene.now + NARROW_FOR + 5 * SECOND;
+    while scene.now < end {
+        scene.op(4172);
+        assert_eq!(scene.search.known(scene.peer), Some(1280));
+    }
+    assert_eq!(scene.findings, [Finding::Narrow { mtu: 1280 }], "it is told once");
 }

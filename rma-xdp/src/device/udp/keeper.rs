@@ -50,6 +50,10 @@ use crate::device::{
 /// router told it, nor when it forgets that.
 const REFRESH: Duration = Duration::from_secs(5);
 
+/// The least pause between two such times, so that a route that comes and goes elsewhere does not
+/// keep the thread busy. Longer: what has changed is seen later.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// How long a way stays that nobody asks for any longer.
 const IDLE: Duration = Duration::from_secs(300);
 
@@ -168,6 +172,29 @@ struct Asked {
     wanted_at: Duration,
 }
 
+/// When all is asked for again.
+#[derive(Debug)]
+struct Refreshes {
+    at: Duration,
+    not_before: Duration,
+}
+
+impl Refreshes {
+    /// Something has changed: as soon as may be.
+    fn hurry(&mut self) {
+        self.at = self.at.min(self.not_before);
+    }
+
+    /// Whether it is due. Then that counts as done.
+    fn is_due(&mut self, now: Duration) -> bool {
+        let is_due = now >= self.at;
+        if is_due {
+            (self.at, self.not_before) = (now + REFRESH, now + PAUSE);
+        }
+        is_due
+    }
+}
+
 struct Thread {
     seed: Seed,
     ways: Arc<Ways>,
@@ -180,14 +207,16 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
-        let mut refresh_at = Duration::ZERO;
+        let mut refreshes = Refreshes { at: Duration::ZERO, not_before: Duration::ZERO };
         while !self.stop.load(Relaxed) {
             // Before the queues are looked at: what is queued later signals again.
             self.seed.waker.clear();
             let now = monotonic();
-            if self.has_news() || now >= refresh_at {
+            if self.has_news() {
+                refreshes.hurry();
+            }
+            if refreshes.is_due(now) {
                 self.refresh(now);
-                refresh_at = now + REFRESH;
             }
             for (peer, reply) in self.inbox.try_iter().take(QUESTIONS_MAX).collect::<Vec<_>>() {
                 self.want(peer, now);
@@ -195,13 +224,13 @@ impl Thread {
                 let _ = reply.send(());
             }
             for _ in 0..DESTINATIONS_MAX {
-                let Some(peer) = self.seed.writer.poll_request() else { break };
+                let Some((_, peer)) = self.seed.writer.poll_request() else { break };
                 self.want(peer, now);
             }
             self.handle_losses(now);
             self.look(now);
             let search = self.search.poll_timeout(now);
-            self.sleep(search.map_or(refresh_at, |due| due.min(refresh_at)));
+            self.sleep(search.map_or(refreshes.at, |due| due.min(refreshes.at)));
         }
         // Nobody follows any longer, so nothing may be promised.
         for peer in self.asked.keys() {
@@ -354,4 +383,26 @@ fn news() -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, mask))?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_without_end_have_all_asked_for_once_in_a_pause() {
+        let mut refreshes = Refreshes { at: Duration::ZERO, not_before: Duration::ZERO };
+        let (news, length) = (Duration::from_micros(100), Duration::from_secs(1));
+        let times = (0..).map(|number| news * number).take_while(|it| *it < length);
+        let asked = times.filter(|now| {
+            refreshes.hurry();
+            refreshes.is_due(*now)
+        });
+        assert_eq!(asked.count(), 10);
+        // What came in the pause is not forgotten, and without news it is as it was.
+        refreshes.hurry();
+        assert_eq!(refreshes.at, length);
+        assert!(refreshes.is_due(length) && !refreshes.is_due(length + PAUSE));
+        assert!(refreshes.is_due(length + REFRESH));
+    }
 }

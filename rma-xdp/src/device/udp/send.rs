@@ -18,6 +18,7 @@ use arrayvec::ArrayVec;
 use rma_core::{
     addr::HostAddr,
     backend::{Transmit, TxFrame},
+    nic::TenantIndex,
     packet::{FRAMES_MAX, Packets},
     port::SourcePort,
     tally::Tally,
@@ -286,7 +287,8 @@ impl Outbox {
                 _ => {}
             }
             if errno == Errno::MSGSIZE {
-                paths.request(run.destination);
+                // It has a place of its own at the kernel already, whoever's it is.
+                paths.request(TenantIndex::HOST, run.destination);
             }
             if run.packets.len() > 1
                 && let Some(bursts) = without_runs(errno)

@@ -9,6 +9,7 @@
 //! sockets before their memory is unmapped, so traffic falls back to the kernel without a gap in
 //! which it goes nowhere.
 
+use core::ops::Range;
 use std::{fmt, sync::Arc, thread, time::Duration};
 
 use xsk_rs::config::QueueSize;
@@ -83,10 +84,21 @@ pub(super) struct Learnt {
 }
 
 /// To how many receive queues to attach, though there are more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FewerQueues {
     pub(super) most: u32,
     pub(super) reason: Refusal,
+}
+
+impl FewerQueues {
+    /// As many as were polled, as `error` says that the `added` ones, which are numbered from there
+    /// on, cannot be had. `None` if it says something else, or there are none, or that is `known`:
+    /// then it is tried again as it is.
+    pub(super) fn after(error: &XdpError, added: Range<u32>, known: Option<Self>) -> Option<Self> {
+        let errno = error.queue_errno().filter(|_| known.is_none() && !added.is_empty())?;
+        let reason = Refusal::Errno { call: "an AF_XDP socket for each", errno };
+        Some(Self { most: added.start, reason })
+    }
 }
 
 /// A receive queue.
@@ -339,4 +351,39 @@ fn why_copy(copying: Copying, device: &Device, multi_buffer: bool) -> Refusal {
 /// See [`Attachment::tx_frames`].
 fn tx_frames(packet_len_max: usize) -> Box<[Box<[u8]>]> {
     (0..BATCH).map(|_| vec![0; packet_len_max].into_boxed_slice()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// On an interface of four receive queues of which two were there at first.
+    #[test]
+    fn added_queues_that_cannot_be_had_are_given_up_once_and_other_errors_tried_again() {
+        let interface: Box<str> = "eth9".into();
+        let in_use = XdpError::QueueInUse { interface: interface.clone(), queue: 2, holder: None };
+        let call = "bind";
+        let system = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            XdpError::System { interface: interface.clone(), call, source }
+        };
+        for (error, errno) in [
+            (in_use, libc::EBUSY),
+            (
+                XdpError::UmemLockedMemory { interface: interface.clone(), bytes: 4096 },
+                libc::ENOBUFS,
+            ),
+            (system(libc::ENOMEM), libc::ENOMEM),
+        ] {
+            let fewer = FewerQueues::after(&error, 2..4, None);
+            let reason = Refusal::Errno { call: "an AF_XDP socket for each", errno };
+            assert_eq!(fewer, Some(FewerQueues { most: 2, reason }), "{error}");
+            assert_eq!(FewerQueues::after(&error, 2..4, fewer), None, "it is known");
+            assert_eq!(FewerQueues::after(&error, 4..4, None), None, "none was added");
+        }
+        let other = XdpError::NativeOnBond { interface };
+        assert_eq!(FewerQueues::after(&other, 2..4, None), None, "no queue is to blame");
+    }
 }

@@ -402,7 +402,7 @@ impl Backend for XdpBackend {
             }
             socket.flush(now);
         } else if !self.state.held.is_empty() {
-            self.state.drop_held();
+            self.state.drop_held(now);
         }
     }
 }
@@ -542,7 +542,7 @@ impl State {
         frames: u64,
     ) -> Option<usize> {
         if transmit.may_resolve {
-            self.paths.request(transmit.destination);
+            self.paths.request(transmit.tenant, transmit.destination);
         }
         if transmit.link_behind {
             return self.finish_by_link(packet, written_at, transmit, frames);

@@ -36,7 +36,7 @@ use super::{
     description::Description,
     device::Device,
     doubts::{Doubts, Finding},
-    error::{Refusal, XdpError},
+    error::XdpError,
     exchange::Exchange,
     silence::Mute,
     sockopt::XskStatistics,
@@ -376,16 +376,13 @@ impl Thread {
 
     /// Whether to attach to as many receive queues as before, as more of them cannot be had.
     fn gives_up_queues(&mut self, error: &XdpError) -> bool {
-        let Description { queues, queues_there, .. } = self.shared.told().description.clone();
-        let Some(errno) = error.queue_errno() else { return false };
-        if queues >= queues_there || self.learnt.fewer_queues.is_some() {
-            return false;
-        }
-        let there = queues_there;
-        tracing::warn!(%error, there, polled = queues, "the added receive queues are not polled");
-        let reason = Refusal::Errno { call: "an AF_XDP socket for each", errno };
-        self.learnt.fewer_queues = Some(FewerQueues { most: queues, reason });
-        self.refused_queues = Some(queues_there);
+        let Description { queues: polled, queues_there: there, .. } =
+            self.shared.told().description.clone();
+        let known = self.learnt.fewer_queues;
+        let Some(fewer) = FewerQueues::after(error, polled..there, known) else { return false };
+        tracing::warn!(%error, there, polled, "the added receive queues are not polled");
+        self.learnt.fewer_queues = Some(fewer);
+        self.refused_queues = Some(there);
         true
     }
 

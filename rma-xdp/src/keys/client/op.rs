@@ -127,13 +127,13 @@ impl KeyedClient {
     ) -> Result<T, KeyedError> {
         assert!(region.grants().is_same(&self.grants), "the region is of other grants");
         let (grants, ring) = (&self.grants, region.ring());
-        let began = grants.with_cache(|_, now| now);
+        let began = grants.with_cache(|_, now| now)?;
         let (mut persistence, mut last): (_, Option<Box<Outcome>>) = (Persistence::default(), None);
         let no_key = |why: NoKey, last| KeyedError::NoKey { why: why.into(), last };
         loop {
             let (standing, key, now) = grants.with_cache(|cache, now| {
                 (cache.standing(now, ring), cache.grant(now, ring, op_type), now)
-            });
+            })?;
             let left = |timeout: Duration| timeout.saturating_sub(now.since(began));
             let left = options.time_limit().map(left);
             let key = match (standing, key) {
@@ -163,7 +163,7 @@ impl KeyedClient {
             let verdict = grants.with_cache(|cache, now| match outcome.status {
                 CallStatus::Failed(status) => cache.on_outcome(now, ring, key.epoch, status),
                 _ => tell(now, cache, &asked, &outcome),
-            });
+            })?;
             match persistence.goes_on(&asked, &outcome, verdict) {
                 Ok(()) => last = Some(outcome),
                 Err(KeyedStatus::GaveUp(why)) => {

@@ -191,13 +191,20 @@ impl<R: Receiver + Send + 'static> Rx<R> {
     ///
     /// Nothing of these channels may be used or dropped in it but what it is given: no end, future
     /// or message. It has their lock.
-    pub fn with<T>(&mut self, act: impl FnOnce(&mut R, &mut Link, Instant) -> T) -> T {
-        self.handle.shared().with(|state, after| {
+    ///
+    /// # Errors
+    /// If the engine is the parent's of this process ([`WaitError::Forked`]).
+    pub fn with<T>(
+        &mut self,
+        act: impl FnOnce(&mut R, &mut Link, Instant) -> T,
+    ) -> Result<T, WaitError> {
+        let done = self.handle.shared().with(|state, after| {
             let (link, now) = state.link();
             let done = act(&mut self.end.lock().receiver, link, now);
             state.turn(after);
             done
-        })
+        });
+        Ok(done?)
     }
 
     /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`].
@@ -215,7 +222,6 @@ impl<R: Receiver + Send + 'static> Rx<R> {
         context: &Context<'_>,
         has_event: HasEvent<R>,
     ) -> Poll<Result<Received<R>, ChannelError>> {
-        self.handle.shared().check_process().map_err(WaitError::from)?;
         let polled = self.handle.shared().with(|state, after| {
             // A future that is being polled need not be woken.
             let last = self.end.lock().waiting.take();
@@ -232,7 +238,7 @@ impl<R: Receiver + Send + 'static> Rx<R> {
                 }
             }
         });
-        polled.map_ok(|claim| Received {
+        polled.map_err(WaitError::from)?.map_ok(|claim| Received {
             claim: Some(claim),
             handle: self.handle.clone(),
             end: self.end.clone(),
@@ -262,8 +268,10 @@ struct Waits<'a, R>(&'a mut Rx<R>);
 impl<R> Drop for Waits<'_, R> {
     fn drop(&mut self) {
         // Dropped without a lock: with its last waker, a task may go.
-        let last = self.0.end.lock().waiting.take();
-        drop(last);
+        if self.0.handle.shared().check_process().is_ok() {
+            let last = self.0.end.lock().waiting.take();
+            drop(last);
+        }
     }
 }
 

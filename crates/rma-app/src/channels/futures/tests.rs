@@ -187,7 +187,7 @@ fn a_waiter_is_woken_once_and_a_dropped_future_loses_nothing() {
     assert_eq!(word(&now(rx.recv()).unwrap()), 3);
     assert!(rx.poll_recv(&mut context).is_pending());
     engine.publish(4);
-    assert!(rx.with(|receiver, _, _| receiver.queue().has_event()));
+    assert!(rx.with(|receiver, _, _| receiver.queue().has_event()).unwrap());
     assert_eq!(word(&now(rx.recv()).unwrap()), 4);
 }
 
@@ -231,7 +231,7 @@ fn words_wait_for_room_in_their_order_and_are_sent_once_or_not_at_all() {
     it.channels.poll();
     assert_eq!(it.engine.take(), None);
     // The event that only this kind can send leaves at once, too.
-    it.tx.with(|sender, link, now| sender.notify(link, now, 6)).unwrap();
+    it.tx.with(|sender, link, now| sender.notify(link, now, 6)).unwrap().unwrap();
     assert_eq!(it.engine.take().and_then(|command| word_of(command.op)), Some(6));
     assert_eq!((it.tx.len_max(), it.channels.copied_bytes()), (8, 0), "words are not copied");
 }
@@ -497,17 +497,18 @@ fn nobody_sleeps_while_an_end_has_not_been_told_of_what_another_thread_took() {
     let command = it.next();
     let Ends { channels, engine, rx: _rx, tx, slot: _slot, .. } = it;
     channels.poll();
-    let may_sleep =
-        |channels: &AsyncChannels| channels.handle.shared().with(|state, _| state.may_sleep());
+    let may_sleep = |channels: &AsyncChannels| {
+        channels.handle.shared().with(|state, _| state.may_sleep()).unwrap()
+    };
     assert!(may_sleep(&channels));
     let ending = Arc::new(Ending(Mutex::new(Some((engine, command))), Mutex::new(None)));
-    channels.handle.shared().with(|state, _| state.add(ending.clone()));
+    channels.handle.shared().with(|state, _| state.add(ending.clone())).unwrap();
     // The completion is taken after all ends were tended.
     channels.poll();
     assert!(!may_sleep(&channels), "its end does not know");
     channels.poll();
     assert!(may_sleep(&channels));
-    assert_eq!(tx.with(|sender, _, _| sender.test(handle)), SendState::Accepted);
+    assert_eq!(tx.with(|sender, _, _| sender.test(handle)), Ok(SendState::Accepted));
 }
 
 #[test]

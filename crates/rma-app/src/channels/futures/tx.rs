@@ -255,7 +255,6 @@ impl<S: Sender + Send + 'static> Tx<S> {
     /// # Errors
     /// As [`Sender::send`], but for want of room; and if there will be none, as the engine is gone.
     pub async fn send_bytes(&self, message: &[u8]) -> Result<SendHandle, ChannelError> {
-        self.handle.shared().check_process().map_err(WaitError::from)?;
         let taken = self.handle.shared().with(|state, after| {
             state.turn(after);
             if let Some(gone) = state.gone() {
@@ -275,7 +274,7 @@ impl<S: Sender + Send + 'static> Tx<S> {
                 Err(error) => Err(ChannelError::from(error)),
             }
         });
-        if let Some(handle) = taken? {
+        if let Some(handle) = taken.map_err(WaitError::from)?? {
             return Ok(handle);
         }
         let (ended, _) = self.pend(Order::Bytes(message.into())).await;
@@ -296,13 +295,20 @@ impl<S: Sender + Send + 'static> Tx<S> {
     ///
     /// Nothing of these channels may be used or dropped in it but what it is given: no end, future
     /// or message. It has their lock.
-    pub fn with<T>(&self, act: impl FnOnce(&mut S, &mut Link, Instant) -> T) -> T {
-        self.handle.shared().with(|state, after| {
+    ///
+    /// # Errors
+    /// If the engine is the parent's of this process ([`WaitError::Forked`]).
+    pub fn with<T>(
+        &self,
+        act: impl FnOnce(&mut S, &mut Link, Instant) -> T,
+    ) -> Result<T, WaitError> {
+        let done = self.handle.shared().with(|state, after| {
             let (link, now) = state.link();
             let done = act(&mut self.end.lock().sender, link, now);
             state.turn(after);
             done
-        })
+        });
+        Ok(done?)
     }
 
     /// How many bytes before a message, and behind it, padded to 8, the channel writes beside one
@@ -336,10 +342,10 @@ impl<S: Sender + Send + 'static> Tx<S> {
 
 impl<S> Drop for Tx<S> {
     fn drop(&mut self) {
-        if self.handle.shared().check_process().is_ok() {
+        self.handle.shared().with_own(|state, after| {
             self.end.lock().is_closed = true;
-            self.handle.shared().with(State::turn);
-        }
+            state.turn(after);
+        });
     }
 }
 
@@ -378,7 +384,7 @@ impl<S: Sender + Send> Future for Pending<'_, S> {
             let buf = Task::new(order).into_buf();
             return Poll::Ready((Err(WaitError::from(forked).into()), buf));
         }
-        tx.handle.shared().with(|state, after| {
+        let polled = tx.handle.shared().with(|state, after| {
             let number = match mem::replace(phase, Phase::Done) {
                 Phase::New(order) => {
                     let mut inner = tx.end.lock();
@@ -403,7 +409,9 @@ impl<S: Sender + Send> Future for Pending<'_, S> {
             };
             let buf = inner.tasks.remove(&number).and_then(Task::into_buf);
             Poll::Ready((ended, buf))
-        })
+        });
+        // Begun by the parent, which has the buffer: it is over there alone.
+        polled.unwrap_or(Poll::Pending)
     }
 }
 

@@ -7,8 +7,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use rma_star::library::{Qp, QpState};
 
 use super::{AsyncVerbs, Watch};
-use crate::star::set_up::{
-    LEN_LEN, Part, SetUpError, SetUpStream, Step, alive, framed, is_not_yet, message_len,
+use crate::{
+    error::WaitError,
+    star::set_up::{
+        LEN_LEN, Part, SetUpError, SetUpStream, Step, alive, framed, is_not_yet, message_len,
+    },
 };
 
 /// A stream that blocks the thread that polls, for as long as its timeout.
@@ -114,8 +117,8 @@ impl AsyncVerbs {
             }
             let after = verbs.set_up_timeout();
             Ok::<_, SetUpError>((verbs.now() + after, after))
-        })?;
-        let watch = Watch::new(&self.handle, qp, Some(until));
+        })??;
+        let watch = Watch::new(&self.handle, qp, Some(until)).map_err(WaitError::from)?;
         let mut steps = pin!(async {
             for step in part.steps() {
                 match step {
@@ -128,7 +131,7 @@ impl AsyncVerbs {
                         stream.read_exact(&mut len).await?;
                         let mut message = vec![0; message_len(len)?];
                         stream.read_exact(&mut message).await?;
-                        self.with(|verbs| verbs.handle_message(qp, &message))?;
+                        self.with(|verbs| verbs.handle_message(qp, &message))??;
                     }
                     Step::BeReady => {
                         self.found(qp, |state, _| (state == QpState::Ready).then_some(())).await?;
@@ -139,7 +142,7 @@ impl AsyncVerbs {
         });
         poll_fn(|context| {
             // Before the steps look, so that no news falls between.
-            let in_time = watch.renew(context);
+            let in_time = watch.renew(context).map_err(WaitError::from)?;
             match steps.as_mut().poll(context) {
                 Poll::Pending if !in_time => Poll::Ready(Err(SetUpError::TimedOut { after })),
                 polled => polled,
@@ -156,17 +159,17 @@ impl AsyncVerbs {
         look: impl Fn(QpState, Option<Vec<u8>>) -> Option<T>,
     ) -> Result<T, SetUpError> {
         poll_fn(|_| {
-            self.with(|verbs| {
+            let found = self.with(|verbs| {
                 let message = verbs.poll_message(qp);
-                let found = alive(verbs.state(qp)).and_then(|state| {
+                alive(verbs.state(qp)).and_then(|state| {
                     let found = look(state, message);
                     if found.is_none() {
                         verbs.ended()?;
                     }
                     Ok(found)
-                });
-                found.transpose().map_or(Poll::Pending, Poll::Ready)
-            })
+                })
+            })?;
+            found.transpose().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

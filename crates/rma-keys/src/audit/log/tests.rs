@@ -279,6 +279,19 @@ fn a_file_that_was_copied_and_cut_off_goes_on_at_its_new_end_and_never_gets_zero
     assert_eq!((disk.read("audit.log"), disk.log.counters().rotated), (vec![21, 22], 0));
 }
 
+/// Which is how an operator says that there is to be none.
+#[test]
+fn a_log_that_leads_to_the_null_device_is_neither_cut_off_nor_moved() {
+    let mut disk = OnDisk::new("null");
+    let path = disk.folder.join("audit.log");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    disk.log = Log::open(&path, LogConfig { len_max: 1, ..LogConfig::default() }).unwrap();
+    (1..=20).for_each(|sequence| disk.write(sequence).unwrap());
+    let LogCounters { written, moved, rotated, cut_off, .. } = disk.log.counters();
+    assert_eq!((written, moved, rotated, cut_off), (20, 0, 0, 0));
+}
+
 #[test]
 fn a_write_that_fails_never_makes_a_file_longer_that_was_cut_off() {
     let (mut log, disk) = log(OnFull::Refuse, 1 << 20);

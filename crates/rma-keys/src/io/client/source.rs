@@ -2,7 +2,12 @@
 //!
 //! One request is under way at a time, the others stand in a queue. If the connection breaks, that
 //! request goes first on the next one, as asking twice does nothing twice. A reply says which
-//! request it is to: one to another came late, or twice, and is left aside. Time is an argument.
+//! request it is to: one to another came late, or twice, and is left aside. Time is an
+//! argument.
+//!
+//! A connection is for one address, that which keys are asked for, and is made from there where it
+//! can be: a service gives keys to who connects. A request for another address waits for a
+//! connection of its own.
 
 use core::time::Duration;
 use std::{
@@ -49,6 +54,11 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// than two retransmissions of a SYN, and a lost one takes the address away.
 const BOUND_TIME: Duration = Duration::from_millis(3500);
 
+/// For how long an address that no connection could be made from is not tried again. Longer: what
+/// was in the way for a moment is for longer. Shorter: where it stays, requests wait for
+/// [`BOUND_TIME`] more often.
+const UNBOUND_FOR: Duration = Duration::from_secs(300);
+
 /// How long a reply may take before the connection is taken for broken.
 const REPLY_TIME: Duration = Duration::from_secs(5);
 
@@ -90,14 +100,21 @@ pub(super) struct Source {
     last: Hindrance,
     /// At which address `last` was.
     last_at: Option<SocketAddr>,
-    /// Whether the next connection is made from the address that keys are asked for.
-    binds: bool,
+    /// An address that keys are asked for and that no connection could be made from.
+    unbound: Option<Unbound>,
     /// From which address the last one was.
     from: Option<HostAddr>,
     /// How often an open connection broke.
     lost: u64,
     /// How many replies came that nobody waited for.
     unasked: u64,
+}
+
+/// No connection is made from an address until then.
+#[derive(Clone, Copy, Debug)]
+struct Unbound {
+    address: HostAddr,
+    until: Instant,
 }
 
 #[derive(Debug)]
@@ -114,7 +131,9 @@ struct Connection {
     socket: TcpStream,
     link: Link,
     interest: Interest,
-    /// Whether it is made from the address that keys are asked for.
+    /// The address that keys are asked for, if it could be one of a connection to that service.
+    wanted: Option<HostAddr>,
+    /// Whether it is made from there.
     is_bound: bool,
     /// Whether TCP is connected, and TLS after it.
     is_connected: bool,
@@ -150,7 +169,7 @@ impl Source {
             backoff: Backoff(0),
             last: Hindrance::Waiting,
             last_at: None,
-            binds: true,
+            unbound: None,
             from: None,
             lost: 0,
             unasked: 0,
@@ -203,7 +222,10 @@ impl Source {
         if matches!(self.state, State::Idle) && !self.waiting.is_empty() {
             match self.connect(now, means) {
                 Ok(Some(connection)) => self.state = State::Connected(Box::new(connection)),
-                Ok(None) => (self.binds, self.state) = (false, State::Pause(now)),
+                Ok(None) => {
+                    self.give_up_address(now, self.wanted());
+                    self.state = State::Pause(now);
+                }
                 Err(error) => self.fail(now, means, Hindrance::Connect(error.into()), None),
             }
         }
@@ -213,27 +235,54 @@ impl Source {
         };
         match self.go_on(now, &mut connection, means) {
             Ok(true) => self.state = State::Connected(connection),
-            // Nobody has used it for long.
+            // Nobody has used it for long, or somebody needs another one.
             Ok(false) => {
-                self.binds = true;
+                if self.waiting.is_empty() {
+                    self.unbound = None;
+                }
                 connection.link.close(&mut connection.socket);
+                self.state = State::Pause(now);
             }
             // The service takes leave, for its limits: it has not gone away.
             Err(Hindrance::Closed) if connection.is_open && connection.asked.is_none() => {
-                self.binds = true;
+                self.unbound = None;
                 self.state = State::Pause(now);
             }
             // Nobody may be at fault but the address that it was made from.
             Err(why) if connection.is_bound && !connection.is_connected && !is_refusal(&why) => {
-                self.binds = false;
+                self.give_up_address(now, connection.wanted);
                 self.state = State::Pause(now);
             }
             Err(why) => {
-                self.binds = true;
+                self.unbound = None;
                 self.lost += u64::from(connection.is_open);
                 self.fail(now, means, why, connection.asked.take());
             }
         }
+    }
+
+    /// The address that the next request asks keys for, if a connection could be made from it.
+    fn wanted(&self) -> Option<HostAddr> {
+        let service = self.addresses[self.address].ip().into();
+        self.waiting.front()?.from.toward(service)
+    }
+
+    /// No connection can be made from there.
+    fn give_up_address(&mut self, now: Instant, address: Option<HostAddr>) {
+        let until = now + UNBOUND_FOR;
+        self.unbound = address.map(|address| Unbound { address, until });
+    }
+
+    /// Whether a connection should be tried from there.
+    fn may_bind(&self, now: Instant, address: HostAddr) -> bool {
+        self.unbound.is_none_or(|it| it.address != address || it.until <= now)
+    }
+
+    /// Whether the next request may go over a connection, which is for another address, or is not
+    /// made from its own though that may be had by now.
+    fn is_for_next(&self, now: Instant, connection: &Connection) -> bool {
+        let Connection { wanted, is_bound, .. } = *connection;
+        self.wanted() == wanted && (is_bound || wanted.is_none_or(|it| !self.may_bind(now, it)))
     }
 
     /// Ends what has waited for long enough, and forgets what nobody waits for.
@@ -265,16 +314,19 @@ impl Source {
     }
 
     /// `None` if there is none from the address that keys are asked for.
-    fn connect(&self, now: Instant, means: &Means<'_>) -> io::Result<Option<Connection>> {
+    fn connect(&mut self, now: Instant, means: &Means<'_>) -> io::Result<Option<Connection>> {
         let address = self.addresses[self.address];
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        let from = self.waiting.front().filter(|_| self.binds).and_then(|job| {
-            let from = job.from.toward(address.ip().into())?;
-            bind(&socket, &SocketAddr::new(from.ip(), 0)).ok()
+        let wanted = self.wanted();
+        let is_bound = wanted.filter(|it| self.may_bind(now, *it)).is_some_and(|from| {
+            let is_bound = bind(&socket, &SocketAddr::new(from.ip(), 0)).is_ok();
+            if !is_bound {
+                self.give_up_address(now, wanted);
+            }
+            is_bound
         });
-        let is_bound = from.is_some();
         match connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(_) if is_bound => return Ok(None),
@@ -294,6 +346,7 @@ impl Source {
             socket,
             link,
             interest,
+            wanted,
             is_bound,
             is_connected,
             is_open,
@@ -373,6 +426,9 @@ impl Source {
             }
             if connection.asked.is_some() {
                 break;
+            }
+            if !self.waiting.is_empty() && !self.is_for_next(now, connection) {
+                return Ok(false);
             }
             let Some(job) = self.waiting.pop_front() else { break };
             connection.link.send(&job.message).map_err(Hindrance::from)?;

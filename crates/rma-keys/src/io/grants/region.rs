@@ -15,6 +15,7 @@ use std::{
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
     op::OpType,
+    process::Forked,
     time::Instant,
 };
 
@@ -55,6 +56,9 @@ pub enum NoKey {
         /// The hindrance of the service's answers, as far as is known.
         why: Box<FetchError>,
     },
+    /// The cache is that of the process which this one was forked from.
+    #[error(transparent)]
+    Forked(#[from] Forked),
 }
 
 /// The addresses that a service compares, as this machine sees them.
@@ -112,7 +116,8 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.grants.with_cache(|cache, _| cache.release(self.ring));
+        // The one error is that it is the parent's, which has it still.
+        let _ = self.grants.with_cache(|cache, _| cache.release(self.ring));
     }
 }
 
@@ -146,10 +151,11 @@ impl KeyedRegion {
     }
 
     /// The grant to go by just now, if there is a key that was not refused. Nothing is fetched for
-    /// that: [`KeyedRegion::ready`] does.
+    /// that: [`KeyedRegion::ready`] does. In a child that was forked there is none.
     #[must_use]
     pub fn grant(&self, op_type: OpType) -> Option<KeyedGrant> {
-        self.held.grants.with_cache(|cache, now| cache.grant(now, self.held.ring, op_type))
+        let Held { grants, ring, .. } = &*self.held;
+        grants.with_cache(|cache, now| cache.grant(now, *ring, op_type)).ok()?
     }
 
     /// Waits until there is a key, or it is known that there is none; for no longer than `most`,
@@ -171,7 +177,10 @@ impl KeyedRegion {
     #[must_use]
     pub fn gave_up(&self, why: GiveUp) -> NoKey {
         let Held { grants, ring, name, service } = &*self.held;
-        let addresses = grants.addresses(*ring).into();
+        let addresses = match grants.addresses(*ring) {
+            Ok(addresses) => addresses.into(),
+            Err(forked) => return forked.into(),
+        };
         let (region, service) = (name.clone(), service.clone());
         NoKey::GaveUp { region, service, why, addresses }
     }
@@ -213,7 +222,7 @@ impl Future for Ready {
                 }
                 standing => Some((standing, now.since(began))),
             }
-        });
+        })?;
         drop(unused);
         match stands {
             None => Poll::Pending,
@@ -227,8 +236,11 @@ impl Future for Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            let waiter = self.region.held.grants.owner.shared.lock().stop_waiting(ticket);
+            // The one error is that it is the parent's.
+            let Ok(mut state) = self.region.held.grants.owner.shared.lock() else { return };
+            let waiter = state.stop_waiting(ticket);
             // The lock first: with its last waker, a task may go that has a region.
+            drop(state);
             drop(waiter);
         }
     }

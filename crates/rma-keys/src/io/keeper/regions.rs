@@ -18,7 +18,7 @@ use crate::{
     name::RegionName,
     policy::Policy,
     recorded::Recorded,
-    rotation::{Alarm, Plan, Rotation, RotationCounters, Schedule, Todo, Turn, Way},
+    rotation::{Alarm, Plan, Rotation, RotationCounters, Schedule, Todo, Turn, Way, retry_pause},
     secret::RegionSecret,
     time::Now,
 };
@@ -48,7 +48,15 @@ struct Kept {
     at: Option<Instant>,
     /// The key that the catalog has of it, if its host has taken that up and not said that it is
     /// done. Nothing else is done with the region before that is known.
-    under_way: Option<RegionSecret>,
+    under_way: Option<FirstKey>,
+}
+
+/// A key that a host has taken up, and may not go by yet.
+#[derive(Debug)]
+struct FirstKey {
+    secret: RegionSecret,
+    /// How often it was told to the host again.
+    waits: u32,
 }
 
 /// Has a rotation do something, and writes down what that was.
@@ -109,7 +117,7 @@ impl Regions {
         let plan = Plan { way: Way::Host, schedule, seed: self.jitter.next() };
         let rotation =
             turn(now, recorded, |turn| Rotation::publish(turn, name.clone(), place, &fresh, plan))?;
-        let under_way = is_under_way.then_some(fresh);
+        let under_way = is_under_way.then_some(FirstKey { secret: fresh, waits: 0 });
         let kept = Kept { region: region.clone(), rotation, at: None, under_way };
         if let Some(old) = self.kept.insert(name.clone(), kept) {
             self.forget(&name, &old);
@@ -221,14 +229,14 @@ impl Regions {
             return;
         };
         let mut until = Some(now.boot);
-        if let Some(secret) = under_way
-            && rekey(host, region, secret) == OpStatus::Ok
-        {
-            *under_way = None;
-        }
-        if under_way.is_some() {
-            self.host_failures += 1;
-            until = Some(now.boot + STEP_RETRY_MIN);
+        if let Some(FirstKey { secret, waits }) = under_way {
+            if rekey(host, region, secret) == OpStatus::Ok {
+                *under_way = None;
+            } else {
+                self.host_failures += 1;
+                until = Some(now.boot + retry_pause(*waits));
+                *waits = waits.saturating_add(1);
+            }
         }
         let steps = if under_way.is_some() { 0 } else { STEPS_MAX };
         for _ in 0..steps {

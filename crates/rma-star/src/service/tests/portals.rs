@@ -201,3 +201,56 @@ fn a_greedy_portal_leaves_the_others_their_share_of_work_requests() {
         assert_eq!(refused(&mut applications[honest]), 0, "{honest}");
     }
 }
+
+/// Which ports what is sent now goes to.
+fn sent_to(scene: &mut Scene) -> Vec<Port> {
+    let mut buffers = vec![[0; 1472]; 4];
+    let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
+    let sent = scene.star.poll_transmits(scene.now, &mut frames, &mut Quantum::new(1 << 16));
+    frames[..sent].iter().map(|it| it.transmit.unwrap().port).collect()
+}
+
+/// Its application goes on posting, and would open a connection anew as soon as one has ended.
+#[test]
+fn a_portal_that_is_being_closed_takes_no_further_post_and_ends_each_once() {
+    let mut scene = Scene::new();
+    let number = scene.connection.qpn_z.portal() as u16;
+    let record = scene.application.memory().record(1).unwrap();
+    let stateful = Post::Open { qp: 0, is_stateful: true };
+    scene.application.set_record(0, &record);
+    scene.application.post(&stateful, None).unwrap();
+    scene.application.post(&Post::Introduce { qp: 0 }, None).unwrap();
+    let recv = Posted { qp: 0, ..scene.wqe(WqeOp::Recv, 1, 0, 64) };
+    scene.application.post(&Post::Wqe(recv), None).unwrap();
+    assert_eq!(scene.star.take_commands(scene.now), 3);
+    // A frame of it is under way, so it takes until that is dead. A post of the other connection
+    // waits for a frame.
+    assert_eq!(sent_to(&mut scene), [STATELESS_PORT]);
+    let waits = Post::Wqe(scene.wqe(WqeOp::Recv, 2, 64, 64));
+    scene.application.post(&waits, None).unwrap();
+    scene.star.take_commands(scene.now);
+    assert!(scene.star.wants_transmit());
+    assert!(scene.star.detach(scene.now, number).is_none(), "a frame is under way");
+    // The peer of the first is told that it ends; what waited for a frame is told to nobody.
+    assert_eq!(sent_to(&mut scene), [STATELESS_PORT]);
+    for _ in 0..2 {
+        [waits, stateful].iter().for_each(|post| scene.application.post(post, None).unwrap());
+        assert_eq!(scene.star.take_commands(scene.now), 0);
+        assert!(scene.star.is_idle() && !scene.star.wants_transmit());
+        scene.now = Instant::from_nanos(scene.now.as_nanos() + 2 * W * 1_000);
+        scene.star.handle_timeout(scene.now);
+    }
+    assert!(scene.star.detach(scene.now, number).is_some(), "all that was sent is dead");
+    assert!(scene.star.detach(scene.now, number).is_none(), "it is gone");
+    assert_eq!((scene.star.stateful_connections(), scene.star.in_use()), (0, (0, 0)));
+    let reports: Vec<_> = core::iter::from_fn(|| scene.application.poll()).collect();
+    let ends = reports.iter().filter(|it| matches!(it, Report::Completed { .. }));
+    assert!(ends.eq([&recv.refused(WcStatus::WrFlushErr)]), "{reports:?}");
+    assert_eq!(reports.last(), Some(&Report::Closed { qp: 0 }));
+    // Who comes next has its number and nothing of what it left.
+    let (mut next, port) = portal(8, 2).unwrap();
+    assert_eq!(scene.star.attach(port), Some(number));
+    next.post(&OPEN, None).unwrap();
+    assert_eq!(scene.star.take_commands(scene.now), 1);
+    assert!(is_answered(&mut next));
+}

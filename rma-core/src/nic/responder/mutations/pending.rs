@@ -201,7 +201,7 @@ impl Pending {
         // The initiators decide how many there are, and those that keep the rules wait behind the
         // rest.
         let class = ClassOfService::Latency;
-        out.hold(Transmit { class, ..self.asked.reply(tables.config, SOLICITATION_LEN) });
+        out.hold(Transmit { class, ..self.asked.reply_for(tables, SOLICITATION_LEN) });
         Some(())
     }
 
@@ -217,7 +217,7 @@ impl Pending {
         let frame = out.bytes.get_mut(..ACKNOWLEDGEMENT_LEN)?;
         let iv = &self.solicitation_iv;
         tables.security.write_answer(&self.key, iv, acknowledgement, frame);
-        out.hold(self.asked.reply(tables.config, ACKNOWLEDGEMENT_LEN));
+        out.hold(self.asked.reply_for(tables, ACKNOWLEDGEMENT_LEN));
         Some(())
     }
 }

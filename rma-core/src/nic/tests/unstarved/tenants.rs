@@ -145,3 +145,63 @@ fn rekeys_of_a_tenant_leave_the_previous_keys_of_its_neighbour() {
         assert_eq!(old == 1, is_told, "{parties:?}");
     }
 }
+
+/// Reads wait in one place while a host has several tenants, and in another while it has one.
+#[test]
+fn reads_that_wait_are_not_overtaken_where_a_tenant_comes_or_remains_alone() {
+    let issue = |net: &mut Net, slots: core::ops::Range<u16>| {
+        for slot in slots {
+            net.issue(TARGET, net.command((TARGET, SERVER), slot, OpType::Read));
+        }
+    };
+    for comes in [false, true] {
+        let mut net = net_of(PARTIES[1]);
+        let neighbour = |net: &mut Net, pid| {
+            let nic = &mut net.hosts[TARGET].nic;
+            nic.configure_slots_of(NEIGHBOUR..NEIGHBOUR + 8, pid, TenantIndex::of(PARTIES[1][1]));
+        };
+        // More than there is window for, in its share or at all.
+        neighbour(&mut net, Some(PID).filter(|_| !comes));
+        issue(&mut net, 0..100);
+        net.turn();
+        neighbour(&mut net, Some(PID).filter(|_| comes));
+        net.now = net.now + Duration::from_nanos(1);
+        issue(&mut net, 100..150);
+        net.pass(Duration::from_millis(2));
+        let completions = net.completions(TARGET);
+        let slots: Vec<u16> = completions.iter().map(|it| it.slot.0).collect();
+        assert!(completions.iter().all(|it| it.status == OpStatus::Ok), "{completions:?}");
+        assert_eq!(slots.len(), 150);
+        assert!(slots.is_sorted(), "a tenant comes: {comes}; {slots:?}");
+    }
+}
+
+/// Which is what a backend goes by that looks for the ways to hosts.
+#[test]
+fn a_frame_names_the_tenant_that_it_goes_for() {
+    let mut net = net_of(PARTIES[1]);
+    let [bad, neighbour] = PARTIES[1];
+    let tenants = |net: &mut Net, at: At| -> Vec<usize> {
+        net.hosts[at].transmit(net.now).iter().map(|it| it.transmit.tenant.index()).collect()
+    };
+    for (slot, party) in [(0, bad), (NEIGHBOUR, neighbour)] {
+        net.issue(TARGET, net.command((TARGET, SERVER), slot, OpType::Write));
+        assert_eq!(tenants(&mut net, TARGET), [party], "a request");
+    }
+    for party in [bad, neighbour] {
+        let region = region_of(&mut net, party);
+        for op_type in [OpType::Read, OpType::Write] {
+            let command = net.command((HONEST, TARGET), 0, op_type);
+            net.issue(HONEST, Command { remote_region: region, ..command });
+            let request = net.hosts[HONEST].transmit(net.now).remove(0);
+            let nic = &mut net.hosts[TARGET].nic;
+            deliver(nic, net.now, &request, wire::FRAME_LEN_MAX).unwrap();
+            let sent = tenants(&mut net, TARGET);
+            assert!(!sent.is_empty() && sent.iter().all(|&it| it == party), "{op_type}: {sent:?}");
+            net.now = net.now + Duration::from_secs(1);
+            let nic = &mut net.hosts[HONEST].nic;
+            nic.handle_timeout(net.now);
+            assert!(nic.poll_completion().is_some());
+        }
+    }
+}

@@ -34,6 +34,7 @@ struct Facts {
     used: Vec<IpAddr>,
     use_error: Option<i32>,
     routes_asked: usize,
+    addresses_asked: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -76,7 +77,9 @@ impl Kernel for FakeKernel {
     }
 
     fn has_address(&mut self, address: HostAddr, _interface: u32) -> io::Result<bool> {
-        Ok(self.0.borrow().own.contains(&address))
+        let mut facts = self.0.borrow_mut();
+        facts.addresses_asked += 1;
+        Ok(facts.own.contains(&address))
     }
 
     fn neighbour(&mut self, _interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
@@ -126,6 +129,7 @@ impl Bench {
             used: Vec::new(),
             use_error: None,
             routes_asked: 0,
+            addresses_asked: 0,
         }));
         let (table, writer) = PathTable::new(link.mtu);
         let kernel = FakeKernel(Rc::clone(&facts));
@@ -143,7 +147,11 @@ impl Bench {
     }
 
     fn request(&mut self, destination: HostAddr) {
-        self.table.request(destination);
+        self.request_for(TenantIndex::HOST, destination);
+    }
+
+    fn request_for(&mut self, tenant: TenantIndex, destination: HostAddr) {
+        self.table.request(tenant, destination);
         self.resolver.handle_requests(self.now);
     }
 
@@ -286,6 +294,30 @@ fn prepared_destinations_leave_half_of_the_table_to_those_that_are_asked_for() {
     }
 }
 
+/// Nobody answers at any address that the one goes to.
+#[test]
+fn a_tenant_that_goes_to_many_unknown_hosts_pushes_out_no_look_up_of_another() {
+    let mut bench = Bench::new();
+    let [one, other] = [1, 2].map(TenantIndex::of);
+    let of = |net: u32, number: usize| HostAddr::from(Ipv4Addr::from_bits(net + number as u32));
+    let (nowhere, there) = (|number| of(0xc612_0000, number), |number| of(0xc613_0000, number));
+    for number in 0..2 * DESTINATIONS_MAX {
+        bench.request_for(one, nowhere(number));
+    }
+    assert_eq!(bench.resolver.destinations.len(), DESTINATIONS_MAX, "alone it has all");
+    let floor = DESTINATIONS_MAX / 2 / 3;
+    for number in 0..floor {
+        bench.request_for(other, there(number));
+        bench.request_for(one, nowhere(2 * DESTINATIONS_MAX + number));
+        bench.reachable(there(number));
+        assert_eq!(bench.table.lookup(there(number)), Some(PATH), "{number}");
+    }
+    assert_eq!(bench.resolver.destinations.len(), DESTINATIONS_MAX);
+    // What nobody answers for and nobody goes to any more is forgotten: all places come back.
+    bench.pass(IDLE + UNRESOLVED_IDLE + REFRESH);
+    assert!(bench.resolver.destinations.is_empty());
+}
+
 #[test]
 fn waiters_get_the_kernels_verdict_on_a_silent_neighbour() {
     let mut bench = Bench::new();
@@ -360,17 +392,25 @@ fn a_route_change_moves_destinations_to_the_new_gateway() {
 }
 
 #[test]
-fn a_storm_of_route_news_asks_for_routes_at_a_bounded_rate() {
+fn a_storm_of_route_news_asks_for_routes_and_addresses_at_a_bounded_rate() {
     let mut bench = Bench::new();
+    bench.resolver.set_sources(host(1).into());
+    bench.facts.borrow_mut().own.push(host(1));
+    bench.pass(Duration::from_millis(100));
     bench.reachable(host(2));
     bench.request(host(2));
-    let before = bench.facts.borrow().routes_asked;
+    let asked = |bench: &Bench| {
+        let facts = bench.facts.borrow();
+        [facts.routes_asked, facts.addresses_asked]
+    };
+    let before = asked(&bench);
     for _ in 0..1000 {
         bench.resolver.handle_news(News::Routes, bench.now);
         bench.pass(Duration::from_micros(100));
     }
-    let asked = bench.facts.borrow().routes_asked - before;
-    assert!((5..=7).contains(&asked), "{asked} questions in 100 ms");
+    for (after, before) in asked(&bench).into_iter().zip(before) {
+        assert!((5..=7).contains(&(after - before)), "{} questions in 100 ms", after - before);
+    }
 }
 
 #[test]
@@ -552,6 +592,7 @@ fn a_limit_learnt_from_losses_is_in_the_table_and_ends_with_the_path() {
         assert_eq!(mtu(&bench), 1500);
         limits.lost(host(2), 1456);
         bench.resolver.handle_losses(bench.now);
+        bench.pass(Duration::from_millis(50));
     }
     assert_eq!(mtu(&bench), 1280);
     assert!(bench.table.is_watching());

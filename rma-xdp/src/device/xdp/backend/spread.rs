@@ -148,14 +148,15 @@ impl State {
     /// way back but by a path.
     fn headers_of(&mut self, transmit: &Transmit, frames: usize) -> Option<Headers> {
         let frames = frames as u64;
-        let &Transmit { source, destination, port, len, source_port, may_resolve, .. } = transmit;
+        let &Transmit { source, destination, port, len, source_port, may_resolve, tenant, .. } =
+            transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(frames);
             return None;
         }
         let Some(Path { source_mac, next_hop_mac, mtu }) = self.paths.lookup(destination) else {
             if may_resolve {
-                self.paths.request(destination);
+                self.paths.request(tenant, destination);
             }
             self.counters.tx_no_path.add(frames);
             return None;
