@@ -10,6 +10,7 @@ mod queues;
 pub(crate) mod registrar;
 mod star;
 mod tenants;
+mod text;
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,6 +58,8 @@ use crate::{
     random::random_bucket_secret,
 };
 
+pub use text::HostTextError;
+
 /// The UDP port of a deployment, if no other is configured.
 pub const DEFAULT_PORT: u16 = Port::ONE_RMA.0;
 
@@ -64,6 +67,7 @@ pub const DEFAULT_PORT: u16 = Port::ONE_RMA.0;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// With what a host is opened. Every field may be set; the constructors give defaults for the rest.
+/// A text makes one as well: [`HostConfig::from_str`](#impl-FromStr-for-HostConfig).
 ///
 /// ```
 /// # use core::time::Duration;

@@ -19,6 +19,9 @@
 #![doc = include_str!("../examples/any_size.rs")]
 //! ```
 //!
+//! A value of an op's size that is read while it changes lies in [`Cells`], so that no reader takes
+//! one that is torn.
+//!
 //! # Messages and atomics
 //!
 //! Besides the paper there are ops that their target records: messages and events for a
@@ -86,7 +89,9 @@
 //! # Watching a host
 //!
 //! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`]
-//! writes it as text. With the feature `metrics-endpoint`, `MetricsEndpoint` serves that over HTTP.
+//! writes it as text. [`Metrics::alerts`] is what of it somebody should look at, and
+//! [`Metrics::is_healthy`] what a health check asks. With the feature `metrics-endpoint`,
+//! `MetricsEndpoint` serves both over HTTP.
 //! What hosts decide, open and hand out are events of `tracing`; the engine has none.
 //!
 //! # Two devices
@@ -130,11 +135,11 @@ pub use driver::tenant::{
 pub use engine::{inline::InlineEngine, thread::EngineThread};
 pub use error::{HostError, StarError};
 pub use host::registrar::HostRegistrar;
-pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
+pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, HostTextError, InlineHost};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
-pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, StarTotals};
+pub use metrics::{Alert, Metrics, MetricsSource, NicTotals, OpDelays, StarTotals};
 pub use random::random_region_key;
 
 /// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
@@ -143,10 +148,10 @@ pub use rma_channel as channel;
 
 #[doc(inline)]
 pub use rma_app::{
-    Acquire, AsyncChannels, BufPiece, BufferPool, BufferPoolError, ChannelError, Channels, Client,
-    Executor, ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease, Received,
-    Receiver, Recv, RegionBuf, Rx, SendBuf, Settlement, StartError, Transfer, TransferError,
-    TransferOptions, TscClock, Tx, WaitError,
+    Acquire, AsyncChannels, BufPiece, BufferPool, BufferPoolError, CellError, CellLayout, CellLens,
+    CellValue, Cells, ChannelError, Channels, Client, Executor, ExecutorGauges, IdlePolicy,
+    Message, Op, Poller, Portal, PortalLease, Received, Receiver, Recv, RegionBuf, Rx, SendBuf,
+    Settlement, StartError, Transfer, TransferError, TransferOptions, TscClock, Tx, WaitError,
 };
 pub use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
