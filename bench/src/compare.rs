@@ -7,11 +7,13 @@
 
 mod gso;
 mod link;
+mod service;
 mod udp;
 mod waiting;
 
 pub use self::{
     gso::segmented,
     link::Sockets,
+    service::Service,
     udp::{Transport, echo, ping_pong},
 };

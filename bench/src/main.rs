@@ -17,8 +17,7 @@ use rma_bench::{
     interrupt::Interrupt,
     key_rotation::{self, KeyRotationArgs},
     lat::{self, LatArgs},
-    mode::XdpMode,
-    out,
+    mode, out,
     phases::{self, PhasesArgs},
     plots::{self, PlotsArgs},
     send_lat::{self, SendLatArgs},
@@ -29,7 +28,7 @@ use rma_bench::{
     write_lat,
 };
 use rma_kv::server::ServerArgs;
-use rma_xdp::keys::core_dumps;
+use rma_xdp::{keys::core_dumps, xdp};
 use tracing_subscriber::filter::LevelFilter;
 
 /// One-sided, encrypted reads and writes of another host's memory: demo, server, latency.
@@ -41,9 +40,11 @@ struct Cli {
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
     /// In which mode hosts over AF_XDP, and the floors that they are compared with, have their
-    /// steering program.
-    #[arg(long, value_enum, default_value_t, global = true, value_name = "MODE")]
-    xdp_mode: XdpMode,
+    /// steering program: auto is the faster one, as the driver is, and the output says which, and
+    /// why; native is in the driver or not at all, without zero-copy (native-copy) or with it
+    /// (native-zc), also where it is known to lose frames; generic is in the network stack.
+    #[arg(long, value_parser = mode::parser(), default_value = "auto", global = true, value_name = "MODE")]
+    xdp_mode: xdp::Mode,
     #[command(subcommand)]
     command: Command,
 }
@@ -111,7 +112,7 @@ const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     trace(cli.verbose);
-    cli.xdp_mode.ask_for();
+    mode::ask_for(cli.xdp_mode);
     if let Err(error) = core_dumps::switch_off() {
         eprintln!(
             "rma-bench: core dumps cannot be switched off, and keys would be in one: {error}"

@@ -10,12 +10,7 @@ use std::{
 use rma_lab::{Lab, Netns};
 use rma_xdp::{HostAddr, HostConfig, InlineHost, Pid};
 
-use crate::{
-    error::PairError,
-    grant_file::GrantFile,
-    grants::Grants,
-    mode::{self, XdpMode},
-};
+use crate::{error::PairError, grant_file::GrantFile, grants::Grants, mode};
 
 /// The client's PID, as grants have it.
 const PID: Pid = Pid(1);
@@ -103,7 +98,7 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([
             "--xdp-mode",
-            XdpMode::asked_for().name(),
+            mode::asked_for().name(),
             "replica",
             "--pid",
             &PID.0.to_string(),

@@ -2,7 +2,7 @@
 
 use rma_lab::{Lab, LabConfig};
 
-use crate::{aead, amount::Amount, compare::Sockets, error::PairError, floor::Link, mode::XdpMode};
+use crate::{aead, amount::Amount, compare::Sockets, error::PairError, floor::Link, mode};
 
 /// Of each kind of exchange, in turns.
 pub(super) const AMOUNT: Amount = Amount { count: 200_000, rounds: 20 };
@@ -18,7 +18,7 @@ pub(super) struct Conditions;
 
 impl core::fmt::Display for Conditions {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mode = XdpMode::asked_for().name();
+        let mode = mode::asked_for().name();
         write!(f, "inline engines, one pinned core each, XDP mode {mode}, {}", aead::words())
     }
 }
