@@ -7,7 +7,8 @@
 //! keys read xdp:eth1 192.0.2.2:7471 ids         on a client
 //! ```
 //!
-//! `ids` has what `rmactl ca issue` makes, in `server` and `client`, and on the server `policy.toml`.
+//! `ids` has what `rmactl ca issue` makes, in `server` and `client`, and on the server
+//! `policy.toml`.
 
 use core::{pin::pin, time::Duration};
 use std::{env, fs, io, net::SocketAddr, path::Path, sync::Arc};

@@ -10,7 +10,7 @@ mod queues;
 pub(crate) mod registrar;
 mod star;
 mod tenants;
-mod text;
+pub(crate) mod text;
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,8 +57,6 @@ use crate::{
     metrics::{Metrics, MetricsSource, ShardCells},
     random::random_bucket_secret,
 };
-
-pub use text::HostTextError;
 
 /// The UDP port of a deployment, if no other is configured.
 pub const DEFAULT_PORT: u16 = Port::ONE_RMA.0;

@@ -135,11 +135,11 @@ pub use driver::tenant::{
 pub use engine::{inline::InlineEngine, thread::EngineThread};
 pub use error::{HostError, StarError};
 pub use host::registrar::HostRegistrar;
-pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, HostTextError, InlineHost};
+pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost, text::HostTextError};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
-pub use metrics::{Alert, Metrics, MetricsSource, NicTotals, OpDelays, StarTotals};
+pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, StarTotals, alerts::Alert};
 pub use random::random_region_key;
 
 /// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].

@@ -11,7 +11,7 @@
 //! Invariant: the text is valid whatever names tenants and devices have: no family and no sample
 //! comes twice, and buckets ascend.
 
-mod alerts;
+pub(crate) mod alerts;
 mod display;
 #[cfg(feature = "metrics-endpoint")]
 pub(crate) mod endpoint;
@@ -41,7 +41,6 @@ use crate::{
     driver::tenant::TenantUsage,
     driver::{Books, Driver, ReceiveQueues, receive_queues, usages},
 };
-pub use alerts::Alert;
 
 /// What a host tells about itself at one moment. Each number is whole; they are not all from one
 /// instant.

@@ -3,8 +3,8 @@
 //!
 //! A READ is no snapshot: what it finds may be half of the value before and half of the next. So a
 //! cell has a number in front of its value and one behind it. Whoever stores changes the number
-//! behind first and the one in front last; a READ goes from front to back; so one that finds the two
-//! equal has found the value whole (`rma_shm::region`, *Order*). One that does not reads again.
+//! behind first and the one in front last; a READ goes from front to back; so one that finds the
+//! two equal has found the value whole (`rma_shm::region`, *Order*). One that does not reads again.
 //!
 //! Invariant: a region of cells is written by one [`Cells`] alone, and a cell is read by one op.
 

@@ -243,9 +243,9 @@ impl<B> KeyedTransfer<B> {
     }
 
     /// After how long to give up, from when it is first polled, the time that it waits for keys
-    /// included. Default: as of [`Transfer::timeout`], and after ten seconds without a key. An owner
-    /// that answers nobody ends it sooner: to see it restart, let
-    /// [`RetryPolicy::outlast`] be as long, by [`KeyedTransfer::retry`].
+    /// included. Default: as of [`Transfer::timeout`], and after ten seconds without a key. An
+    /// owner that answers nobody ends it sooner: to see it restart, let [`RetryPolicy::outlast`] be
+    /// as long, by [`KeyedTransfer::retry`].
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
