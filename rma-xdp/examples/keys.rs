@@ -11,7 +11,7 @@
 //! `policy.toml`.
 
 use core::{pin::pin, time::Duration};
-use std::{env, fs, io, net::SocketAddr, path::Path, sync::Arc};
+use std::{env, fs, io, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
 use rma_xdp::{
     BufferPool, CellLayout, Cells, Client, Host, HostConfig, OpType, Permissions, RegisteredRegion,
@@ -44,9 +44,20 @@ const SECOND: Duration = Duration::from_secs(1);
 const PRICES: u64 = 10_000;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Error> {
+async fn main() -> ExitCode {
     // What hosts and key services decide, open and refuse.
     tracing_subscriber::fmt().with_writer(io::stderr).init();
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Errors are sentences for people, with what to do next.
+            eprintln!("keys: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Error> {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => both_here().await,
