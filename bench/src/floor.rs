@@ -25,8 +25,6 @@ pub use self::{
     link::Link,
     pingpong::{FourHops, RoundTrips, four_hops, ping_pong},
     pipeline::{pipeline, pipelined_four_hops},
+    wire::clock,
 };
-pub(crate) use self::{
-    pingpong::timed,
-    wire::{StopOnDrop, clock},
-};
+pub(crate) use self::{pingpong::timed, wire::StopOnDrop};

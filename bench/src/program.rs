@@ -4,10 +4,10 @@
 use std::{error::Error, process::ExitCode};
 
 use clap::{ArgAction, Args};
-use rma_xdp::keys::core_dumps;
+use rma_xdp::{keys::core_dumps, xdp::Mode};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{interrupt::Interrupt, mode::XdpMode, out};
+use crate::{interrupt::Interrupt, mode, out};
 
 /// The options of all commands.
 #[derive(Args, Clone, Copy, Debug)]
@@ -16,9 +16,12 @@ pub struct Common {
     /// grant as well.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
-    /// Mode in which AF_XDP hosts, and the floors beside them, attach their steering program.
-    #[arg(long, value_enum, default_value_t, global = true, value_name = "MODE")]
-    xdp_mode: XdpMode,
+    /// Mode in which AF_XDP hosts, and the floors beside them, attach their steering program. auto:
+    /// the fastest that suits the driver; the output names it, and the reason. native: in the
+    /// driver; native-copy without zero-copy, native-zc with it even where that is known to lose
+    /// frames; each fails if the driver cannot. generic: in the network stack.
+    #[arg(long, value_parser = mode::parser(), default_value = "auto", global = true, value_name = "MODE")]
+    xdp_mode: Mode,
 }
 
 /// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
@@ -31,7 +34,7 @@ pub fn run(
     command: impl FnOnce(&Interrupt) -> Result<(), Box<dyn Error>>,
 ) -> ExitCode {
     trace(common.verbose);
-    common.xdp_mode.ask_for();
+    mode::ask_for(common.xdp_mode);
     if let Err(error) = core_dumps::switch_off() {
         eprintln!("{name}: core dumps cannot be switched off, and keys would be in one: {error}");
         return ExitCode::FAILURE;

@@ -1,4 +1,4 @@
-//! Which of a host's tenants something is for (not in the paper, where a NIC knows processes only):
+//! The tenant of a host that something is for (not in the paper, where a NIC knows processes only):
 //! a small number, so that shares are kept in arrays of a fixed size (P5).
 
 /// One of the tenants that a NIC tells apart.

@@ -9,13 +9,14 @@
 //! star_rpc call DEVICE 127.0.0.1:7471 64 1000000            has keys, so it goes through SSH
 //! ```
 //!
-//! DEVICE is an interface, for AF_XDP, or one of this machine's addresses, for kernel UDP sockets.
+//! DEVICE is `xdp:eth1`, an interface for AF_XDP, or `udp:192.0.2.1`, one of this machine's
+//! addresses for kernel UDP sockets, with settings after it as in `xdp:eth1,port=4000`.
 
 use std::{
     collections::HashMap,
     env,
     io::{Read, Write},
-    net::{IpAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     thread,
     time::Duration,
 };
@@ -73,10 +74,7 @@ fn both_here() -> Result<(), Error> {
 }
 
 fn open(device: &str) -> Result<Host, Error> {
-    let config = match device.parse::<IpAddr>() {
-        Ok(address) => HostConfig::udp(address),
-        Err(_) => HostConfig::xdp(device),
-    };
+    let config: HostConfig = device.parse()?;
     Ok(Host::open(config.with(|it| it.star = Some(StarConfigBuilder::default())))?)
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod registrar;
 #[cfg(feature = "star")]
 mod star;
 mod tenants;
+pub(crate) mod text;
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,6 +66,7 @@ pub const DEFAULT_PORT: u16 = Port::ONE_RMA.0;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// With what a host is opened. Every field may be set; the constructors give defaults for the rest.
+/// A text makes one as well: [`HostConfig::from_str`](#impl-FromStr-for-HostConfig).
 ///
 /// ```
 /// # use core::time::Duration;

@@ -19,6 +19,9 @@
 #![doc = include_str!("../examples/any_size.rs")]
 //! ```
 //!
+//! A value of an op's size that is read while it changes lies in [`Cells`], so that no reader takes
+//! one that is torn.
+//!
 //! # Messages and atomics
 //!
 //! Besides the paper there are ops that their target records: messages and events for a
@@ -86,7 +89,9 @@
 //! # Watching a host
 //!
 //! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`]
-//! writes it as text. With the feature `metrics-endpoint`, `MetricsEndpoint` serves that over HTTP.
+//! writes it as text. [`Metrics::alerts`] is what of it somebody should look at, and
+//! [`Metrics::is_healthy`] what a health check asks. With the feature `metrics-endpoint`,
+//! `MetricsEndpoint` serves both over HTTP.
 //! What hosts decide, open and hand out are events of `tracing`; the engine has none.
 //!
 //! # Two devices
@@ -134,13 +139,13 @@ pub use error::HostError;
 pub use error::StarError;
 #[cfg(feature = "channel")]
 pub use host::registrar::HostRegistrar;
-pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost};
+pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost, text::HostTextError};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 #[cfg(feature = "star")]
 pub use metrics::StarTotals;
 #[cfg(feature = "metrics-endpoint")]
 pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
-pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays};
+pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, alerts::Alert};
 pub use random::random_region_key;
 
 /// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
@@ -150,9 +155,10 @@ pub use rma_channel as channel;
 
 #[doc(inline)]
 pub use rma_app::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, Client, Executor, ExecutorGauges, IdlePolicy,
-    Message, Op, Poller, Portal, PortalLease, Receiver, Recv, RegionBuf, Settlement, StartError,
-    Transfer, TransferError, TransferOptions, TscClock, WaitError,
+    Acquire, BufPiece, BufferPool, BufferPoolError, CellError, CellLayout, CellLens, CellValue,
+    Cells, Client, Executor, ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease,
+    Receiver, Recv, RegionBuf, Settlement, StartError, Transfer, TransferError, TransferOptions,
+    TscClock, WaitError,
 };
 #[cfg(feature = "channel")]
 #[doc(inline)]

@@ -11,6 +11,7 @@
 //! Invariant: the text is valid whatever names tenants and devices have: no family and no sample
 //! comes twice, and buckets ascend.
 
+pub(crate) mod alerts;
 mod display;
 #[cfg(feature = "metrics-endpoint")]
 pub(crate) mod endpoint;

@@ -509,6 +509,18 @@ fn scrapes_while_ops_run_never_go_back_and_add_up_in_the_end() {
 }
 
 #[test]
+fn a_health_check_is_told_whether_the_host_serves() {
+    let hosts = Hosts::over_udp(NicConfigBuilder::default());
+    let endpoint = endpoint(&hosts);
+    let health = || ask(endpoint.address(), b"GET /health HTTP/1.1\r\n\r\n");
+    assert!(health().starts_with("HTTP/1.1 200 "), "{}", health());
+    drop(hosts);
+    let closed = health();
+    assert!(closed.starts_with("HTTP/1.1 503 "), "{closed}");
+    assert!(closed.ends_with("the engine has ended, or the host is closed\n"), "{closed}");
+}
+
+#[test]
 fn whatever_else_is_sent_gets_an_answer_and_the_next_scrape_is_served() {
     let hosts = Hosts::over_udp(NicConfigBuilder::default());
     let endpoint = endpoint(&hosts);

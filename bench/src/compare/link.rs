@@ -60,7 +60,10 @@ impl Sockets {
 
     /// Both ends of a TCP connection: the client's and the server's. They do not block, and send
     /// what is written at once.
-    pub(super) fn tcp(&self) -> Result<[TcpStream; 2], PairError> {
+    ///
+    /// # Errors
+    /// If they cannot be had.
+    pub fn tcp(&self) -> Result<[TcpStream; 2], PairError> {
         let listener = {
             let _inside = self.0.b().enter()?;
             TcpListener::bind((Lab::B_V4, 0)).map_err(PairError::Sockets)?

@@ -212,7 +212,8 @@ pub(super) fn pin(core: Option<usize>) {
 }
 
 /// Time since boot.
-pub(crate) fn clock() -> Duration {
+#[must_use]
+pub fn clock() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

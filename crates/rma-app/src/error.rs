@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use rma_core::executor::{CallError, Outcome};
+use rma_core::executor::{CallError, CallStatus, Outcome};
 use rma_shm::{Forked, Told};
 use thiserror::Error;
 
@@ -96,7 +96,13 @@ impl fmt::Display for Failure<'_> {
         }
         let missing: u64 = missing.iter().map(|missing| missing.len).sum();
         write!(f, "{bytes_done} bytes were transferred and {missing} are missing; ")?;
-        f.write_str("ask another replica for those")
+        f.write_str("ask another replica for those")?;
+        match status {
+            CallStatus::PeerSilent { .. } => {
+                f.write_str(", or stay with this one for longer (`RetryPolicy::outlast`)")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -21,6 +21,7 @@
 //! | [`channels`] | [`Channels`]: message channels, waited for; [`AsyncChannels`]: as futures |
 //! | [`star`] | [`StarVerbs`](star::StarVerbs): queue pairs of StaR, polled or waited for |
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
+//! | [`cells`] | [`Cells`]: values that are read one-sided while they change |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
 //! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
 //! | [`home`], [`lease`], [`life`], [`inline`] | what a maker of portals needs |
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod cells;
 #[cfg(feature = "channel")]
 pub mod channels;
 pub mod client;
@@ -52,6 +54,7 @@ pub mod sleep;
 pub mod star;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
+pub use cells::{CellError, CellLayout, CellLens, CellValue, Cells};
 #[cfg(feature = "channel")]
 pub use channels::{
     ChannelError, Channels,

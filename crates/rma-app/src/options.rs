@@ -48,6 +48,10 @@ impl TransferOptions {
     /// it ends when those that are under way have, which promise P1 bounds. Default: when the
     /// retries are used up, or no op was OK for
     /// [`ExecutorConfig::stall`](rma_core::executor::ExecutorConfig::stall).
+    ///
+    /// It is a bound and no promise to go on for so long: a host that answers nobody ends the
+    /// transfer by [`RetryPolicy::outlast`], which is a fraction of a second by default. A client
+    /// that has only this host to ask, and would see it restart, sets both.
     pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }

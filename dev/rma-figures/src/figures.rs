@@ -12,6 +12,7 @@ mod conditions;
 mod crypto;
 mod death;
 mod failover;
+mod first_read;
 mod floors;
 mod flows;
 mod goodput;

@@ -30,6 +30,7 @@ pub mod phases;
 pub mod plots;
 pub mod queue_pairs;
 pub mod scale;
+pub mod service;
 pub mod settle;
 pub mod simulated;
 pub mod star;

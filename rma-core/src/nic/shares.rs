@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_more_than_a_floor_while_another_has_less_is_told_from_the_others() {
+    fn a_tenant_with_more_than_a_floor_while_another_has_less_is_told_from_the_others() {
         let mut shares = Shares::new(120, T);
         let [one, other, third] = [0, 1, 2].map(tenant);
         assert!(shares.is_alone(one), "nobody has anything");

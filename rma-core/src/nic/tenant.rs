@@ -1,4 +1,4 @@
-//! Which of a host's tenants uses what of a NIC.
+//! Shares of a NIC by a host's tenants.
 
 use crate::tenant::TenantIndex;
 

@@ -85,7 +85,7 @@ struct Burst {
     until: Duration,
     /// The longest packet that those so far may have been in.
     len: u32,
-    /// What was known before them.
+    /// The state before them.
     before: State,
 }
 

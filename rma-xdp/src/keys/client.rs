@@ -228,6 +228,11 @@ enum Next {
 }
 
 impl<B> KeyedTransfer<B> {
+    /// Class of service, retry policy and timeout at once, in place of those that it had.
+    pub fn options(self, options: TransferOptions) -> Self {
+        Self { timeout: options.time_limit(), options, ..self }
+    }
+
     /// With which class of service: see [`Transfer::class`].
     pub fn class(self, class: ClassOfService) -> Self {
         Self { options: self.options.class(class), ..self }
@@ -239,7 +244,9 @@ impl<B> KeyedTransfer<B> {
     }
 
     /// After how long to give up, from when it is first polled, the time that it waits for keys
-    /// included. Default: as of [`Transfer::timeout`], and after ten seconds without a key.
+    /// included. Default: as of [`Transfer::timeout`], and after ten seconds without a key. An
+    /// owner that answers nobody ends it sooner: to see it restart, let [`RetryPolicy::outlast`] be
+    /// as long, by [`KeyedTransfer::retry`].
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }

@@ -137,6 +137,11 @@ impl OwnHost for Shared {
 
 /// Serves the keys of a host's regions, and changes them, on a thread of its own. Dropped, it no
 /// longer serves; the regions keep the keys that they have.
+///
+/// An owner that stops, and will be back, drops this and then its host, and no more: clients
+/// outlast that for as long as they were told to (`RetryPolicy::outlast`), and go on with the keys
+/// of its next life. One that leaves its regions to other owners takes them out first
+/// ([`KeyServer::remove`]): clients are denied at once then, and turn to another.
 #[derive(Debug)]
 pub struct KeyServer {
     host: Arc<Host>,

@@ -1,4 +1,4 @@
-//! Metrics over HTTP: `GET /metrics`, and nothing else, on a thread of its own.
+//! Metrics over HTTP: `GET /metrics`, `GET /health`, and nothing else, on a thread of its own.
 //!
 //! It is as much of an HTTP/1.1 server as a scraper needs: one connection at a time, one request on
 //! each, of bounded size and in bounded time. A client that can connect can read, and can keep
@@ -72,7 +72,12 @@ pub enum EndpointError {
     },
 }
 
-/// Serves a host's metrics for Prometheus until it is dropped.
+/// Serves a host's metrics for Prometheus at `/metrics`, until it is dropped; and at `/health`, for
+/// who asks whether it serves others: 200 if [`Metrics::is_healthy`], else 503, with
+/// [`Metrics::alerts`] one a line.
+///
+/// [`Metrics::is_healthy`]: super::Metrics::is_healthy
+/// [`Metrics::alerts`]: super::Metrics::alerts
 ///
 /// ```no_run
 /// # use rma_xdp::{Host, MetricsEndpoint};
@@ -175,7 +180,8 @@ impl Server {
         let mut head = [0; REQUEST_LEN_MAX];
         let response = match self.read_head(&mut stream, &mut head, deadline) {
             Ok(head) => match asked(head) {
-                Ok(()) => self.metrics(),
+                Ok(Page::Metrics) => self.metrics(),
+                Ok(Page::Health) => self.health(),
                 Err(refusal) => refusal.response(),
             },
             Err(HeadError::Refused(refusal)) => refusal.response(),
@@ -228,6 +234,15 @@ impl Server {
             Ok(()) => response("200 OK", TEXT, "", &text),
             // A String takes everything.
             Err(core::fmt::Error) => response("500 Internal Server Error", PLAIN, "", ""),
+        }
+    }
+
+    fn health(&self) -> String {
+        let metrics = self.source.metrics();
+        let lines = metrics.alerts().into_iter().map(|alert| format!("{alert}\n"));
+        match metrics.is_healthy() {
+            true => response("200 OK", PLAIN, "", &lines.collect::<String>()),
+            false => response("503 Service Unavailable", PLAIN, "", &lines.collect::<String>()),
         }
     }
 
@@ -299,7 +314,14 @@ enum HeadError {
     Io(io::Error),
 }
 
-/// The reason why a request has another answer than metrics.
+/// A page that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Metrics,
+    Health,
+}
+
+/// The reason why a request has another answer than a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Malformed,
@@ -315,7 +337,7 @@ impl Refusal {
         let (status, body) = match self {
             Self::Malformed => ("400 Bad Request", "this is no HTTP/1.1 request\n"),
             Self::Method => ("405 Method Not Allowed", "only GET\n"),
-            Self::NotFound => ("404 Not Found", "only /metrics is here\n"),
+            Self::NotFound => ("404 Not Found", "only /metrics and /health are here\n"),
             Self::Slow => ("408 Request Timeout", "the request did not come in time\n"),
             Self::TooLong => ("431 Request Header Fields Too Large", "the request is too long\n"),
             Self::Version => ("505 HTTP Version Not Supported", "only HTTP/1.0 and HTTP/1.1\n"),
@@ -332,8 +354,8 @@ fn response(status: &str, content_type: &str, more: &str, body: &str) -> String 
     )
 }
 
-/// Whether a request asks for the metrics. Header fields do not matter.
-fn asked(head: &[u8]) -> Result<(), Refusal> {
+/// Returns the page that a request asks for. Header fields do not matter.
+fn asked(head: &[u8]) -> Result<Page, Refusal> {
     let line = head.split(|&octet| octet == b'\r').next().unwrap_or_default();
     let line = core::str::from_utf8(line).ok().filter(|line| line.is_ascii());
     let mut words = line.ok_or(Refusal::Malformed)?.split(' ');
@@ -350,11 +372,12 @@ fn asked(head: &[u8]) -> Result<(), Refusal> {
         return Err(Refusal::Version);
     }
     let path = target.split('?').next().unwrap_or_default();
-    match (method, path) {
-        ("GET", "/metrics") => Ok(()),
-        (_, "/metrics") => Err(Refusal::Method),
-        _ => Err(Refusal::NotFound),
-    }
+    let page = match path {
+        "/metrics" => Page::Metrics,
+        "/health" => Page::Health,
+        _ => return Err(Refusal::NotFound),
+    };
+    if method == "GET" { Ok(page) } else { Err(Refusal::Method) }
 }
 
 #[cfg(test)]
@@ -362,21 +385,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_get_of_the_metrics_is_answered_with_them() {
+    fn only_a_get_of_a_page_is_answered_with_it() {
         let line = |text: &str| asked(text.as_bytes());
         for good in [
             "GET /metrics HTTP/1.1",
             "GET /metrics HTTP/1.0\r\nHost: x\r\nAccept: */*",
             "GET /metrics?name=a HTTP/1.1\r\nHost: x",
         ] {
-            assert_eq!(line(good), Ok(()), "{good}");
+            assert_eq!(line(good), Ok(Page::Metrics), "{good}");
         }
+        assert_eq!(line("GET /health HTTP/1.1"), Ok(Page::Health));
         for (bad, refusal) in [
             ("POST /metrics HTTP/1.1", Refusal::Method),
             ("HEAD /metrics HTTP/1.1", Refusal::Method),
             ("GET / HTTP/1.1", Refusal::NotFound),
             ("GET /metrics/../etc/passwd HTTP/1.1", Refusal::NotFound),
             ("GET /metricsx HTTP/1.1", Refusal::NotFound),
+            ("POST /health HTTP/1.1", Refusal::Method),
             ("GET /metrics HTTP/2.0", Refusal::Version),
             ("GET metrics HTTP/1.1", Refusal::Malformed),
             ("GET  /metrics HTTP/1.1", Refusal::Malformed),

@@ -66,7 +66,7 @@ impl<B> Transfer<B> {
     /// After how long to give up, from when it is first polled, the time that it waits for a place
     /// included. Default: when the retries are used up, or no op was OK for
     /// [`ExecutorConfig::stall`](rma_core::executor::ExecutorConfig::stall); the time in the line
-    /// is not bounded then.
+    /// is not bounded then. A host that answers nobody ends it sooner ([`RetryPolicy::outlast`]).
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|order| order.options = order.options.timeout(timeout))
     }

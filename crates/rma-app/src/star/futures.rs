@@ -49,11 +49,12 @@ use crate::{
 ///
 /// ```
 /// # use std::{error::Error, os::unix::net::UnixStream};
-/// # use rma_xdp::{Host, HostConfig};
-/// # use rma_xdp::star::{
-/// #     Access, AsyncQp, AsyncVerbs, QpConfig, StarConfigBuilder, StarPortalConfig,
-/// # };
-/// use rma_xdp::{BufferPool, star::WorkError};
+/// # use rma_xdp::HostConfig;
+/// use rma_xdp::{BufferPool, Host, HostError};
+/// use rma_xdp::star::{
+///     Access, AsyncQp, AsyncVerbs, MemoryRegion, Qp, QpConfig, StarConfigBuilder,
+///     StarPortalConfig, WorkError,
+/// };
 ///
 /// async fn ask(qp: &AsyncQp, pool: &BufferPool) -> Result<Vec<u8>, WorkError> {
 ///     let mut question = pool.acquire().await;
@@ -72,23 +73,26 @@ use crate::{
 ///     let (sent, _buf) = qp.send(message).await;
 ///     sent.map(drop)
 /// }
-/// # fn open(host: &Host) -> (AsyncVerbs, rma_xdp::star::Qp, rma_xdp::star::MemoryRegion, BufferPool) {
-/// #     let mut verbs = host.verbs(StarPortalConfig::default()).unwrap();
-/// #     let pd = host.alloc_pd(&verbs).unwrap();
-/// #     let pool = host.buffer_pool(8, 64).unwrap();
-/// #     let memory = pool.region().memory().clone();
-/// #     let span = 0..memory.len() as u64;
-/// #     let mr = host.reg_mr_of(&pd, memory, span, Access::LOCAL_WRITE).unwrap();
-/// #     let cq = verbs.create_cq(16);
-/// #     let qp = verbs.create_qp(&pd, cq, cq, QpConfig::default()).unwrap();
-/// #     (AsyncVerbs::new(verbs, cq), qp, mr, pool)
-/// # }
+///
+/// /// One side: its queue pair, not yet connected, and buffers that both kinds of memory have.
+/// fn open(host: &Host) -> Result<(AsyncVerbs, Qp, MemoryRegion, BufferPool), HostError> {
+///     let mut verbs = host.verbs(StarPortalConfig::default())?;
+///     let pd = host.alloc_pd(&verbs)?;
+///     let pool = host.buffer_pool(8, 64)?;
+///     let memory = pool.region().memory().clone();
+///     let span = 0..memory.len() as u64;
+///     let mr = host.reg_mr_of(&pd, memory, span, Access::LOCAL_WRITE)?;
+///     let cq = verbs.create_cq(16);
+///     let qp = verbs.create_qp(&pd, cq, cq, QpConfig::default()).expect("there is room for it");
+///     // Without a thread of its own: this one blocks. Under tokio, `AsyncVerbs::start`.
+///     Ok((AsyncVerbs::new(verbs, cq), qp, mr, pool))
+/// }
 /// # fn main() -> Result<(), Box<dyn Error>> {
 /// # let hosts = [[127, 0, 0, 103], [127, 0, 0, 104]].map(|address| {
 /// #     let star = Some(StarConfigBuilder::default());
 /// #     Host::open(HostConfig::udp(address).with(|it| it.star = star)).unwrap()
 /// # });
-/// # let [(here, qp, mr, pool), (there, its_qp, its_mr, its_pool)] = [0, 1].map(|at| open(&hosts[at]));
+/// # let [(here, qp, mr, pool), (there, its_qp, its_mr, its_pool)] = [0, 1].map(|at| open(&hosts[at]).unwrap());
 /// # let (mut secret, mut other_end) = UnixStream::pair()?;
 ///
 /// // On one side, in a thread of its own.

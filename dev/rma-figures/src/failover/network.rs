@@ -7,12 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use rma_bench::{
-    error::PairError,
-    grant_file::GrantFile,
-    grants::Grants,
-    mode::{self, XdpMode},
-};
+use rma_bench::{error::PairError, grant_file::GrantFile, grants::Grants, mode};
 use rma_lab::{Lab, Netns};
 use rma_xdp::{HostAddr, HostConfig, InlineHost, Pid};
 
@@ -102,7 +97,7 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([
             "--xdp-mode",
-            XdpMode::asked_for().name(),
+            mode::asked_for().name(),
             "replica",
             "--pid",
             &PID.0.to_string(),

@@ -1,8 +1,6 @@
 //! Under which conditions the figures are measured that need a network: how much, and on what lab.
 
-use rma_bench::{
-    aead, amount::Amount, compare::Sockets, error::PairError, floor::Link, mode::XdpMode,
-};
+use rma_bench::{aead, amount::Amount, compare::Sockets, error::PairError, floor::Link, mode};
 use rma_lab::{Lab, LabConfig};
 
 /// Of each kind of exchange, in turns.
@@ -19,7 +17,7 @@ pub(super) struct Conditions;
 
 impl core::fmt::Display for Conditions {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mode = XdpMode::asked_for().name();
+        let mode = mode::asked_for().name();
         write!(f, "inline engines, one pinned core each, XDP mode {mode}, {}", aead::words())
     }
 }

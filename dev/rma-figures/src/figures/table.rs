@@ -4,8 +4,9 @@
 //! docs/BENCHMARKING.md, which a test compares with this table.
 
 use super::{
-    beside, changes, channels, crypto, death, failover, floors, flows, goodput, instructions,
-    issue, key_rotation, keys, kv, queue_pairs, rate, reads, rekey, scale, simulated, simulator,
+    beside, changes, channels, crypto, death, failover, first_read, floors, flows, goodput,
+    instructions, issue, key_rotation, keys, kv, queue_pairs, rate, reads, rekey, scale, simulated,
+    simulator,
     spec::{Benchmark, Spec},
     star, star_engines, stations, tenants, turn, useless, writes,
 };
@@ -29,6 +30,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("read64_over_tcp", "ratio").at_most(0.45),
             Spec::new("read64_own_over_turns", "ratio").at_most(1.5),
         ],
+    },
+    Benchmark {
+        run: first_read::first_read,
+        figures: &[Spec::new("first_read_over_tcp", "ratio")],
     },
     Benchmark {
         run: reads::read4096,

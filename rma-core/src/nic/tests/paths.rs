@@ -142,7 +142,7 @@ fn the_longest_frame_counts_where_the_first_is_shorter() {
     assert_eq!(told(&ways[0]), [("arrived", longest(&data))]);
 }
 
-/// What is told of ops is compared, and the peer cuts its answers to what its own device sends.
+/// Compares the lengths told of ops; the peer cuts its answers to the frames of its own device.
 #[test]
 fn an_op_with_a_peer_of_a_smaller_mtu_tells_the_same_when_it_is_ok_as_when_it_is_lost() {
     let (mut pair, ways) = pair(None, None, true);

@@ -145,7 +145,7 @@ struct Destination {
     /// When the kernel was last asked.
     asked_at: Duration,
     refresh_at: Duration,
-    /// Whose place it has: who asked for it first.
+    /// The tenant whose place it has: the one that asked for it first.
     tenant: TenantIndex,
 }
 
@@ -179,7 +179,7 @@ pub(super) struct Resolver<K> {
     /// When it was last looked what was heard.
     looked_at: Duration,
     destinations: BTreeMap<HostAddr, Destination>,
-    /// How the tenants of the host share them.
+    /// The shares that the host's tenants have of them.
     shares: Shares,
     /// The kernel's entries of all next hops in use.
     neighbours: BTreeMap<IpAddr, Neighbour>,

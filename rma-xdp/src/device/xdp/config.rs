@@ -58,6 +58,24 @@ pub enum Mode {
     Generic,
 }
 
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 5] =
+        [Self::Auto, Self::Native, Self::NativeCopy, Self::NativeZeroCopy, Self::Generic];
+
+    /// Its name, as people type it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::NativeCopy => "native-copy",
+            Self::NativeZeroCopy => "native-zc",
+            Self::Generic => "generic",
+        }
+    }
+}
+
 /// The settings that an [`super::XdpBackend`] is opened with.
 #[derive(Clone, Debug)]
 #[must_use]

@@ -279,7 +279,7 @@ fn a_file_that_was_copied_and_cut_off_goes_on_at_its_new_end_and_never_gets_zero
     assert_eq!((disk.read("audit.log"), disk.log.counters().rotated), (vec![21, 22], 0));
 }
 
-/// Which is how an operator says that there is to be none.
+/// An operator says so that there shall be no log.
 #[test]
 fn a_log_that_leads_to_the_null_device_is_neither_cut_off_nor_moved() {
     let mut disk = OnDisk::new("null");

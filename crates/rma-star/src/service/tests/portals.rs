@@ -202,7 +202,7 @@ fn a_greedy_portal_leaves_the_others_their_share_of_work_requests() {
     }
 }
 
-/// Which ports what is sent now goes to.
+/// The ports that frames go to that are sent now.
 fn sent_to(scene: &mut Scene) -> Vec<Port> {
     let mut buffers = vec![[0; 1472]; 4];
     let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();

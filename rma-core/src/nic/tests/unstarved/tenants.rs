@@ -176,7 +176,7 @@ fn reads_that_wait_are_not_overtaken_where_a_tenant_comes_or_remains_alone() {
     }
 }
 
-/// Which is what a backend goes by that looks for the ways to hosts.
+/// A backend that looks for the ways to hosts goes by that.
 #[test]
 fn a_frame_names_the_tenant_that_it_goes_for() {
     let mut net = net_of(PARTIES[1]);

@@ -1,0 +1,247 @@
+//! A host's configuration from one text, as an argument or a variable of the environment gives it.
+
+use core::str::FromStr;
+
+use rma_core::addr::{HostAddr, Pid};
+use thiserror::Error;
+
+use super::HostConfig;
+#[cfg(feature = "xdp")]
+use crate::device::{Device, xdp::Mode};
+
+/// The reason why a text is no [`HostConfig`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostTextError {
+    /// It does not say which device.
+    #[error(
+        "{text:?} names no device: give xdp:INTERFACE, as xdp:eth1, or udp:ADDRESS, as udp:192.0.2.1"
+    )]
+    Device {
+        /// The text in the place of the device.
+        text: Box<str>,
+    },
+    /// AF_XDP is not there.
+    #[error(
+        "xdp:{interface} is AF_XDP, and this program is built without it: give udp:ADDRESS, or build it with the feature `xdp`"
+    )]
+    WithoutXdp {
+        /// The interface.
+        interface: Box<str>,
+    },
+    /// There is no such setting.
+    #[error("{text:?} is no setting of a host: these are {}", SETTINGS.join(", "))]
+    Unknown {
+        /// The text in the place of a setting.
+        text: Box<str>,
+    },
+    /// A setting has a value that it cannot have.
+    #[error("{setting}={value} of a host: give {wanted}")]
+    Value {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        value: Box<str>,
+        /// The values that it could have.
+        wanted: &'static str,
+    },
+    /// A setting comes twice.
+    #[error("{setting}= comes twice: give it once")]
+    Twice {
+        /// The setting.
+        setting: &'static str,
+    },
+}
+
+/// Settings that may follow the device.
+const SETTINGS: [&str; 6] = ["address=", "port=", "core=", "pid=", "mode=", "state-dir="];
+
+/// From a device, and settings after commas: `xdp:eth1`, `udp:192.0.2.1`,
+/// `xdp:eth1,port=4000,core=3`. So an operator says in one argument, or one variable of the
+/// environment, which host a service opens. The device may stand without what is before its colon:
+/// what is an address is UDP's, and all else is an interface.
+///
+/// | setting | is |
+/// |---|---|
+/// | `address=` | one of [`HostConfig::addresses`]; may come once for each family |
+/// | `port=`, `core=`, `pid=` | [`HostConfig::port`], [`HostConfig::core`], [`HostConfig::pid`] |
+/// | `mode=` | of AF_XDP: `auto`, `native`, `native-copy`, `native-zc` or `generic` |
+/// | `state-dir=` | [`CounterConfig::state_dir`](crate::CounterConfig::state_dir) |
+///
+/// ```
+/// # use rma_xdp::{Host, HostConfig, Pid};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let text = std::env::var("MY_SERVICE_HOST").unwrap_or("udp:127.0.0.49,pid=7".into());
+/// let mut config: HostConfig = text.parse()?; // what is not in the text is set as ever:
+/// config.nic.command_slots = 256;
+/// let host = Host::open(config)?;
+/// assert_eq!(host.pid(), Pid(7));
+/// # Ok(())
+/// # }
+/// ```
+impl FromStr for HostConfig {
+    type Err = HostTextError;
+
+    fn from_str(text: &str) -> Result<Self, HostTextError> {
+        let mut parts = text.split(',');
+        let mut config = device(parts.next().unwrap_or_default())?;
+        let mut seen = Vec::new();
+        for part in parts {
+            let unknown = || HostTextError::Unknown { text: part.into() };
+            let found = SETTINGS.iter().find_map(|it| Some((*it, part.strip_prefix(it)?)));
+            let (setting, value) = found.ok_or_else(unknown)?;
+            let setting = setting.trim_end_matches('=');
+            if setting != "address" && seen.contains(&setting) {
+                return Err(HostTextError::Twice { setting });
+            }
+            seen.push(setting);
+            let wrong = |wanted| HostTextError::Value { setting, value: value.into(), wanted };
+            let number = |wanted| value.parse::<u32>().ok().ok_or_else(|| wrong(wanted));
+            match setting {
+                "address" => {
+                    let address = value.parse().ok();
+                    config.addresses.push(address.ok_or_else(|| wrong("an address of this host"))?);
+                }
+                "port" => {
+                    let port = value.parse().ok().filter(|&port| port > 0);
+                    config.port = port.ok_or_else(|| wrong("a UDP port, 1 to 65535"))?;
+                }
+                "core" => config.core = Some(number("the number of a core, from 0")? as usize),
+                "pid" => config.pid = Pid(number("a number of 32 bits")?),
+                "mode" => mode(&mut config, value).ok_or_else(|| {
+                    wrong("auto, native, native-copy, native-zc or generic, of AF_XDP alone")
+                })?,
+                _ if value.is_empty() => return Err(wrong("a directory")),
+                _ => config.counter.state_dir = Some(value.into()),
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn device(text: &str) -> Result<HostConfig, HostTextError> {
+    let none = || HostTextError::Device { text: text.into() };
+    let udp = |address: &str| address.parse::<HostAddr>().ok().map(HostConfig::udp);
+    match text.split_once(':') {
+        Some(("udp", address)) => udp(address).ok_or_else(none),
+        Some(("xdp", interface)) if is_interface(interface) => xdp(interface),
+        // IPv6 addresses have colons, and interfaces' names have none.
+        _ => match udp(text) {
+            Some(config) => Ok(config),
+            None if is_interface(text) => xdp(text),
+            None => Err(none()),
+        },
+    }
+}
+
+/// Whether Linux lets an interface have this name.
+fn is_interface(text: &str) -> bool {
+    let is_odd = |it: char| it == '/' || it == ':' || it == '=' || it.is_whitespace();
+    !text.is_empty() && !text.contains(is_odd)
+}
+
+#[cfg(feature = "xdp")]
+#[expect(clippy::unnecessary_wraps, reason = "without AF_XDP it is an error")]
+fn xdp(interface: &str) -> Result<HostConfig, HostTextError> {
+    Ok(HostConfig::xdp(interface))
+}
+
+#[cfg(not(feature = "xdp"))]
+fn xdp(interface: &str) -> Result<HostConfig, HostTextError> {
+    Err(HostTextError::WithoutXdp { interface: interface.into() })
+}
+
+/// `None` if there is no such mode, or the device has none.
+#[cfg(feature = "xdp")]
+fn mode(config: &mut HostConfig, name: &str) -> Option<()> {
+    let wanted = Mode::ALL.into_iter().find(|it| it.name() == name)?;
+    let Device::Xdp { mode, .. } = &mut config.device else { return None };
+    *mode = wanted;
+    Some(())
+}
+
+#[cfg(not(feature = "xdp"))]
+const fn mode(_: &mut HostConfig, _: &str) -> Option<()> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    fn parsed(text: &str) -> HostConfig {
+        text.parse().unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        text.parse::<HostConfig>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_address_is_a_host_over_udp_with_or_without_the_word() {
+        for (text, address) in [
+            ("udp:192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("udp:2001:db8::1", "2001:db8::1"),
+            ("2001:db8::1", "2001:db8::1"),
+        ] {
+            let config = parsed(text);
+            assert!(matches!(config.device, Device::Udp { .. }), "{text}");
+            assert_eq!(config.addresses, [address.parse().unwrap()], "{text}");
+        }
+    }
+
+    #[cfg(feature = "xdp")]
+    #[test]
+    fn all_else_is_an_interface_for_af_xdp() {
+        for text in ["xdp:eth1", "eth1", "xdp:eth1,mode=native-zc"] {
+            let Device::Xdp { interface, mode, .. } = parsed(text).device else { panic!("{text}") };
+            assert_eq!(&*interface, "eth1", "{text}");
+            let wanted = if text.contains("zc") { Mode::NativeZeroCopy } else { Mode::Auto };
+            assert_eq!(mode, wanted, "{text}");
+        }
+        // One that is named as if it were another device.
+        let Device::Xdp { interface, .. } = parsed("xdp:udp").device else { panic!() };
+        assert_eq!(&*interface, "udp");
+    }
+
+    #[test]
+    fn settings_follow_the_device() {
+        let text = "udp:192.0.2.1,port=4000,core=3,pid=7,address=2001:db8::1,state-dir=/run/a=b";
+        let config = parsed(text);
+        assert_eq!((config.port, config.core, config.pid), (4000, Some(3), Pid(7)));
+        assert_eq!(config.addresses.len(), 2);
+        assert_eq!(config.counter.state_dir.unwrap().to_str(), Some("/run/a=b"));
+    }
+
+    #[test]
+    fn an_error_names_the_wrong_part_and_a_right_one() {
+        for (text, told) in [
+            ("", "\"\" names no device: give xdp:INTERFACE, as xdp:eth1, or udp:"),
+            ("udp:eth1", "\"udp:eth1\" names no device"),
+            ("xdp:", "\"xdp:\" names no device"),
+            ("tcp:192.0.2.1", "\"tcp:192.0.2.1\" names no device"),
+            ("port=1", "\"port=1\" names no device"),
+            ("udp:192.0.2.1,ports=1", "\"ports=1\" is no setting of a host: these are address=, p"),
+            ("udp:192.0.2.1,", "\"\" is no setting"),
+            ("udp:192.0.2.1,port=0", "port=0 of a host: give a UDP port, 1 to 65535"),
+            ("udp:192.0.2.1,core=x", "core=x of a host: give the number of a core"),
+            ("udp:192.0.2.1,pid=4294967296", "pid=4294967296 of a host: give a number of 32 bits"),
+            ("udp:192.0.2.1,mode=native", "mode=native of a host: give auto, native, native-copy,"),
+            ("udp:192.0.2.1,port=1,port=1", "port= comes twice: give it once"),
+            ("udp:192.0.2.1,state-dir=", "state-dir= of a host: give a directory"),
+        ] {
+            let error = error(text);
+            assert!(error.starts_with(told), "{text}: {error}");
+        }
+    }
+
+    #[cfg(not(feature = "xdp"))]
+    #[test]
+    fn a_program_without_af_xdp_says_so() {
+        assert!(
+            error("xdp:eth1").contains("xdp:eth1 is AF_XDP, and this program is built without")
+        );
+    }
+}
