@@ -8,7 +8,7 @@ use crate::{
     cargo::{self, Cargo},
     demo, dependant, ebpf, host,
     not_run::NotRun,
-    program, requirements, test, vms,
+    program, requirements, size, test, vms,
 };
 
 /// The reason why a change cannot be merged.
@@ -36,6 +36,9 @@ pub(crate) enum Error {
     /// The demo failed.
     #[error(transparent)]
     Demo(#[from] program::Error),
+    /// The tree has more lines than it may have.
+    #[error(transparent)]
+    Size(#[from] size::Error),
     /// Two virtual machines did not work with each other.
     #[error(transparent)]
     Vms(#[from] vms::Error),
@@ -83,6 +86,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
         let manifest = format!("{folder}/Cargo.toml");
         Cargo::new(&["fmt", "--check", "--manifest-path", &manifest]).run()?;
     }
+    size::run()?;
     ebpf::check(not_run)?;
     check_vectors(not_run)?;
     requirements::to_test()?;

@@ -21,6 +21,7 @@ mod host;
 mod not_run;
 mod program;
 mod requirements;
+mod size;
 mod targets;
 mod test;
 mod vms;
@@ -58,6 +59,8 @@ enum Task {
     Ci,
     /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
     Dependant,
+    /// Count lines by crate, against the limits of xtask/size.toml.
+    Size,
     /// Rebuild the steering program's object beside its source.
     Ebpf {
         /// Compare the object with its source, and rebuild nothing.
@@ -97,6 +100,7 @@ fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
         }
         Task::Ci => ci::run()?,
         Task::Dependant => dependant::run()?,
+        Task::Size => size::run()?,
         Task::Ebpf { check: true } => ebpf::check(&mut NotRun::default())?,
         Task::Ebpf { check: false } => ebpf::run()?,
     }
