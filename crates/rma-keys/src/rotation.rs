@@ -35,6 +35,7 @@ use core::{fmt, time::Duration};
 use rma_core::{op::OpStatus, time::Instant};
 
 pub use schedule::Schedule;
+#[cfg(feature = "tls")]
 pub(crate) use swap::retry_pause;
 pub use swap::{Alarm, Todo, Way};
 
