@@ -49,7 +49,7 @@ const OTHER_WORKSPACES: [&str; 2] = ["ebpf", "fuzz"];
 
 /// Another processor, and the crates that can be checked for it here: those without C.
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
-const PORTABLE: [&str; 4] = ["rma-shm", "rma-crypto", "rma-core", "rma-sim"];
+const PORTABLE: [&str; 5] = ["rma-shm", "rma-crypto", "rma-core", "rma-channel", "rma-sim"];
 
 /// The script that checks the golden vectors with another AES than ours, and what it needs.
 const VECTORS: &str = "docs/vectors/check.py";

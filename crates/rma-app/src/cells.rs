@@ -6,7 +6,9 @@
 //! behind first and the one in front last; a READ goes from front to back; so one that finds the
 //! two equal has found the value whole (`rma_shm::region`, *Order*). One that does not reads again.
 //!
-//! Invariant: a region of cells is written by one [`Cells`] alone, and a cell is read by one op.
+//! Invariant: a region of cells is written by one [`Cells`] alone, and a cell is read by one op. An
+//! executor cuts calls at `ExecutorConfig::op_size_max`, which is 4096 unless somebody makes it
+//! less: it must be no less than [`CellLayout::len`].
 
 use rma_core::{limits::OP_SIZE_MAX, region::RegisteredRegion};
 use thiserror::Error;

@@ -168,7 +168,12 @@ impl Star {
     /// on it takes no post, so that is within W and a bit, whatever its application posts.
     pub fn detach(&mut self, now: Instant, portal: u16) -> Option<StarPort> {
         self.portals.close(portal);
-        let (mut host, _, _, stateful) = self.split();
+        let (mut host, _, stateless, stateful) = self.split();
+        let qps = host.portals.get(portal.into()).map_or(0, |port| port.memory().qps());
+        for qp in (0..qps).filter(|&qp| !stateful.is_stateful(portal, qp)) {
+            // Its peer is told, once, as if the application had closed it.
+            stateless.close(&mut host, now, portal, qp);
+        }
         if !stateful.leave(&mut host, now, portal) {
             return None;
         }

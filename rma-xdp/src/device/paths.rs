@@ -51,6 +51,10 @@ pub const DESTINATIONS_MAX: usize = 1024;
 /// are found later.
 const REQUESTS_MAX: usize = 64;
 
+/// Requests of all tenants that may wait: as many are taken in one go, so that none is left that
+/// has waked the monitor already.
+pub(super) const REQUESTS_AT_ONCE: usize = REQUESTS_MAX * TenantIndex::COUNT;
+
 /// Losses that may wait for the monitor. More come only from many ops that were lost together, and
 /// each of these says the same.
 const LOSSES_MAX: usize = 256;

@@ -85,8 +85,9 @@ impl Metrics {
         alerts
     }
 
-    /// Whether other hosts can be reached and served, as far as this host knows: what a health
-    /// check asks. The engine runs, the interface is up, and an address is there.
+    /// Whether other hosts can be reached and served, as far as this is known without asking the
+    /// engine: for health checks. Its thread has not ended, the interface is up, and an address is
+    /// there. An engine that takes no turns, or has no counter values left, is not noticed.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         let addresses = &self.device.addresses;

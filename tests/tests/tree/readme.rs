@@ -113,7 +113,7 @@ fn the_table_of_crates_has_a_line_for_each_folder_with_a_manifest() {
     let table = document.split("\n## Crates\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let root = root();
     let mut found = 0;
-    for folder in ["", "crates/", "examples/"] {
+    for folder in ["", "crates/", "dev/", "examples/"] {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
             let entry = entry.unwrap();
             if entry.path().join("Cargo.toml").exists() {

@@ -137,8 +137,12 @@ impl Future for Recv<'_> {
 
 impl Drop for Recv<'_> {
     fn drop(&mut self) {
-        // Without a lock: with its last waker, a task may go.
-        drop(self.receiver.inbox.stop_waiting());
+        let receiver = &*self.receiver;
+        // In a child a thread of the parent's may have the lock for ever, and nobody waits.
+        if receiver.handle.shared().check_process().is_ok() {
+            // Without a lock: with its last waker, a task may go.
+            drop(receiver.inbox.stop_waiting());
+        }
     }
 }
 

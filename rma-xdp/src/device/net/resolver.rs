@@ -39,7 +39,7 @@ use super::{
 };
 use crate::device::{
     address,
-    paths::{DESTINATIONS_MAX, LinkState, Loss, Path, PathWriter, packet_len},
+    paths::{DESTINATIONS_MAX, LinkState, Loss, Path, PathWriter, REQUESTS_AT_ONCE, packet_len},
     search::{Finding, Lost, Search},
     ways::{NarrowPath, Ways},
 };
@@ -222,8 +222,8 @@ impl<K: Kernel> Resolver<K> {
 
     /// Takes what the engines requested.
     pub(super) fn handle_requests(&mut self, now: Duration) {
-        // Not more than all places: engines could ask for ever.
-        for _ in 0..DESTINATIONS_MAX {
+        // Not more than can wait: engines could ask for ever.
+        for _ in 0..REQUESTS_AT_ONCE {
             let Some((tenant, destination)) = self.writer.poll_request() else { return };
             self.want(tenant, destination, now);
         }
@@ -297,7 +297,8 @@ impl<K: Kernel> Resolver<K> {
     }
 
     /// Whether a tenant may have one more destination. Where the tenants of a host have all places,
-    /// one that has more than its floor makes room, by a destination that nothing was found for.
+    /// one that has more than its floor makes room: first by a destination that nothing was found
+    /// for, and else by the one that it has not gone to for longest.
     fn has_place(&mut self, tenant: TenantIndex, now: Duration) -> bool {
         let Self { shares, destinations, .. } = self;
         shares.note_time(Instant::from_nanos(now.as_nanos() as u64));
@@ -313,8 +314,8 @@ impl<K: Kernel> Resolver<K> {
         let given = destinations
             .iter()
             .filter(|(_, it)| it.tenant != tenant && shares.is_beyond_floor(it.tenant, tenant))
-            .filter(|(destination, it)| !found(it) && !is_waited_for(destination))
-            .min_by_key(|(_, it)| it.wanted_at)
+            .filter(|(destination, _)| !is_waited_for(destination))
+            .min_by_key(|(_, it)| (found(it), it.wanted_at))
             .map(|(destination, _)| *destination);
         given.inspect(|&destination| self.forget(destination)).is_some()
     }

@@ -41,7 +41,7 @@ use rustix::{
 use crate::device::{
     address,
     monotonic::monotonic,
-    paths::{DESTINATIONS_MAX, Loss, Path, PathWriter, Waker, packet_len},
+    paths::{DESTINATIONS_MAX, Loss, Path, PathWriter, REQUESTS_AT_ONCE, Waker, packet_len},
     search::{Finding, Lost, Search},
     ways::{NarrowPath, Ways},
 };
@@ -223,7 +223,7 @@ impl Thread {
                 // The caller may have gone away.
                 let _ = reply.send(());
             }
-            for _ in 0..DESTINATIONS_MAX {
+            for _ in 0..REQUESTS_AT_ONCE {
                 let Some((_, peer)) = self.seed.writer.poll_request() else { break };
                 self.want(peer, now);
             }

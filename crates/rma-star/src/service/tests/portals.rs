@@ -231,8 +231,8 @@ fn a_portal_that_is_being_closed_takes_no_further_post_and_ends_each_once() {
     scene.star.take_commands(scene.now);
     assert!(scene.star.wants_transmit());
     assert!(scene.star.detach(scene.now, number).is_none(), "a frame is under way");
-    // The peer of the first is told that it ends; what waited for a frame is told to nobody.
-    assert_eq!(sent_to(&mut scene), [STATELESS_PORT]);
+    // The peers of both are told that they end; what waited for a frame is told to nobody.
+    assert_eq!(sent_to(&mut scene), [STATEFUL_PORT, STATELESS_PORT]);
     for _ in 0..2 {
         [waits, stateful].iter().for_each(|post| scene.application.post(post, None).unwrap());
         assert_eq!(scene.star.take_commands(scene.now), 0);

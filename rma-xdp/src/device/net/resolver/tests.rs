@@ -318,6 +318,26 @@ fn a_tenant_that_goes_to_many_unknown_hosts_pushes_out_no_look_up_of_another() {
     assert!(bench.resolver.destinations.is_empty());
 }
 
+/// All of them lie behind a gateway that answers, so each is found at once.
+#[test]
+fn a_tenant_that_goes_to_all_hosts_behind_a_gateway_makes_room_for_another() {
+    let mut bench = Bench::new();
+    bench.reachable(host(2));
+    bench.facts.borrow_mut().route = Ok(Route { gateway: Some(host(2).ip()), ..on_link() });
+    let [one, other] = [1, 2].map(TenantIndex::of);
+    let far = |number: usize| HostAddr::from(Ipv4Addr::from_bits(0xc612_0000 + number as u32));
+    for number in 0..DESTINATIONS_MAX {
+        bench.request_for(one, far(number));
+    }
+    assert_eq!(bench.table.lookup(far(DESTINATIONS_MAX - 1)), Some(PATH));
+    for number in 0..DESTINATIONS_MAX / 2 / 3 {
+        let there = far(DESTINATIONS_MAX + number);
+        bench.request_for(other, there);
+        assert_eq!(bench.table.lookup(there), Some(PATH), "{number}");
+    }
+    assert_eq!(bench.resolver.destinations.len(), DESTINATIONS_MAX);
+}
+
 #[test]
 fn waiters_get_the_kernels_verdict_on_a_silent_neighbour() {
     let mut bench = Bench::new();
