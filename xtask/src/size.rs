@@ -1,7 +1,7 @@
 //! `cargo xtask size`: lines by crate, against the limits of `xtask/size.toml`.
 //!
-//! A code line is neither blank nor a comment, and is not of a test. Modules behind `#[cfg(test)]` or
-//! a feature are found as rustfmt leaves them: the attribute in a line of its own above a `mod`.
+//! A code line is neither blank nor a comment, and is not of a test. Modules behind `#[cfg(test)]`
+//! or a feature are found as rustfmt leaves them: the attribute in a line of its own above a `mod`.
 
 use std::{
     collections::BTreeMap,
