@@ -417,12 +417,6 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
         "1",
     ]);
     assert!(core.contains("core 9999"), "{core}");
-    let figure = refused(&["figures", "--only", "nosuch"]);
-    assert!(figure.contains("read64_over_floor"), "{figure}");
-    let limitless = refused(&["figures", "--check", "--only", "floor_echo_rate"]);
-    assert!(limitless.contains("nothing to check"), "{limitless}");
-    let list = refused(&["figures", "--check", "--list"]);
-    assert!(list.contains("--check") && list.contains("--list"), "{list}");
     assert!(!Path::new(grant).exists(), "no grant without a server");
 }
 
@@ -473,7 +467,7 @@ fn unread(args: &[&str]) -> (Output, u32) {
 fn a_program_whose_reader_leaves_ends_quietly() {
     let Loopback { port, .. } = Loopback::unused();
     let demo = ["demo", "--udp", "--port", &port, "--verify", "500", "--count", "500"];
-    for args in [&demo[..], &[&demo[..], &["--json"]].concat(), &["figures", "--list"]] {
+    for args in [&demo[..], &[&demo[..], &["--json"]].concat()] {
         let (output, _) = unread(args);
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""));
     }

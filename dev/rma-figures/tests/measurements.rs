@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use core::time::Duration;
-use std::net::UdpSocket;
+use std::{
+    net::UdpSocket,
+    process::{Command, Output},
+};
 
 use rma_bench::{
     alone::LoneOp,
@@ -269,4 +272,32 @@ fn phases_are_seen_on_both_sides() {
         let initiator: f64 = report.phases.iter().map(|row| row.initiator_ns).sum();
         assert!(initiator > 0.0 && report.op_ns > 0.0, "{report:?}");
     }
+}
+
+/// The output of the program, which has ended.
+fn program(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rma-figures")).args(args).output().unwrap()
+}
+
+#[test]
+fn figures_that_cannot_be_measured_or_checked_are_refused_with_the_next_step() {
+    let refused = |args: &[&str]| {
+        let output = program(args);
+        assert!(!output.status.success(), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let figure = refused(&["measure", "--only", "nosuch"]);
+    assert!(figure.contains("read64_over_floor"), "{figure}");
+    let limitless = refused(&["measure", "--check", "--only", "floor_echo_rate"]);
+    assert!(limitless.contains("nothing to check"), "{limitless}");
+    let list = refused(&["measure", "--check", "--list"]);
+    assert!(list.contains("--check") && list.contains("--list"), "{list}");
+}
+
+#[test]
+fn the_names_of_all_figures_are_listed() {
+    let output = program(&["measure", "--list"]);
+    assert!(output.status.success());
+    let names = String::from_utf8(output.stdout).unwrap();
+    assert!(names.lines().any(|line| line.contains("read64_over_floor")), "{names}");
 }
