@@ -11,10 +11,11 @@ use std::{
 };
 
 use rma_lab::{Lab, Pattern};
+#[cfg(feature = "star")]
+use rma_xdp::star::StarConfigBuilder;
 use rma_xdp::{
     DeviceInfo, Grant, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OP_SIZE_MAX, OpType,
     Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion, Timing,
-    star::StarConfigBuilder,
 };
 
 use crate::{aead, client::Client, error::PairError, grants::Grants, mode, model::Model};
@@ -72,6 +73,7 @@ pub struct PairConfig {
     /// Both NICs.
     pub nic: NicConfigBuilder,
     /// The settings of StaR, if both hosts serve it.
+    #[cfg(feature = "star")]
     pub star: Option<StarConfigBuilder>,
 }
 
@@ -97,6 +99,7 @@ impl Default for PairConfig {
             port: rma_xdp::DEFAULT_PORT,
             ipv6: false,
             nic: NicConfigBuilder::default(),
+            #[cfg(feature = "star")]
             star: None,
         }
     }
@@ -176,13 +179,16 @@ impl Pair {
                 Place::Lab(_) => mode::host(Lab::INTERFACE),
                 Place::LabUdp(_) | Place::Loopback => HostConfig::udp(address),
             };
-            let &PairConfig { port, nic, star, .. } = config;
+            let &PairConfig { port, nic, .. } = config;
             let aead = aead::chosen();
             InlineHost::open(device.with(|it| {
                 it.addresses = vec![address];
                 it.port = port;
                 it.nic = nic;
-                it.star = star;
+                #[cfg(feature = "star")]
+                {
+                    it.star = config.star;
+                }
                 it.aead = aead;
             }))
         };
