@@ -8,6 +8,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::{Read, Write},
     net::Ipv4Addr,
     process::{Command, Stdio},
     sync::Mutex,
@@ -27,14 +28,16 @@ mod world;
 /// One at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Returns the descriptors that a program started now has open.
+/// Returns the descriptors that a program started now inherits, beside its input, output and errors.
 fn inherited() -> BTreeSet<String> {
-    let mut child = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
-    // A descriptor that it closes meanwhile, as it starts, is none of ours that stays open.
-    let targets = descriptors.filter_map(|it| fs::read_link(it.unwrap().path()).ok());
-    let targets = targets.map(|it| it.display().to_string()).collect();
-    child.kill().unwrap();
+    let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // Once it answers, it has closed the files that it opens for itself as it starts.
+    child.stdin.as_mut().unwrap().write_all(b"?").unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().map(Result::unwrap);
+    let beyond = descriptors.filter(|it| !["0", "1", "2"].iter().any(|own| it.file_name() == *own));
+    let targets = beyond.map(|it| fs::read_link(it.path()).unwrap().display().to_string()).collect();
+    drop(child.stdin.take());
     child.wait().unwrap();
     targets
 }
