@@ -5,6 +5,7 @@ pub mod exposition;
 pub mod frames;
 pub mod hostile_wire;
 pub mod hosts;
+pub mod keys;
 pub mod messages;
 pub mod replays;
 pub mod scenario;

@@ -39,7 +39,7 @@ impl Drop for Replay {
         if std::thread::panicking() {
             let Self { name, seed } = self;
             eprintln!(
-                "{SEED}={seed} cargo test -p rma-tests --test hostile_wire -- --ignored --exact {name}"
+                "{SEED}={seed} cargo test -p rma-tests --test hostile -- --ignored --exact hostile_wire::{name}"
             );
         }
     }

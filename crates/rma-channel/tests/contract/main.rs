@@ -9,6 +9,7 @@
 //! | `faults` | the same with all that can go wrong, on many networks |
 //! | `dead_writer` | others go on, in time, where a sender stops between reservation and message |
 //! | `table2` | what the crate says of itself is what is measured |
+//! | `rings` | rings as a sender and a receiver share them |
 //! | `marks` | marks of Table 2 that are in the types |
 //! | `choosing` | `docs/CHANNELS.md`, and what the crate says of itself |
 //!
@@ -28,4 +29,5 @@ mod duplex;
 mod faults;
 mod marks;
 mod quiet;
+mod rings;
 mod table2;

@@ -15,7 +15,7 @@
 //! of them comes or the connection fails: it never goes on by itself, as the other may work by
 //! then. Whoever takes does nothing before it knows that COMMIT was taken, and that less than W
 //! ago: or the other may have failed, and told its application so. A model
-//! (`dev/rma-sim/tests/star_model`) has a variant without each of these rules, which fails.
+//! (`dev/rma-sim/tests/protocol_model`) has a variant without each of these rules, which fails.
 //!
 //! What the model does without, this does: it waits until all that has begun is answered. So
 //! everything before a place in each queue is complete, four places are all that a TRANSFER says of

@@ -14,6 +14,7 @@
 mod host;
 mod network;
 mod oracle;
+mod vectors;
 mod wave;
 mod workloads;
 mod world;

@@ -92,7 +92,10 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, what } = self;
         writeln!(f, "{}", Options::from_seed(*seed))?;
-        write!(f, "{what}\nRMA_SIM_SEED={seed} cargo test -p rma-sim --test calls -- --nocapture")
+        write!(
+            f,
+            "{what}\nRMA_SIM_SEED={seed} cargo test -p rma-sim --test networks calls -- --nocapture"
+        )
     }
 }
 

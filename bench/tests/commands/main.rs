@@ -1,0 +1,4 @@
+//! The program as its users run it: processes on loopback and on veth pairs.
+
+mod first_use;
+mod processes;
