@@ -1,5 +1,8 @@
 //! An owner of regions with its key service, and clients of it, with real TLS.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::missing_panics_doc, reason = "all of it panics where the host does not work")]
+
 use core::time::Duration;
 use std::{
     cell::Cell,
@@ -80,7 +83,7 @@ pub struct World {
 
 impl World {
     /// Over UDP on loopback.
-    pub fn new() -> Self {
+    pub fn over_udp() -> Self {
         let Loopback { addresses: [client, server], port } = Loopback::unused();
         // No stall of a busy machine makes ops time out.
         let timing = Timing::software(Duration::from_micros(10), Duration::from_secs(1));

@@ -47,7 +47,7 @@ fn a_program_inherits_nothing_of_udp_hosts_nor_of_what_serves_keys_and_metrics()
     let before = inherited();
     let hosts = Hosts::over_udp(NicConfigBuilder::default());
     let _metrics = metrics(hosts.server());
-    let world = World::new();
+    let world = World::over_udp();
     let owner = world.owner(Schedule::every(HOUR));
     let client = Host::open(world.client_config()).unwrap();
     let _peer = world.client(&client);

@@ -1,5 +1,7 @@
 //! Certificates of trust domains that live as long as a test.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use core::time::Duration;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 

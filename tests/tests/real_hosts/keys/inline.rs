@@ -88,7 +88,7 @@ impl Peer {
 
 #[test]
 fn one_thread_turns_engines_service_and_fetches() {
-    let world = World::new();
+    let world = World::over_udp();
     let (mut owner, mut peer) = (Owner::new(&world), Peer::new(&world));
     owner.region.write(0, b"inline").unwrap();
     let pool = peer.host.buffer_pool(1, 6).unwrap();
@@ -112,7 +112,7 @@ fn a_transfer_whose_owner_starts_again_midway_begins_anew() {
     const NEW: u8 = 2;
     const OURS: u8 = 3;
     for op_type in [OpType::Read, OpType::Write] {
-        let world = World::new();
+        let world = World::over_udp();
         let (mut owner, mut peer) = (Owner::new(&world), Peer::new(&world));
         owner.region.write(0, &[OLD; LEN as usize]).unwrap();
         let pool = peer.host.buffer_pool(1, LEN as u32).unwrap();

@@ -37,7 +37,7 @@ fn go_on(peer: &Peer, pool: &BufferPool, task: u64, done: &AtomicU64, stops: imp
 
 /// Transfers of all tasks go on until `rotations` are over, which `rotate` sees to.
 fn outlast(schedule: Schedule, rotations: u64, rotate: impl Fn(&Owner, u64)) {
-    let world = World::new();
+    let world = World::over_udp();
     let (owner, host) = (world.owner(schedule), Host::open(world.client_config()).unwrap());
     let peer = world.client(&host);
     let pool = host.buffer_pool(TASKS as u32, 48 << 10).unwrap();
@@ -96,7 +96,7 @@ fn transfers_go_on_while_keys_change_for_ones_that_nobody_was_told_of() {
 
 #[test]
 fn a_region_for_reads_alone_has_no_key_for_writes() {
-    let world = World::new();
+    let world = World::over_udp();
     let (_owner, host) =
         (world.owner(Schedule::every(HOUR)), Host::open(world.client_config()).unwrap());
     let peer = world.client(&host);

@@ -17,7 +17,7 @@ use rma_tests::keys::{
 
 #[test]
 fn an_owner_that_starts_again_is_found_again() {
-    let world = World::new();
+    let world = World::over_udp();
     let host = Host::open(world.client_config()).unwrap();
     let peer = world.client(&host);
     owners_come_and_go(&peer, &host, || world.owner(Schedule::every(HOUR)));
@@ -25,7 +25,7 @@ fn an_owner_that_starts_again_is_found_again() {
 
 #[test]
 fn a_client_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
-    let world = World::new();
+    let world = World::over_udp();
     let (owner, host) =
         (world.owner(Schedule::every(HOUR)), Host::open(world.client_config()).unwrap());
     let [stays, goes] = [(); 2].map(|()| world.client(&host));
@@ -83,7 +83,7 @@ fn a_client_shut_out_has_nothing_from_that_moment_on_and_others_go_on() {
 
 #[test]
 fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
-    let world = World::new();
+    let world = World::over_udp();
     let mut owner = world.owner(Schedule::every(HOUR));
     let host = Host::open(world.client_config()).unwrap();
     let peer = world.client(&host);
