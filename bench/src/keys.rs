@@ -23,7 +23,8 @@ use rma_keys::{
     ring::Standing,
 };
 use rma_xdp::{
-    HostAddr, InlineHost, LocalAddresses, OpStatus, OpType, RegisteredRegion,
+    HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
+    device::LocalAddresses,
     keys::{
         CacheError, Grants as Fetched, Holder, InlineKeyServer, KeyServerConfig, KeyServerError,
         KeyedGrant, KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
@@ -82,7 +83,7 @@ pub struct ClientKeyArgs {
     #[arg(long, requires = "keys", default_value_t = 1)]
     pub(crate) seed: u64,
     /// UDP port that `serve` was given.
-    #[arg(long, requires = "keys", default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, requires = "keys", default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 }
 

@@ -14,12 +14,13 @@ use core::{pin::pin, time::Duration};
 use std::{env, fs, io, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
 use rma_xdp::{
-    BufferPool, CellLayout, Cells, Client, Host, HostConfig, OpType, Permissions, RegisteredRegion,
-    RetryPolicy, TransferOptions,
+    BufferPool, Cells, Client, Host, HostConfig, OpType, Permissions, RegisteredRegion,
     keys::{
         Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
         Schedule,
     },
+    memory::CellLayout,
+    transfer::{RetryPolicy, TransferOptions},
 };
 use tokio::{
     signal::{

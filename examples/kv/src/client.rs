@@ -17,12 +17,13 @@ use std::{
 
 use rma_keys::io::clock;
 use rma_xdp::{
-    BufferPool, BufferPoolError, CallStatus, Client, Host, HostError, OpType, RetryPolicy,
-    StartError, TransferError,
+    BufferPool, CallStatus, Client, Host, HostError, OpType, TransferError,
     keys::{
         CacheError, Grants, Holder, KeyedClient, KeyedError, KeyedRegion, NoKey, OpSet, Replicas,
         SpiffeId, StartError as GrantsError,
     },
+    memory::BufferPoolError,
+    transfer::{RetryPolicy, StartError},
 };
 
 use crate::{

@@ -21,10 +21,13 @@ use std::{
 
 use rma_star::library::{Qp, Wc};
 use rma_xdp::{
-    Client, CounterConfig, Executor, Forked, Grant, Host, HostConfig, HostError, InlineHost,
-    MetricsEndpoint, OpStatus, OpType, Permissions, Portal, ReceiveQueueLayout, RegisteredRegion,
-    SubmitError, TransferError, WaitError,
+    Client, Executor, Grant, Host, HostConfig, HostError, InlineHost, OpStatus, OpType,
+    Permissions, Portal, RegisteredRegion, SubmitError, TransferError, WaitError,
+    config::CounterConfig,
     keys::{CacheError, Grants, Holder, KeyedRegion, NoKey, OpSet, Source},
+    memory::Forked,
+    messages::ReceiveQueueLayout,
+    metrics::MetricsEndpoint,
     star::{
         Access, AsyncQp, AsyncVerbs, QpConfig, SetUpError, SetUpStream, StarConfigBuilder,
         StarPortalConfig, StarVerbs,

@@ -14,13 +14,14 @@ use std::{
 
 use rma_tests::{exposition::Exposition, hosts::Loopback};
 use rma_xdp::{
-    AllocationError, Host, HostAddr, HostConfig, HostError, IdlePolicy, InlineHost, Quota, Quotas,
-    Resource, TenantConfig, WaitError,
+    Host, HostAddr, HostConfig, HostError, InlineHost, Quotas, TenantConfig, WaitError,
+    config::IdlePolicy,
     star::{
         Access, CqId, Event, MemoryRegion, MrError, PostError, ProtectionDomain, Qp, QpConfig,
         QpState, RecvWr, Role, SendWr, SetUpError, StarConfigBuilder, StarError, StarPortalConfig,
         StarVerbs, Wc, WcStatus, WqeOp,
     },
+    tenant::{AllocationError, Quota, Resource},
 };
 
 /// Bytes of each end's memory region: the lower half is for what it receives.

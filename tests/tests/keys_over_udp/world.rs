@@ -16,12 +16,13 @@ use rcgen::{
 use rma_lab::Scratch;
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
-    Client, Clock, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
-    RegisteredRegion, Timing, TscClock,
+    Client, Host, HostAddr, HostConfig, OpType, Permissions, Pid, RegisteredRegion,
+    config::{NicConfigBuilder, Timing},
     keys::{
         Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
         Schedule, Source,
     },
+    time::{Clock, TscClock},
 };
 
 /// How long anything may take before a test fails.

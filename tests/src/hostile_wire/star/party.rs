@@ -27,7 +27,7 @@ use rma_star::{
     service::Star,
     verbs::WcStatus,
 };
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 /// How long a frame is valid. Long, so that a machine that is busy loses little by it.
 pub(super) const VALID: Duration = Duration::from_millis(200);
