@@ -42,7 +42,7 @@ use rma_core::{
     outcome::Verdict,
 };
 #[cfg(feature = "star")]
-use rma_star::counters::{Drop as StarDrop, Event as StarEvent, StarCounters};
+use rma_star::counters::{StarCounters, StarDrop, StarEvent};
 
 use crate::{
     device::{DeviceInfo, metrics::DeviceWatch},

@@ -19,7 +19,7 @@ use rma_xdp::{
     Client, Host, HostAddr, HostConfig, OpType, Permissions, Pid, RegisteredRegion,
     config::{NicConfigBuilder, Timing},
     keys::{
-        Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
+        Holder, KeyCache, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
         Schedule, Source,
     },
     time::{Clock, TscClock},
@@ -156,7 +156,7 @@ impl World {
     pub(crate) fn client(&self, host: &Host) -> Peer {
         let (number, directory) = self.credentials();
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let grants = Grants::start(holder, &directory).unwrap();
+        let grants = KeyCache::start(holder, &directory).unwrap();
         let source = grants.source(vec![self.listen], SERVER.parse().unwrap()).unwrap();
         let client = Client::start(host.executor(16).unwrap()).unwrap();
         let client = KeyedClient::new(client, &grants);
@@ -186,7 +186,7 @@ impl Owner {
 pub(crate) struct Peer {
     pub(crate) id: String,
     pub(crate) client: KeyedClient,
-    pub(crate) grants: Grants,
+    pub(crate) grants: KeyCache,
     pub(crate) source: Source,
 }
 

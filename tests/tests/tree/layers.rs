@@ -334,7 +334,7 @@ const ROOMS: &[Room] = &[
         why: "errors name what regions and mappings were asked for",
     },
     Room {
-        name: "rma_keys::io::grants",
+        name: "rma_keys::io::key_cache",
         siblings: false,
         why: "a region is of the cache that gave it, and goes back to it",
     },
