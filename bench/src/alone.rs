@@ -9,7 +9,9 @@ use core::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    Clock, CommandSlotId, Completion, Grant, Moves, OpStatus, OpType, Source, SubmitError,
+    Completion, Grant, OpStatus, OpType, SubmitError,
+    ops::{CommandSlotId, Moves, Source},
+    time::Clock,
 };
 
 use crate::{

@@ -9,7 +9,11 @@
 
 use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use rma_xdp::{Change, ClassOfService, Clock, Grant, OpStatus, RecordedOp, Verdict};
+use rma_xdp::{
+    Grant, OpStatus,
+    ops::{Change, ClassOfService, RecordedOp, Verdict},
+    time::Clock,
+};
 use serde::Serialize;
 
 use crate::{

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_lab::Pattern;
 use rma_xdp::{
-    Clock, CommandSlotId, Completion, HostError, InlineHost, Moves, OpStatus, OpType, Permissions,
-    Portal, RegisteredRegion, TscClock,
+    Completion, HostError, InlineHost, OpStatus, OpType, Permissions, Portal, RegisteredRegion,
+    ops::{CommandSlotId, Moves},
+    time::{Clock, TscClock},
 };
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// The largest op.
-const OP_SIZE_MAX: u32 = rma_xdp::OP_SIZE_MAX;
+const OP_SIZE_MAX: u32 = rma_xdp::ops::OP_SIZE_MAX;
 
 /// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart,
 /// and then once more when the next frame wants it.
@@ -368,7 +369,10 @@ pub(crate) fn overlap(a: Span, b: Span) -> bool {
 mod tests {
     use core::net::Ipv4Addr;
 
-    use rma_xdp::{HostAddr, HostConfig, NicConfigBuilder, Timing};
+    use rma_xdp::{
+        HostAddr, HostConfig,
+        config::{NicConfigBuilder, Timing},
+    };
 
     use super::*;
 

@@ -22,7 +22,7 @@ use crate::{
     pair::{Pair, PairConfig, Place, cores},
     rotation::{self, By, NextGrant, Rotations, beside_reads},
 };
-use rma_xdp::{DeviceInfo, Moves, OpType};
+use rma_xdp::{OpType, device::DeviceInfo, ops::Moves};
 
 /// The arguments of `demo`.
 #[derive(Args, Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub struct DemoArgs {
     #[arg(long, conflicts_with = "udp")]
     pub ipv6: bool,
     /// UDP port of both hosts.
-    #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
     /// Use kernel UDP sockets on loopback, even if AF_XDP would work.
     #[arg(long)]

@@ -1,8 +1,8 @@
 //! The floor: what the AF_XDP sockets alone can do, without a protocol.
 //!
 //! The same sockets, rings, chunks and doorbells as the backend uses
-//! ([`rma_xdp::xdp::socket::Socket`]), with UDP packets that are written once, before the clock
-//! starts, and never looked at again. Nothing that uses these sockets can be faster; everything
+//! ([`rma_xdp::device::xdp::socket::Socket`]), with UDP packets that are written once, before the
+//! clock starts, and never looked at again. Nothing that uses these sockets can be faster; everything
 //! measured is printed beside it.
 //!
 //! It is not a benchmark of the protocol, and not reliable: a lost packet is counted and the

@@ -15,7 +15,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rma_xdp::{DerivedRegionKey, Grant, HostAddr, OpType, Pid, RegionId, Shortage};
+use rma_xdp::{
+    Grant, HostAddr, OpType, Pid,
+    crypto::DerivedRegionKey,
+    memory::{RegionId, Shortage},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::grants::Grants;

@@ -3,8 +3,8 @@
 //! Invariant: there is at least one, and all are for the same region, initiator and process.
 
 use rma_xdp::{
-    DerivedRegionKey, Grant, HostAddr, HostError, InlineHost, OpType, Pid, RegionKey,
-    RegisteredRegion,
+    Grant, HostAddr, HostError, InlineHost, OpType, Pid, RegionKey, RegisteredRegion,
+    crypto::DerivedRegionKey,
 };
 
 use crate::error::PairError;

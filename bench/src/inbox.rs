@@ -6,7 +6,10 @@
 //! here.
 
 use rma_lab::Pattern;
-use rma_xdp::{HostError, InlineHost, OP_SIZE_MAX, Permissions, ReceiveQueue, ReceiveQueueLayout};
+use rma_xdp::{
+    HostError, InlineHost, Permissions, ReceiveQueue, messages::ReceiveQueueLayout,
+    ops::OP_SIZE_MAX,
+};
 
 use crate::{client::Client, error::PairError, line};
 

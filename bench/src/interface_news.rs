@@ -1,6 +1,9 @@
 //! News of a host's network interface while a command runs, in lines for people.
 
-use rma_xdp::{InlineHost, InterfaceState, InterfaceStatus};
+use rma_xdp::{
+    InlineHost,
+    device::{InterfaceState, InterfaceStatus},
+};
 
 use crate::line;
 

@@ -23,10 +23,11 @@ use rma_keys::{
     ring::Standing,
 };
 use rma_xdp::{
-    HostAddr, InlineHost, LocalAddresses, OpStatus, OpType, RegisteredRegion,
+    HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
+    device::LocalAddresses,
     keys::{
-        CacheError, Grants as Fetched, Holder, InlineKeyServer, KeyServerConfig, KeyServerError,
-        KeyedGrant, KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
+        CacheError, Holder, InlineKeyServer, KeyCache, KeyServerConfig, KeyServerError, KeyedGrant,
+        KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
     },
 };
 
@@ -82,7 +83,7 @@ pub struct ClientKeyArgs {
     #[arg(long, requires = "keys", default_value_t = 1)]
     pub(crate) seed: u64,
     /// UDP port that `serve` was given.
-    #[arg(long, requires = "keys", default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, requires = "keys", default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 }
 
@@ -174,7 +175,7 @@ impl Service {
         op_types: &[OpType],
     ) -> Result<RegionKeys, KeysError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let fetched = Fetched::start(holder, &self.id).map_err(Box::new)?;
+        let fetched = KeyCache::start(holder, &self.id).map_err(Box::new)?;
         let source = fetched.source(self.addresses.clone().into_vec(), self.expected.clone())?;
         let ops: OpSet = op_types.iter().copied().collect();
         let region = fetched.region(source, self.region.clone(), ops)?;
@@ -215,14 +216,14 @@ impl RegionKeys {
         // `look` says what it may do now.
         _ = self
             .region
-            .grants()
+            .key_cache()
             .with_cache(|cache, now| cache.on_outcome(now, ring, epoch, status));
     }
 
     /// Takes what there is to go by now.
     pub(crate) fn look(&mut self) {
         let ring = self.region.ring();
-        let seen = self.region.grants().with_cache(|cache, now| {
+        let seen = self.region.key_cache().with_cache(|cache, now| {
             let mut all = self.op_types.iter().map(|&it| cache.grant(now, ring, it));
             let KeyedGrant { grant, epoch, .. } = all.next()??;
             let with = |grants: Grants, it: Option<KeyedGrant>| {
@@ -239,7 +240,7 @@ impl RegionKeys {
     pub(crate) fn hindrance(&self, waited: Duration) -> Option<KeysError> {
         let region = &self.region;
         let ring = region.ring();
-        let standing = region.grants().with_cache(|cache, now| cache.standing(now, ring));
+        let standing = region.key_cache().with_cache(|cache, now| cache.standing(now, ring));
         let why = match standing {
             Ok(Standing::GaveUp(why)) => region.gave_up(why),
             _ => region.late(waited),

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use rma_lab::Pattern;
 use rma_xdp::{
-    Clock, HostAddr, HostError, InlineHost, OpStatus, OpType, Pid, TscClock, keys::RegionName,
-    net::PathError,
+    HostAddr, HostError, InlineHost, OpStatus, OpType, Pid,
+    device::net::PathError,
+    keys::RegionName,
+    time::{Clock, TscClock},
 };
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rma_xdp::DeviceInfo;
+use rma_xdp::device::DeviceInfo;
 use serde::Serialize;
 
 /// The machine and how the run was set up.

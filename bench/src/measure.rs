@@ -4,13 +4,11 @@
 //! What the measurements compare takes turns, round by round, on pairs of interfaces that are
 //! alike, so that a machine whose speed drifts drifts under all of it.
 
-use rma_xdp::{
-    Moves, ReceiveQueue,
-    wire::{
-        mutation::{DATA_OVERHEAD, MUTATION_REQUEST_LEN},
-        read::{REQUEST_LEN, RESPONSE_OVERHEAD},
-    },
+use rma_core::wire::{
+    mutation::{DATA_OVERHEAD, MUTATION_REQUEST_LEN},
+    read::{REQUEST_LEN, RESPONSE_OVERHEAD},
 };
+use rma_xdp::{ReceiveQueue, ops::Moves};
 
 use crate::{
     alone::LoneOp,

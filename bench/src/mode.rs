@@ -5,8 +5,11 @@ use std::sync::OnceLock;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rma_xdp::{
-    Device, HostConfig,
-    xdp::{Mode, XdpConfig},
+    HostConfig,
+    device::{
+        Device,
+        xdp::{Mode, XdpConfig},
+    },
 };
 
 /// As global as the command line that it comes from.

@@ -18,8 +18,9 @@ use core::{
 };
 
 use rma_xdp::{
-    Clock, Completion, Grant, OpStatus, OpType, Permissions, Portal, ReceiveQueue,
-    RegisteredRegion, Source, TscClock,
+    Completion, Grant, OpStatus, OpType, Permissions, Portal, ReceiveQueue, RegisteredRegion,
+    ops::Source,
+    time::{Clock, TscClock},
 };
 
 use crate::{

@@ -14,8 +14,11 @@ use rma_lab::{Lab, Pattern};
 #[cfg(feature = "star")]
 use rma_xdp::star::StarConfigBuilder;
 use rma_xdp::{
-    DeviceInfo, Grant, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OP_SIZE_MAX, OpType,
-    Permissions, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion, Timing,
+    Grant, HostAddr, HostConfig, InlineHost, OpType, Permissions, ReceiveQueue, RegisteredRegion,
+    config::{NicConfigBuilder, Timing},
+    device::DeviceInfo,
+    messages::ReceiveQueueLayout,
+    ops::OP_SIZE_MAX,
 };
 
 use crate::{aead, client::Client, error::PairError, grants::Grants, mode, model::Model};
@@ -96,7 +99,7 @@ impl Default for PairConfig {
         Self {
             region_len: REGION_LEN,
             seed: 1,
-            port: rma_xdp::DEFAULT_PORT,
+            port: rma_xdp::config::DEFAULT_PORT,
             ipv6: false,
             nic: NicConfigBuilder::default(),
             #[cfg(feature = "star")]

@@ -1,6 +1,10 @@
 //! Small reads with many under way at once.
 
-use rma_xdp::{ClassOfService, Clock, OpStatus, OpType, Portal, ReadOp};
+use rma_xdp::{
+    OpStatus, OpType, Portal,
+    ops::{ClassOfService, ReadOp},
+    time::Clock,
+};
 
 use crate::{
     amount::WARM,

@@ -4,7 +4,7 @@
 use std::{error::Error, process::ExitCode};
 
 use clap::{ArgAction, Args};
-use rma_xdp::{keys::core_dumps, xdp::Mode};
+use rma_xdp::{device::xdp::Mode, keys::core_dumps};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{interrupt::Interrupt, mode, out};

@@ -20,8 +20,10 @@ use std::{
 
 use rand::{SeedableRng, rngs::StdRng};
 use rma_xdp::{
-    Clock, DerivedRegionKey, Grant, InlineHost, OpStatus, OpType, Permissions, Portal,
-    ReceiveQueue, RegionKey, RegisteredRegion, SubmitError, TscClock,
+    Grant, InlineHost, OpStatus, OpType, Permissions, Portal, ReceiveQueue, RegionKey,
+    RegisteredRegion, SubmitError,
+    crypto::DerivedRegionKey,
+    time::{Clock, TscClock},
 };
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use rma_xdp::{Clock, Completion, OpStatus, OpType};
+use rma_xdp::{Completion, OpStatus, OpType, time::Clock};
 use serde::Serialize;
 
 use crate::{

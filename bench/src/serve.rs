@@ -11,9 +11,10 @@ use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
 use rma_lab::Pattern;
 use rma_xdp::{
-    Clock, EndpointError, HostAddr, HostConfig, HostError, InlineHost, MetricsEndpoint, NotSent,
-    OpType, Permissions, Pid, RegisteredRegion, TscClock,
+    HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
     keys::{InlineKeyServer, RegionName},
+    metrics::{EndpointError, MetricsEndpoint, NotSent},
+    time::{Clock, TscClock},
 };
 
 use crate::{
@@ -148,7 +149,7 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// UDP port, the same on all hosts.
-    #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, to anybody who can connect:
     /// prefer a loopback address.

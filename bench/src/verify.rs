@@ -19,7 +19,9 @@ use clap::Args;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_keys::epoch::Epoch;
 use rma_lab::Pattern;
-use rma_xdp::{Clock, CommandSlotId, Grant, OpStatus, OpType, RegionKey, random_region_key};
+use rma_xdp::{
+    Grant, OpStatus, OpType, RegionKey, crypto::random_region_key, ops::CommandSlotId, time::Clock,
+};
 
 use crate::{
     client::{Client, Span, overlap, part, parts},
@@ -350,7 +352,7 @@ impl<'a> Run<'a> {
 
     fn random_work(&mut self) -> Work {
         let len = self.model.len();
-        let size = self.random.random_range(1..=u64::from(rma_xdp::OP_SIZE_MAX).min(len));
+        let size = self.random.random_range(1..=u64::from(rma_xdp::ops::OP_SIZE_MAX).min(len));
         let kind = if self.random.random() { Kind::Read } else { Kind::Write };
         Work { kind, span: (self.random.random_range(0..=len - size), size as u32) }
     }
@@ -474,7 +476,7 @@ impl<'a> Run<'a> {
         let (offset, size) = work.span;
         let at = self.client.place(slot);
         let slot = if work.kind.writes() {
-            let mut bytes = [0; rma_xdp::OP_SIZE_MAX as usize];
+            let mut bytes = [0; rma_xdp::ops::OP_SIZE_MAX as usize];
             let bytes = &mut bytes[..size as usize];
             self.written += 1;
             match work.kind {
@@ -498,7 +500,7 @@ impl<'a> Run<'a> {
     /// An op has ended with OK.
     fn landed(&mut self, slot: CommandSlotId, work: Work) -> Result<(), PairError> {
         let (offset, size) = work.span;
-        let mut bytes = [0; rma_xdp::OP_SIZE_MAX as usize];
+        let mut bytes = [0; rma_xdp::ops::OP_SIZE_MAX as usize];
         let bytes = &mut bytes[..size as usize];
         self.client.local.read(self.client.place(slot), bytes).expect("inside");
         match work.kind {

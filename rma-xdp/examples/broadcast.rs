@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use rma_xdp::{
-    Channels, Host, HostConfig, HostRegistrar, Pid,
+    Host, HostConfig, Pid,
     channel::{
-        Close, Peer, Terms,
+        Channels, Close, HostRegistrar, Peer, Terms,
         read_ring::{ReadRingConfig, ReaderConfig, detached_bell},
     },
 };

@@ -14,12 +14,13 @@ use core::{pin::pin, time::Duration};
 use std::{env, fs, io, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
 use rma_xdp::{
-    BufferPool, CellLayout, Cells, Client, Host, HostConfig, OpType, Permissions, RegisteredRegion,
-    RetryPolicy, TransferOptions,
+    BufferPool, Cells, Client, Host, HostConfig, OpType, Permissions, RegisteredRegion,
     keys::{
-        Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
+        Holder, KeyCache, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
         Schedule,
     },
+    memory::CellLayout,
+    transfer::{RetryPolicy, TransferOptions},
 };
 use tokio::{
     signal::{
@@ -145,7 +146,7 @@ impl Reader {
     fn open(host: HostConfig, keys: SocketAddr, ids: &Path) -> Result<Self, Error> {
         let (host, layout) = (Host::open(host)?, CellLayout::new(8)?);
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let grants = Grants::start(holder, &ids.join("client"))?;
+        let grants = KeyCache::start(holder, &ids.join("client"))?;
         let service = grants.source(vec![keys], "spiffe://example.org/server".parse()?)?;
         let region = |name: &str, op_type| {
             Ok::<_, Error>(grants.region(service, name.parse()?, OpSet::NONE.with(op_type))?)

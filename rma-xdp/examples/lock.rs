@@ -8,8 +8,9 @@
 use core::time::Duration;
 
 use rma_xdp::{
-    Clock, Completion, Grant, Host, HostConfig, OpName, OpStatus, OpType, Permissions, Pid, Portal,
-    TscClock, Verdict,
+    Completion, Grant, Host, HostConfig, OpStatus, OpType, Permissions, Pid, Portal,
+    ops::{OpName, Verdict},
+    time::{Clock, TscClock},
 };
 
 /// For how long a holder has the lock, from before it asked for it.

@@ -2,7 +2,8 @@
 //! Nobody has a connection, and each message names its sender.
 
 use rma_xdp::{
-    Client, Executor, Host, HostConfig, OpType, Permissions, Pid, ReceiveQueueLayout, WaitError,
+    Client, Executor, Host, HostConfig, OpType, Permissions, Pid, WaitError,
+    messages::ReceiveQueueLayout,
 };
 
 const SENDERS: u32 = 3;

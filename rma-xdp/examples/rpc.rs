@@ -2,9 +2,9 @@
 //! there is nothing to do.
 
 use rma_xdp::{
-    Channels, Host, HostConfig, HostRegistrar,
+    Host, HostConfig,
     channel::{
-        Close, Peer, Terms,
+        Channels, Close, HostRegistrar, Peer, Terms,
         write_slot::{SlotConfig, immediate},
     },
 };

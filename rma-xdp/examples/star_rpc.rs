@@ -22,11 +22,12 @@ use std::{
 };
 
 use rma_xdp::{
-    Clock, Host, HostConfig, TscClock,
+    Host, HostConfig,
     star::{
         Access, CqId, MemoryRegion, Qp, QpConfig, RecvWr, Role, SendWr, StarConfigBuilder,
         StarPortalConfig, StarVerbs, Wc, WcStatus,
     },
+    time::{Clock, TscClock},
 };
 
 type Error = Box<dyn std::error::Error + Send + Sync>;

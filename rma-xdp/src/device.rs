@@ -13,18 +13,25 @@ pub(crate) mod ways;
 #[cfg(feature = "xdp")]
 pub mod xdp;
 
+#[doc(inline)]
+pub use rma_core::{
+    addr::LocalAddresses,
+    port::{PORTS_MAX, Port, Ports, PortsError},
+};
+
+pub use self::{
+    status::{InterfaceState, InterfaceStatus},
+    ways::{AddressStatus, NarrowPath},
+};
+
 use core::{fmt, time::Duration};
 use std::sync::Arc;
 
-use rma_core::{
-    addr::{HostAddr, LocalAddresses},
-    port::Port,
-};
+use rma_core::addr::HostAddr;
 
 use self::{
     backend::AnyBackend,
     metrics::DeviceWatch,
-    status::InterfaceStatus,
     udp::{BatchingInUse, Keeper, UdpBackend, UdpBatching, UdpConfig, UdpCounters},
     ways::Ways,
 };

@@ -10,3 +10,5 @@ pub(crate) mod services;
 #[cfg(feature = "star")]
 pub(crate) mod star;
 pub(crate) mod thread;
+
+pub use self::{inline::InlineEngine, thread::EngineThread};

@@ -70,7 +70,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// ```
 /// # use core::time::Duration;
-/// # use rma_xdp::{Host, HostConfig, IdlePolicy, Pid};
+/// # use rma_xdp::{Host, HostConfig, Pid, config::IdlePolicy};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut config = HostConfig::udp([127, 0, 0, 24]);
 /// config.pid = Pid(7); // grants name it: the same after a restart, where process numbers are not
@@ -213,7 +213,7 @@ pub struct HostOf<P> {
 /// assert_eq!(grant.region_len, 1 << 20);
 ///
 /// // From now on that grant is worth nothing.
-/// host.rekey(&region, rma_xdp::random_region_key()?)?;
+/// host.rekey(&region, rma_xdp::crypto::random_region_key()?)?;
 /// println!("{}", host.metrics());
 /// # Ok(())
 /// # }
@@ -421,7 +421,7 @@ impl<P: ControlPath> HostOf<P> {
     ///
     /// # Errors
     /// If the length cannot be had, or the host has no region or bytes left
-    /// ([`crate::AllocationError`]).
+    /// ([`crate::tenant::AllocationError`]).
     pub fn register(
         &self,
         len: usize,
@@ -434,7 +434,7 @@ impl<P: ControlPath> HostOf<P> {
     /// regions, in which what goes beyond the last byte goes on at the first, also for others.
     ///
     /// ```
-    /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, Region, random_region_key};
+    /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, Region, crypto::random_region_key};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let host = Host::open(HostConfig::udp([127, 0, 0, 33]))?;
     /// let memory = Region::circular(4096)?.into();
@@ -447,7 +447,7 @@ impl<P: ControlPath> HostOf<P> {
     /// ```
     ///
     /// # Errors
-    /// If the host has no region or bytes left ([`crate::AllocationError`]).
+    /// If the host has no region or bytes left ([`crate::tenant::AllocationError`]).
     pub fn register_memory(
         &self,
         memory: Arc<Region>,
@@ -493,7 +493,7 @@ impl<P: ControlPath> HostOf<P> {
     /// even an op under a grant of an earlier life of this host gets an answer. Unless
     /// [`NetMonitor::prepare`] has no room for it.
     ///
-    /// [`NetMonitor::prepare`]: crate::net::NetMonitor::prepare
+    /// [`NetMonitor::prepare`]: crate::device::net::NetMonitor::prepare
     ///
     /// # Errors
     /// If the region is not registered, or this host has no address of the initiator's family.

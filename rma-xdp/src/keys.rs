@@ -3,11 +3,11 @@
 //!
 //! An owner's [`KeyServer`] publishes regions: from then on they go by keys that it makes, gives to
 //! whom the policy allows, and changes, by a schedule, by a call, and when the policy takes
-//! something away. A client has [`Grants`], which fetch and renew keys, and a [`KeyedClient`],
+//! something away. A client has [`KeyCache`], which fetch and renew keys, and a [`KeyedClient`],
 //! whose transfers outlast changes: what is missing goes on under the new key, inside the
 //! transfer's time. Neither has any I/O before it is needed, and each has one thread; who turns an
-//! engine inline turns these as well ([`InlineKeyServer`], [`GrantsLoop`]), and whoever polls
-//! completions takes a [`KeyedExecutor`] over the same cache ([`Grants::with_cache`]).
+//! engine inline turns these as well ([`InlineKeyServer`], [`KeyCacheLoop`]), and whoever polls
+//! completions takes a [`KeyedExecutor`] over the same cache ([`KeyCache::with_cache`]).
 //!
 //! Which of several owners of the same bytes to ask, [`Replicas`] says, told of
 //! [`KeyedError::status`].
@@ -36,8 +36,8 @@ pub use rma_keys::{
     io::{
         client::FetchError,
         core_dumps,
-        grants::{Addresses, Grants, GrantsLoop, KeyedRegion, NoKey, Ready},
         keeper::{KeeperCounters, KeeperError},
+        key_cache::{Addresses, KeyCache, KeyCacheLoop, KeyedRegion, NoKey, Ready},
         server::{EndReason, Limits, ServerCounters, StartError},
     },
     keyed::{KeyedCall, KeyedExecutor, KeyedOutcome, KeyedPiece, KeyedStatus},

@@ -24,11 +24,13 @@
 //!
 //! # Messages and atomics
 //!
-//! Besides the paper there are ops that their target records: messages and events for a
-//! [`ReceiveQueue`], writes whose last word lands last, and atomics on a word. They are applied at
-//! most once, and what became of one can be asked. A [`Portal`] issues them one by one; an
-//! [`Executor`] offers them again where no receive is posted, and asks about those that timed out;
-//! a [`Client`] has a future for each, and a [`Receiver`] awaits what others send.
+//! Besides the paper there are ops that their target records: SEND and NOTIFY make events of a
+//! [`Host::receive_queue`], and WRITE_WITH_IMM of regions from [`Host::register_with_events`]; a
+//! WRITE's last word may land last; COMPARE_SWAP and FETCH_ADD are linearizable with the owner's
+//! own atomics on a [`RegisteredRegion`]. Each is applied at most once, and [`Portal::settle`] asks
+//! what became of one that timed out. A [`Portal`] issues them one by one; an [`Executor`] offers
+//! them again where no receive is posted, and asks about those that timed out; a [`Client`] has a
+//! future for each, and a [`Receiver`](messages::Receiver) awaits what others send.
 //!
 //! ```
 #![doc = include_str!("../examples/mailbox.rs")]
@@ -36,10 +38,10 @@
 //!
 //! # Channels
 //!
-//! Twenty kinds of message channels stand on these ops: the module [`channel`] has them, and which
-//! suits whom. Ends are opened with a [`HostRegistrar`], told each other's terms, and then used by
-//! a thread's [`Channels`], which wait; or, by whoever owns a core, through a
-//! [`Link`](channel::Link).
+//! Twenty kinds of message channels stand on these ops: the module `channel`, with the feature of
+//! that name, has them, and which suits whom. Ends are opened with a `HostRegistrar`, told each
+//! other's terms, and then used by a thread's `Channels`, which wait; or, by whoever owns a core,
+//! through a `Link`.
 //!
 //! ```
 #![doc = include_str!("../examples/rpc.rs")]
@@ -52,7 +54,10 @@
 //!
 //! ```
 //! # use core::time::Duration;
-//! # use rma_xdp::{Host, HostConfig, NicConfigBuilder, Timing};
+//! # use rma_xdp::{
+//! #     Host, HostConfig,
+//! #     config::{NicConfigBuilder, Timing},
+//! # };
 //! let nic = NicConfigBuilder::default().with(|it| {
 //!     it.command_slots = 64;
 //!     it.timing = Timing::software(Duration::from_micros(10), Duration::from_millis(50));
@@ -63,22 +68,14 @@
 //!
 //! # Two ways to run an engine
 //!
-//! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps ([`IdlePolicy`]).
-//! [`InlineHost`] runs it when the application calls [`InlineHost::turn`]: the fastest, for
-//! applications that own their core.
-//!
-//! # Messages, events and atomics
-//!
-//! [`Host::receive_queue`] has other hosts' SEND and NOTIFY make events for an application, and
-//! [`Host::register_with_events`] their WRITE_WITH_IMM. COMPARE_SWAP and FETCH_ADD, which are
-//! linearizable with the owner's own atomics on a [`RegisteredRegion`], and a WRITE whose last word
-//! lands last are ops of a [`Portal`] as READ is. They are not 1RMA's. Each is applied at most
-//! once; [`Portal::settle`] asks what became of one that timed out.
+//! [`Host`] runs it on a thread of its own, which spins, then yields, then sleeps
+//! ([`IdlePolicy`](config::IdlePolicy)). [`InlineHost`] runs it when the application calls
+//! [`InlineHost::turn`]: the fastest, for applications that own their core.
 //!
 //! # Several applications
 //!
 //! Command slots, regions and registered bytes are finite. [`Host::tenant`] gives each application
-//! of a host its share of them, by priority; [`DriverConfig`] is the policy.
+//! of a host its share of them, by priority; [`DriverConfig`](config::DriverConfig) is the policy.
 //!
 //! # Keys
 //!
@@ -91,8 +88,8 @@
 //! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`]
 //! writes it as text. [`Metrics::alerts`] is what of it somebody should look at, and
 //! [`Metrics::is_healthy`] what a health check asks. With the feature `metrics-endpoint`,
-//! `MetricsEndpoint` serves both over HTTP.
-//! What hosts decide, open and hand out are events of `tracing`; the engine has none.
+//! `metrics::MetricsEndpoint` serves both over HTTP. What hosts decide, open and hand out are
+//! events of `tracing`; the engine has none.
 //!
 //! # Two devices
 //!
@@ -101,92 +98,70 @@
 //! is built or linked. [`HostConfig::udp`] uses the kernel's sockets; it needs none. The wire is
 //! the same, so either kind works with the other.
 //!
+//! # Where names stand
+//!
+//! Here is what every program types. The rest is in modules:
+//!
+//! | module | what is there |
+//! |---|---|
+//! | [`config`], [`device`] | settings of a host, and the device that carries its frames |
+//! | [`memory`], [`crypto`] | regions, buffers and cells; keys and who encrypts |
+//! | [`ops`], [`messages`] | ops of a portal; messages and events of a receive queue |
+//! | [`transfer`] | transfers of any size: settings, outcomes, congestion control |
+//! | [`tenant`], [`metrics`] | shares of a host; counters, gauges and alerts |
+//! | [`engine`], [`time`] | how an engine is run, and the clock that it is told |
+//! | `channel`, `star`, `keys` | message channels, StaR, the key service: features of those names |
+//!
 //! The protocol itself, without I/O, is the crate `rma-core`, and what an application does with a
 //! portal is the crate `rma-app`; what of them a user meets is re-exported here.
+//!
+//! [`Metrics::prometheus`]: metrics::Metrics::prometheus
+//! [`Metrics::alerts`]: metrics::Metrics::alerts
+//! [`Metrics::is_healthy`]: metrics::Metrics::is_healthy
 
-mod device;
+pub mod config;
+pub mod crypto;
+pub mod device;
 mod driver;
-mod engine;
+pub mod engine;
 mod error;
 mod host;
 mod iv_blocks;
+pub mod memory;
+pub mod messages;
+pub mod metrics;
+pub mod ops;
+mod random;
+pub mod tenant;
+pub mod time;
+pub mod transfer;
+
+#[cfg(feature = "channel")]
+pub mod channel;
 #[cfg(feature = "keys")]
 pub mod keys;
-mod metrics;
-mod random;
 #[cfg(feature = "star")]
 pub mod star;
 
-pub use device::net;
-#[cfg(feature = "xdp")]
-pub use device::xdp;
-pub use device::{
-    Device, DeviceInfo,
-    backend::{AnyBackend, HostBackend},
-    metrics::{DeviceCounter, DeviceMetrics},
-    status::{InterfaceState, InterfaceStatus},
-    udp,
-    ways::{AddressStatus, NarrowPath},
-};
-pub use driver::ReceiveQueues;
-pub use driver::tenant::{
-    AllocationError, DriverConfig, KeptFree, PoolUsage, Priority, Quota, Quotas, Resource, Tenant,
-    TenantConfig, TenantUsage, Usage,
-};
-pub use engine::{inline::InlineEngine, thread::EngineThread};
+pub use driver::tenant::{Quotas, Tenant, TenantConfig};
 pub use error::HostError;
-#[cfg(feature = "star")]
-pub use error::StarError;
-#[cfg(feature = "channel")]
-pub use host::registrar::HostRegistrar;
-pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost, text::HostTextError};
-pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
-#[cfg(feature = "star")]
-pub use metrics::StarTotals;
-#[cfg(feature = "metrics-endpoint")]
-pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
-pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, alerts::Alert};
-pub use random::random_region_key;
-
-/// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
-#[cfg(feature = "channel")]
-#[doc(inline)]
-pub use rma_channel as channel;
+pub use host::{Host, HostConfig, HostOf, InlineHost};
 
 #[doc(inline)]
 pub use rma_app::{
-    Acquire, BufPiece, BufferPool, BufferPoolError, CellError, CellLayout, CellLens, CellValue,
-    Cells, Client, Executor, ExecutorGauges, IdlePolicy, Message, Op, Poller, Portal, PortalLease,
-    Receiver, Recv, RegionBuf, Settlement, StartError, Transfer, TransferError, TransferOptions,
-    TscClock, WaitError,
+    BufferPool, Cells, Client, Executor, Portal, RegionBuf, TransferError, WaitError,
 };
-#[cfg(feature = "channel")]
 #[doc(inline)]
-pub use rma_app::{AsyncChannels, ChannelError, Channels, Received, Rx, SendBuf, Tx};
 pub use rma_core::{
-    addr::{HostAddr, LocalAddresses, Pid},
-    cc,
-    command::{CommandSlotId, Completion},
-    crypto::{AeadProvider, DerivedRegionKey, ProviderKind, RegionKey},
-    error::{DropReason, NotSent, ReceiveQueueError, RegionError, SubmitError},
-    executor::{
-        Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, OpCall,
-        Outcome, PIECES_MAX, PayloadLenMax, Piece, Publish, RetryPolicy, SilentPeers,
-    },
+    addr::{HostAddr, Pid},
+    command::Completion,
+    crypto::RegionKey,
+    error::SubmitError,
+    executor::{Call, CallStatus, Piece, Publish},
     grant::Grant,
-    limits::OP_SIZE_MAX,
-    nic::{
-        DelayHistogram, NicConfigBuilder, NicCounters, NicGauges, OtherVersion, ReceiveLenMax,
-        TableMemory, Timing,
-    },
-    op::{ClassOfService, Moves, OpShape, OpStatus, OpType},
-    outcome::{OpName, Verdict},
-    packet::sizes::PacketSizes,
-    port::{PORTS_MAX, Port, Ports, PortsError},
-    portal::{Change, CommandPortal, Placement, ReadOp, RecordedOp, Source, WriteOp},
-    receive_queue::{Event, Receive, ReceiveQueue, ReceiveQueueLayout},
-    region::{Permissions, RegionId, RegisteredRegion},
-    time::{Clock, Instant},
-    wire,
+    op::{OpStatus, OpType},
+    receive_queue::ReceiveQueue,
+    region::{Permissions, RegisteredRegion},
 };
-pub use rma_shm::{Backing, Forked, HugePageSize, MemoryError, OutOfBounds, Region, Shortage};
+#[doc(inline)]
+pub use rma_shm::Region;

@@ -11,36 +11,42 @@
 //! Invariant: the text is valid whatever names tenants and devices have: no family and no sample
 //! comes twice, and buckets ascend.
 
-pub(crate) mod alerts;
+mod alerts;
 mod display;
 #[cfg(feature = "metrics-endpoint")]
-pub(crate) mod endpoint;
+mod endpoint;
 mod prometheus;
+
+pub use self::alerts::Alert;
+#[cfg(feature = "metrics-endpoint")]
+pub use self::endpoint::{EndpointError, MetricsEndpoint};
+pub use crate::{
+    device::metrics::{DeviceCounter, DeviceMetrics},
+    driver::ReceiveQueues,
+};
+#[doc(inline)]
+pub use rma_app::ExecutorGauges;
+#[doc(inline)]
+pub use rma_core::{
+    error::{DropReason, NotSent},
+    nic::{DelayHistogram, NicCounters, NicGauges, OtherVersion},
+    packet::sizes::PacketSizes,
+};
 
 use core::ops::AddAssign;
 use std::sync::{Arc, Weak};
 
-use rma_app::{
-    gauges::{ExecutorGauges, Executors},
-    life::Life,
-};
+use rma_app::{gauges::Executors, life::Life};
 use rma_core::{
-    error::{DropReason, NotSent},
-    nic::{DelayHistogram, NicCounters, NicGauges, OtherVersion},
     op::{OpStatus, OpType},
     outcome::Verdict,
-    packet::sizes::PacketSizes,
 };
 #[cfg(feature = "star")]
-use rma_star::counters::{Drop as StarDrop, Event as StarEvent, StarCounters};
+use rma_star::counters::{StarCounters, StarDrop, StarEvent};
 
 use crate::{
-    device::{
-        DeviceInfo,
-        metrics::{DeviceMetrics, DeviceWatch},
-    },
-    driver::tenant::TenantUsage,
-    driver::{Books, Driver, ReceiveQueues, receive_queues, usages},
+    device::{DeviceInfo, metrics::DeviceWatch},
+    driver::{Books, Driver, receive_queues, tenant::TenantUsage, usages},
 };
 
 /// The metrics of a host at one moment. Each number is whole, but they are not all from one

@@ -91,7 +91,7 @@ pub use rma_app::star::{
 #[doc(inline)]
 pub use rma_star::{
     config::{Framing, StarConfigBuilder, StarConfigError},
-    counters::{Drop, Event},
+    counters::{StarDrop, StarEvent},
     library::{
         ConnectError, CqId, CreateError, PostError, Qp, QpConfig, QpInfo, QpState, RecvWr, Remote,
         Role, SendWr, Sge, SwitchError, VerbsConfig, VerbsMemory, Wc,

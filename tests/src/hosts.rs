@@ -9,8 +9,10 @@ use core::{
 
 use rma_lab::{Lab, LabConfig, udp_port_is_unused};
 use rma_xdp::{
-    CounterConfig, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, Timing,
-    star::StarConfigBuilder, xdp::Mode,
+    Host, HostAddr, HostConfig, Pid,
+    config::{CounterConfig, NicConfigBuilder, Timing},
+    device::{Device, xdp::Mode},
+    star::StarConfigBuilder,
 };
 
 /// The settings that the two hosts are opened with.
@@ -71,7 +73,7 @@ impl Setup {
         let nic = patient(self.nic);
         HostConfig::udp(addr).with(|it| {
             it.device = device;
-            it.port = rma_xdp::DEFAULT_PORT;
+            it.port = rma_xdp::config::DEFAULT_PORT;
             it.pid = pid;
             it.nic = nic;
             it.star = self.star;
@@ -227,7 +229,7 @@ impl Hosts {
     pub fn in_lab(setup: &Setup) -> Self {
         let lab = Lab::new(&setup.lab).expect("a lab");
         let [client_addr, server_addr] = setup.addresses();
-        let port = rma_xdp::DEFAULT_PORT;
+        let port = rma_xdp::config::DEFAULT_PORT;
         let open = |config| Host::open(config).expect("a host in the lab");
         let client = {
             let _inside = lab.a().enter().expect("namespace a");

@@ -19,12 +19,13 @@ use rcgen::{
 };
 use rma_lab::Scratch;
 use rma_xdp::{
-    Client, Clock, Host, HostAddr, HostConfig, NicConfigBuilder, OpType, Permissions, Pid,
-    RegisteredRegion, Timing, TscClock,
+    Client, Host, HostAddr, HostConfig, OpType, Permissions, Pid, RegisteredRegion,
+    config::{NicConfigBuilder, Timing},
     keys::{
-        Grants, Holder, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
+        Holder, KeyCache, KeyServer, KeyServerConfig, KeyedClient, KeyedError, KeyedRegion, OpSet,
         Schedule, Source,
     },
+    time::{Clock, TscClock},
 };
 
 /// How long anything may take before a test fails.
@@ -170,7 +171,7 @@ impl World {
     pub fn client(&self, host: &Host) -> Peer {
         let (number, directory) = self.credentials();
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let grants = Grants::start(holder, &directory).unwrap();
+        let grants = KeyCache::start(holder, &directory).unwrap();
         let source = grants.source(vec![self.listen], SERVER.parse().unwrap()).unwrap();
         let client = Client::start(host.executor(16).unwrap()).unwrap();
         let client = KeyedClient::new(client, &grants);
@@ -210,7 +211,7 @@ pub struct Peer {
     /// The client, whose ops name regions.
     pub client: KeyedClient,
     /// The keys that it was given.
-    pub grants: Grants,
+    pub grants: KeyCache,
     /// The service that gives them.
     pub source: Source,
 }

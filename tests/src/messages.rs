@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use rma_xdp::{
-    Completion, Event, Grant, OpStatus, OpType, Permissions, Pid, Portal, Receive, ReceiveQueue,
-    ReceiveQueueLayout, RegisteredRegion, Source, SubmitError, TenantConfig, Verdict,
-    random_region_key,
+    Completion, Grant, OpStatus, OpType, Permissions, Pid, Portal, ReceiveQueue, RegisteredRegion,
+    SubmitError, TenantConfig,
+    crypto::random_region_key,
+    messages::{Event, Receive, ReceiveQueueLayout},
+    ops::{Source, Verdict},
 };
 
 use crate::hosts::{CLIENT_PID, Hosts};

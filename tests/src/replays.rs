@@ -25,8 +25,11 @@ use rma_core::{
     wire::FRAME_LEN_MIN,
 };
 use rma_xdp::{
-    ClassOfService, Clock, Grant, Instant, NicConfigBuilder, OpType, Permissions, Region, RegionId,
-    RegionKey, TscClock,
+    Grant, OpType, Permissions, Region, RegionKey,
+    config::NicConfigBuilder,
+    memory::RegionId,
+    ops::ClassOfService,
+    time::{Clock, Instant, TscClock},
 };
 
 /// Ops that the host whose requests are replayed has under way at once.

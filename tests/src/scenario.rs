@@ -5,9 +5,14 @@ use std::net::UdpSocket;
 
 use rma_lab::Pattern;
 use rma_xdp::{
-    AllocationError, ClassOfService, Clock, DerivedRegionKey, DropReason, Grant, HostError,
-    OpStatus, OpType, Permissions, Pid, Portal, ReadOp, RegionError, RegionId, RegionKey,
-    RegisteredRegion, Resource, SubmitError, TscClock, WriteOp, random_region_key,
+    Grant, HostError, OpStatus, OpType, Permissions, Pid, Portal, RegionKey, RegisteredRegion,
+    SubmitError,
+    crypto::{DerivedRegionKey, random_region_key},
+    memory::{RegionError, RegionId},
+    metrics::DropReason,
+    ops::{ClassOfService, ReadOp, WriteOp},
+    tenant::{AllocationError, Resource},
+    time::{Clock, TscClock},
 };
 
 use crate::hosts::{CLIENT_PID, Hosts};

@@ -10,7 +10,7 @@ use rma_core::{
     time::{Clock as _, Instant},
 };
 use rma_lab::scene::Scene;
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 /// How long the scene may take.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use core::fmt::Write;
 use std::sync::Mutex;
 
 use rma_tests::{hosts::Hosts, scenario};
-use rma_xdp::{CounterConfig, NicConfigBuilder};
+use rma_xdp::config::{CounterConfig, NicConfigBuilder};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},

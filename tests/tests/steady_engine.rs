@@ -18,7 +18,10 @@ use rma_tests::{
     hosts::{Hosts, Setup},
     scenario,
 };
-use rma_xdp::{Clock, CounterConfig, NicConfigBuilder, TscClock};
+use rma_xdp::{
+    config::{CounterConfig, NicConfigBuilder},
+    time::{Clock, TscClock},
+};
 
 /// The thread that is watched; 0 if none is.
 static WATCHED: AtomicI32 = AtomicI32::new(0);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use rma_core::addr::HostAddr;
-use rma_xdp::xdp::SteeredSockets;
+use rma_xdp::device::xdp::SteeredSockets;
 
 use crate::error::PairError;
 

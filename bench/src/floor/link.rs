@@ -7,8 +7,11 @@
 use rma_core::addr::HostAddr;
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{
-    HostError, Port,
-    xdp::{SteeredSockets, XdpConfig},
+    HostError,
+    device::{
+        Port,
+        xdp::{SteeredSockets, XdpConfig},
+    },
 };
 
 use super::exchange::{Side, Sides};

@@ -3,7 +3,7 @@
 //! Not how many a second: that is `pipeline` and `flood`.
 
 use hdrhistogram::Histogram;
-use rma_xdp::xdp::packet::Headers;
+use rma_xdp::device::xdp::packet::Headers;
 
 use super::{
     exchange::{Exchange, Side},

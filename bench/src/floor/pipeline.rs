@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use rma_xdp::xdp::packet::Headers;
+use rma_xdp::device::xdp::packet::Headers;
 
 use super::{
     exchange::{Exchange, Rate, Side},

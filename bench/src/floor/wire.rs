@@ -15,7 +15,7 @@ use rma_core::{
     port::{Port, SourcePort},
     time::Instant,
 };
-use rma_xdp::xdp::{SteeredSockets, packet::Headers, socket::Socket, umem::CHUNK_DATA};
+use rma_xdp::device::xdp::{SteeredSockets, packet::Headers, socket::Socket, umem::CHUNK_DATA};
 use rustix::{
     thread::{CpuSet, sched_setaffinity},
     time::{ClockId, clock_gettime},

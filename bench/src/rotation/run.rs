@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, io::Write as _, net::TcpStream};
 
 use rand::{Rng, rngs::StdRng};
-use rma_xdp::{Clock, Grant, OpStatus, RegionKey, random_region_key};
+use rma_xdp::{Grant, OpStatus, RegionKey, crypto::random_region_key, time::Clock};
 
 use super::{
     By, Mailbox, NextGrant, OTHER, Party, READER, REGION_LEN, ROTATION, Rotations, TURNS_PER_LOOK,

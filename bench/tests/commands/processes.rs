@@ -19,7 +19,7 @@ use std::{
 };
 
 use rma_lab::{Lab, LabConfig, Netns, udp_port_is_unused};
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take on a busy machine.

@@ -3,7 +3,7 @@
 
 use rma_xdp::{
     Call, CallStatus, Grant, Host, HostConfig, OpType, Permissions, Piece, RegisteredRegion,
-    RetryPolicy,
+    transfer::RetryPolicy,
 };
 
 const LEN: u64 = 8 << 20;

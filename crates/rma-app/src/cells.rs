@@ -129,7 +129,7 @@ impl CellLayout {
 ///
 /// ```
 /// # use rma_xdp::{Client, Host, HostConfig, OpType, Permissions};
-/// use rma_xdp::{CellLayout, Cells};
+/// use rma_xdp::{Cells, memory::CellLayout};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let layout = CellLayout::new(20)?;

@@ -137,7 +137,7 @@ impl Client {
     /// back together, in their order.
     ///
     /// ```no_run
-    /// # use rma_xdp::{BufPiece, BufferPool, Client, Grant, RegionBuf, TransferError};
+    /// # use rma_xdp::{BufferPool, Client, Grant, RegionBuf, TransferError, memory::BufPiece};
     /// /// A header and a body that lie apart, into a buffer of their own each.
     /// async fn fetch(
     ///     (client, pool): (&Client, &BufferPool),

@@ -70,7 +70,7 @@ impl TransferError {
     /// the same. If not, it was not and never will be: it may be issued again.
     ///
     /// ```
-    /// # use rma_xdp::{CallError, TransferError, WaitError};
+    /// # use rma_xdp::{TransferError, WaitError, transfer::CallError};
     /// let refused = TransferError::Refused(CallError::TooManyCalls { calls: 1 });
     /// assert!(!refused.may_have_been_applied());
     /// assert!(TransferError::Unfinished(WaitError::EngineGone).may_have_been_applied());

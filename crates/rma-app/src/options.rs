@@ -9,7 +9,10 @@ use rma_core::{executor::RetryPolicy, op::ClassOfService};
 ///
 /// ```
 /// # use core::time::Duration;
-/// # use rma_xdp::{ClassOfService, RetryPolicy, TransferOptions};
+/// # use rma_xdp::{
+/// #     ops::ClassOfService,
+/// #     transfer::{RetryPolicy, TransferOptions},
+/// # };
 /// // There is another replica: turn to it soon.
 /// let hasty = TransferOptions::new().retry(RetryPolicy::NONE).timeout(Duration::from_millis(50));
 /// // A backup, that nobody waits for.

@@ -30,17 +30,11 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
-#[cfg(test)]
-mod audience;
-#[cfg(test)]
-mod bench;
 pub mod choose;
 pub mod close;
 pub mod duplex;
 mod epochs;
 mod flow;
-#[cfg(test)]
-mod hand;
 mod image;
 mod into;
 pub mod link;
@@ -60,7 +54,7 @@ pub mod shared_ring;
 pub mod table;
 pub mod terms;
 #[cfg(test)]
-mod test_hosts;
+mod tests;
 pub mod write_slot;
 
 pub use close::{Close, Registered};

@@ -10,7 +10,7 @@
 //! | [`addresses`] | where a service is, as people type it |
 //! | [`client`] | connects to services, and fetches from them for threads and futures |
 //! | [`keeper`] | an owner's regions, their rotations and the policy, behind a server |
-//! | [`grants`] | a client's regions, whose keys are fetched and renewed for threads and tasks |
+//! | [`key_cache`] | a client's regions, whose keys are fetched and renewed for threads and tasks |
 //! | [`core_dumps`] | switching them off, for programs that hold keys |
 //! | [`clock`] | the time and the date, for the threads |
 //! | `link` | messages over one connection of TLS |
@@ -22,8 +22,8 @@ pub mod addresses;
 pub mod client;
 pub mod clock;
 pub mod core_dumps;
-pub mod grants;
 pub mod keeper;
+pub mod key_cache;
 mod link;
 mod policy_file;
 mod poller;

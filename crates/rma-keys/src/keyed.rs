@@ -81,7 +81,7 @@ pub enum KeyedStatus {
     /// There is no key to go on with.
     GaveUp(GiveUp),
     /// A key has not come before the call's deadline. Which region of which service it is of, and
-    /// what hinders that, says [`Grants::late`](crate::io::grants::Grants::late), or, where
+    /// what hinders that, says [`KeyCache::late`](crate::io::key_cache::KeyCache::late), or, where
     /// something else fetches, [`GrantCache::place`].
     Late {
         /// The ring of the key.

@@ -5,7 +5,7 @@ use rma_core::tally::Tally;
 /// The reason why a frame died. Nobody is told, unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Drop {
+pub enum StarDrop {
     /// It is no frame that this version defines.
     Malformed,
     /// It came to the port of the other side's processing, or names this host as what it is not.
@@ -30,7 +30,7 @@ pub enum Drop {
     Nonsense,
 }
 
-impl Drop {
+impl StarDrop {
     /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Malformed,
@@ -50,7 +50,7 @@ impl Drop {
 /// A further event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Event {
+pub enum StarEvent {
     /// A frame was received.
     FrameReceived,
     /// A frame was sent.
@@ -78,7 +78,7 @@ pub enum Event {
     SealRefused,
 }
 
-impl Event {
+impl StarEvent {
     /// All events.
     pub const ALL: [Self; 12] = [
         Self::FrameReceived,
@@ -99,30 +99,30 @@ impl Event {
 /// Counters of one host's StaR, written by the engine thread alone.
 #[derive(Debug, Default)]
 pub struct StarCounters {
-    drops: [Tally; Drop::ALL.len()],
-    events: [Tally; Event::ALL.len()],
+    drops: [Tally; StarDrop::ALL.len()],
+    events: [Tally; StarEvent::ALL.len()],
 }
 
 impl StarCounters {
     /// How many frames died for `reason`.
-    pub fn drops(&self, reason: Drop) -> u64 {
+    pub fn drops(&self, reason: StarDrop) -> u64 {
         self.drops[reason as usize].load()
     }
 
     /// How often `event` has happened.
-    pub fn events(&self, event: Event) -> u64 {
+    pub fn events(&self, event: StarEvent) -> u64 {
         self.events[event as usize].load()
     }
 
-    pub(crate) fn drop_frame(&self, reason: Drop) {
+    pub(crate) fn drop_frame(&self, reason: StarDrop) {
         self.drops[reason as usize].add(1);
     }
 
-    pub(crate) fn count(&self, event: Event) {
+    pub(crate) fn count(&self, event: StarEvent) {
         self.events[event as usize].add(1);
     }
 
-    pub(crate) fn count_many(&self, event: Event, count: usize) {
+    pub(crate) fn count_many(&self, event: StarEvent, count: usize) {
         self.events[event as usize].add(count as u64);
     }
 }
@@ -134,16 +134,16 @@ mod tests {
     #[test]
     fn each_reason_and_each_event_has_a_counter_of_its_own() {
         let counters = StarCounters::default();
-        for (count, reason) in (0..).zip(Drop::ALL) {
+        for (count, reason) in (0..).zip(StarDrop::ALL) {
             (0..count).for_each(|_| counters.drop_frame(reason));
         }
-        for (count, event) in (0..).zip(Event::ALL) {
+        for (count, event) in (0..).zip(StarEvent::ALL) {
             counters.count_many(event, count);
         }
-        for (count, reason) in (0..).zip(Drop::ALL) {
+        for (count, reason) in (0..).zip(StarDrop::ALL) {
             assert_eq!(counters.drops(reason), count, "{reason:?}");
         }
-        for (count, event) in (0..).zip(Event::ALL) {
+        for (count, event) in (0..).zip(StarEvent::ALL) {
             assert_eq!(counters.events(event), count, "{event:?}");
         }
     }

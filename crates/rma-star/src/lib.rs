@@ -38,7 +38,6 @@ pub mod config;
 pub mod counters;
 pub mod error;
 pub mod handover;
-mod host;
 pub mod keys;
 pub mod library;
 pub mod limits;
@@ -52,6 +51,7 @@ mod sealer;
 pub mod service;
 mod stateful;
 mod stateless;
+mod tables;
 #[cfg(test)]
 mod tests;
 pub mod verbs;

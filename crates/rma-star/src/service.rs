@@ -24,9 +24,8 @@ use rma_crypto::{AeadProvider, fastest};
 
 use crate::{
     config::{StarConfig, StarConfigError, StarPlace},
-    counters::{Drop, Event, StarCounters},
+    counters::{StarCounters, StarDrop, StarEvent},
     handover::Handover,
-    host::Host,
     mr_table::MrTable,
     pd_table::PdTable,
     portal::{Post, Report, StarPort},
@@ -34,6 +33,7 @@ use crate::{
     sealer::Sealer,
     stateful::Stateful,
     stateless::{self, Stateless},
+    tables::Tables,
     verbs::WcStatus,
     wire,
 };
@@ -188,9 +188,9 @@ impl Star {
     }
 
     /// The tables that both kinds of processing work with, and these.
-    fn split(&mut self) -> (Host<'_>, &mut Sealer, &mut Stateless, &mut Stateful) {
+    fn split(&mut self) -> (Tables<'_>, &mut Sealer, &mut Stateless, &mut Stateful) {
         let Self { config, sealer, pds, mrs, portals, stateless, stateful, counters, .. } = self;
-        let host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
+        let host = Tables { config, aead: sealer.aead, pds, mrs, portals, counters };
         (host, sealer, stateless, stateful)
     }
 
@@ -274,7 +274,7 @@ impl Star {
         if status == WcStatus::Success {
             stateless::close(&mut host, portal, qp);
         } else {
-            host.counters.count(Event::OpenRefused);
+            host.counters.count(StarEvent::OpenRefused);
         }
         self.report(portal, &Report::TakenOver { qp, status });
     }
@@ -301,7 +301,7 @@ impl Star {
 
     fn report(&mut self, portal: u16, report: &Report) {
         if !self.portals.report(portal.into(), report) {
-            self.counters.count(Event::ReportLost);
+            self.counters.count(StarEvent::ReportLost);
         }
     }
 }
@@ -321,11 +321,11 @@ impl Service for Star {
     }
 
     fn note_packet(&mut self, _: Port, frames: usize) {
-        self.counters.count_many(Event::FrameReceived, frames);
+        self.counters.count_many(StarEvent::FrameReceived, frames);
     }
 
     fn drop_tail(&mut self, _: Port, _: Tail) {
-        self.counters.drop_frame(Drop::Malformed);
+        self.counters.drop_frame(StarDrop::Malformed);
     }
 
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
@@ -420,7 +420,7 @@ impl Service for Star {
                 break;
             }
         }
-        self.counters.count_many(Event::FrameSent, count);
+        self.counters.count_many(StarEvent::FrameSent, count);
         count
     }
 

@@ -68,13 +68,13 @@ use rma_core::{
 use crate::{
     clock::ZTime,
     config::StarConfig,
-    counters::Event,
+    counters::StarEvent,
     handover::Handover,
-    host::Host,
     keys::FrameKey,
     names::{ConnectionName, Era, Nonce, PdId, Qpn, Side},
     portal::Report,
     sealer::Batch,
+    tables::Tables,
     verbs::WcStatus,
     wire::FRAME_LEN_MIN,
 };
@@ -218,7 +218,7 @@ impl Stateful {
 
     //= star#III-C1-state
     /// A connection begins, of which the application has written the record.
-    pub(crate) fn open(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+    pub(crate) fn open(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16, qp: u32) {
         let status = match self.beginning(host, now, portal, qp, None) {
             Err(status) => status,
             Ok(beginning) => match self.add(&beginning) {
@@ -231,7 +231,7 @@ impl Stateful {
 
     fn beginning(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         now: Instant,
         portal: u16,
         qp: u32,
@@ -240,7 +240,7 @@ impl Stateful {
         let nonsense = WcStatus::LocQpOpErr;
         let port = host.portals.get(portal.into()).ok_or(nonsense)?;
         let record = port.memory().record(qp).ok_or(nonsense)?;
-        let qpn_f = Host::qpn(portal, qp).ok_or(nonsense)?;
+        let qpn_f = Tables::qpn(portal, qp).ok_or(nonsense)?;
         let own = host.own_address(record.peer).ok_or(nonsense)?;
         let local_pd = PdId(record.local_pd);
         host.pd_of_portal(local_pd, portal.into()).ok_or(WcStatus::LocProtErr)?;
@@ -385,21 +385,21 @@ impl Stateful {
 
 /// Reports how the beginning of a connection has ended, and counts it.
 fn report_opened(
-    host: &mut Host<'_>,
+    host: &mut Tables<'_>,
     portal: u16,
     (now, qp, status, key): (Instant, u32, WcStatus, [u8; 16]),
 ) {
     let is_open = status == WcStatus::Success;
     match host.portals.get_mut(portal.into()) {
         Some(port) if is_open => port.stateful_opened(),
-        _ => host.counters.count(Event::OpenRefused),
+        _ => host.counters.count(StarEvent::OpenRefused),
     }
     report(host, portal, &host.opened(now, qp, status, key));
 }
 
 /// Reports to the application of a portal.
-fn report(host: &mut Host<'_>, portal: u16, report: &Report) {
+fn report(host: &mut Tables<'_>, portal: u16, report: &Report) {
     if !host.portals.report(portal.into(), report) {
-        host.counters.count(Event::ReportLost);
+        host.counters.count(StarEvent::ReportLost);
     }
 }

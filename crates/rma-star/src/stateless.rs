@@ -43,14 +43,14 @@ use rma_core::{
 use crate::{
     clock::ZTime,
     config::StarConfig,
-    counters::{Drop, Event},
-    host::{Host, z_time},
+    counters::{StarDrop, StarEvent},
     keys::{Binding, FrameKey, KeyMessage},
     mr_table::{Access, Refused},
     names::{Side, Slot},
     portal::Verdict,
     portals::Portals,
     sealer::{Batch, Sealer, expect},
+    tables::{Tables, z_time},
     wire::{
         Answer, EaEntry, FrameView, Gd, Guide, Header, KeyPhase, Rd, data::GUIDE_HEADER_LEN,
         state::STATE_HEADER_LEN, work::WORK_HEADER_LEN,
@@ -141,7 +141,7 @@ impl Stateless {
     /// Takes frames that came to the port of stateless processing: at most a batch.
     pub(crate) fn handle_frames(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         clock: &impl Clock,
         frames: &mut [RxFrame<'_>],
@@ -172,7 +172,7 @@ impl Stateless {
         for (index, (frame, seen)) in frames.iter().zip(&all).enumerate() {
             let Some(seen) = seen else { continue };
             let Some(tag) = authentic.right_tag(index) else {
-                host.counters.drop_frame(Drop::Unauthenticated);
+                host.counters.drop_frame(StarDrop::Unauthenticated);
                 continue;
             };
             let key = FrameKey::from_bytes(*self.batch.key(index).expose());
@@ -192,7 +192,7 @@ impl Stateless {
     /// An application ends the connection of a QP: from now on no frame of it has effect. The
     /// stateful side is told so once, if that has room, behind what it is answered. It need not
     /// find out by asking.
-    pub(crate) fn close(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+    pub(crate) fn close(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16, qp: u32) {
         if let Some((binding, key)) = announce::open_connection(host, portal, qp) {
             let asker = Asker {
                 key,
@@ -220,7 +220,7 @@ impl Stateless {
         }
     }
 
-    fn handle(&mut self, host: &mut Host<'_>, clock: &impl Clock, came: &Came<'_, '_>) {
+    fn handle(&mut self, host: &mut Tables<'_>, clock: &impl Clock, came: &Came<'_, '_>) {
         match came.seen.view {
             FrameView::Rd(rd) => self.handle_rd(host, clock, came, rd.claims()),
             FrameView::Gd(gd) => self.handle_gd(host, came, gd.claims()),
@@ -233,22 +233,22 @@ impl Stateless {
     }
 
     /// Whether the frame is in time. If not, its sender is told what time it is.
-    fn is_in_time(&mut self, host: &Host<'_>, came: &Came<'_, '_>, what: What) -> bool {
+    fn is_in_time(&mut self, host: &Tables<'_>, came: &Came<'_, '_>, what: What) -> bool {
         let (now, expiry) = (z_time(came.now), came.seen.expiry);
         if now < expiry && expiry.0 - now.0 <= host.config.valid_micros() {
             return true;
         }
-        host.counters.count(Event::Expired);
+        host.counters.count(StarEvent::Expired);
         self.answer(host, came, what);
         false
     }
 
     /// Puts an answer into the queue. `false`, counted, if there is no room.
-    fn answer(&mut self, host: &Host<'_>, came: &Came<'_, '_>, what: What) -> bool {
+    fn answer(&mut self, host: &Tables<'_>, came: &Came<'_, '_>, what: What) -> bool {
         let framing = host.config.settings().framing;
         let has_room = self.answers.push(came.asker(), what, framing);
         if !has_room {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
         }
         has_room
     }
@@ -257,7 +257,13 @@ impl Stateless {
     //= star#ours-guard-word
     //= star#ours-answers
     /// Data comes: it lands if its work request, or its memory region, takes it.
-    fn handle_rd(&mut self, host: &mut Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, rd: Rd) {
+    fn handle_rd(
+        &mut self,
+        host: &mut Tables<'_>,
+        clock: &impl Clock,
+        came: &Came<'_, '_>,
+        rd: Rd,
+    ) {
         let guide = rd.guide;
         let says = |answer| rd_answer(came, &rd, answer);
         if !self.is_in_time(host, came, says(Answer::Clock)) {
@@ -265,7 +271,7 @@ impl Stateless {
         }
         // The answer if it has effect; nothing has effect that cannot be answered.
         if !self.answers.has_room(came.frame.source, &says(Answer::Done)) {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
             return;
         }
         let verdict = verdict_of(host, &guide);
@@ -274,7 +280,7 @@ impl Stateless {
         let (offset, len) = place_of(&guide);
         let answer = match verdict {
             Verdict::Gone => {
-                host.counters.count(Event::Gone);
+                host.counters.count(StarEvent::Gone);
                 Answer::Gone
             }
             Verdict::Done => Answer::Done,
@@ -309,7 +315,7 @@ impl Stateless {
     //= star#ours-replay-filter
     fn admit(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         clock: &impl Clock,
         came: &Came<'_, '_>,
         guide: &Guide,
@@ -320,20 +326,20 @@ impl Stateless {
         // Read right before the copy, not at the start of the turn.
         let now = z_time(clock.now());
         if now >= came.seen.expiry {
-            host.counters.count(Event::Expired);
+            host.counters.count(StarEvent::Expired);
             return Admitted::Again;
         }
         let Some(tag) = came.frame.bytes.last_chunk() else { return Admitted::Again };
         let admitted = self.filter.admit(tag, came.seen.expiry.0, now.0);
         if admitted == Admitted::Again {
-            host.counters.drop_frame(Drop::Again);
+            host.counters.drop_frame(StarDrop::Again);
         }
         admitted
     }
 
     //= star#III-C3-sending
     /// Data is asked for: it is fetched when the answer is written.
-    fn handle_gd(&mut self, host: &Host<'_>, came: &Came<'_, '_>, gd: Gd) {
+    fn handle_gd(&mut self, host: &Tables<'_>, came: &Came<'_, '_>, gd: Gd) {
         let answered = came.seen.view.iv();
         let says = |answer| What::Chunk { guide: gd.guide, answered, answer, is_gd: true };
         if !self.is_in_time(host, came, says(Answer::Clock)) {
@@ -342,7 +348,7 @@ impl Stateless {
         let answer = match verdict_of(host, &gd.guide) {
             Verdict::Done => return,
             Verdict::Gone => {
-                host.counters.count(Event::Gone);
+                host.counters.count(StarEvent::Gone);
                 Answer::Gone
             }
             Verdict::Open => Answer::Done,
@@ -365,7 +371,7 @@ impl Stateless {
     /// processing.
     pub(crate) fn write_next(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         sealer: &mut Sealer,
         now: Instant,
         out: &mut TxFrame<'_>,
@@ -393,26 +399,26 @@ impl Stateless {
 }
 
 /// Returns the claims of a received frame, if there is a protection domain that it can be of.
-fn look(host: &Host<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, Drop> {
-    let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
+fn look(host: &Tables<'_>, frame: &RxFrame<'_>, now: ZTime) -> Result<Seen, StarDrop> {
+    let view = FrameView::parse(frame.bytes).map_err(|_malformed| StarDrop::Malformed)?;
     if view.sender() != Side::Stateful {
-        return Err(Drop::WrongPort);
+        return Err(StarDrop::WrongPort);
     }
     if !host.config.place.addresses.contains(frame.destination) {
-        return Err(Drop::NotForThisHost);
+        return Err(StarDrop::NotForThisHost);
     }
     let header = view.header();
-    host.pd_of(&header.connection).ok_or(Drop::UnknownPd)?;
+    host.pd_of(&header.connection).ok_or(StarDrop::UnknownPd)?;
     let binding = Binding { connection: header.connection, f: frame.source, z: frame.destination };
     // Frames between two stateful sides do not come here.
     let message =
-        view.key_message(&binding, |mr| host.mrs.name(mr)).ok_or(Drop::LateOrUnsolicited)?;
+        view.key_message(&binding, |mr| host.mrs.name(mr)).ok_or(StarDrop::LateOrUnsolicited)?;
     Ok(Seen { view, binding, message, expiry: header.time.widen(now) })
 }
 
 /// Returns the answer to a peer that may not do that.
-fn denied(host: &Host<'_>, _: Refused) -> Answer {
-    host.counters.count(Event::Denied);
+fn denied(host: &Tables<'_>, _: Refused) -> Answer {
+    host.counters.count(StarEvent::Denied);
     Answer::Denied
 }
 
@@ -431,8 +437,8 @@ const fn ea_of(header: &Header, taken: u32, answer: Answer) -> What {
 
 /// Counts data of a WRITE of the stateful side that has landed although its frame had expired, as
 /// this host was stopped between two readings of its clock (P2).
-fn note_late(host: &Host<'_>, clock: &impl Clock, came: &Came<'_, '_>, guide: &Guide) {
+fn note_late(host: &Tables<'_>, clock: &impl Clock, came: &Came<'_, '_>, guide: &Guide) {
     if guide.slot == Slot::NONE && z_time(clock.now()) >= came.seen.expiry {
-        host.counters.count(Event::LateEffect);
+        host.counters.count(StarEvent::LateEffect);
     }
 }

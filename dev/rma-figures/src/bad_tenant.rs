@@ -32,8 +32,8 @@ use rma_core::{
 };
 use rma_lab::Lab;
 use rma_xdp::{
-    Clock, Grant, HostAddr, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Pid,
-    Portal, ReceiveQueue, Region, RegionKey, RegisteredRegion, Tenant, TenantConfig,
+    Grant, HostAddr, InlineHost, OpStatus, OpType, Permissions, Pid, Portal, ReceiveQueue, Region,
+    RegionKey, RegisteredRegion, Tenant, TenantConfig, config::NicConfigBuilder, time::Clock,
 };
 use std::sync::Arc;
 
@@ -249,10 +249,10 @@ impl Bad {
             grant: Grant {
                 responder: nowhere.into(),
                 op_type: OpType::Read,
-                region_len: rma_xdp::OP_SIZE_MAX.into(),
+                region_len: rma_xdp::ops::OP_SIZE_MAX.into(),
                 ..grant
             },
-            local: region(rma_xdp::OP_SIZE_MAX as usize, Permissions::NONE)?,
+            local: region(rma_xdp::ops::OP_SIZE_MAX as usize, Permissions::NONE)?,
             garbage: garbage.collect::<Result<Vec<_>, _>>()?,
             gone,
             rekeyed: rekeyed.collect::<Result<Vec<_>, _>>()?,
@@ -266,7 +266,7 @@ impl Bad {
         let Self { nowhere, grant, local, garbage, gone, .. } = self;
         while nowhere.poll().is_some() {}
         while nowhere.next_slot().is_some() {
-            nowhere.read(grant, 0, local, 0, rma_xdp::OP_SIZE_MAX)?;
+            nowhere.read(grant, 0, local, 0, rma_xdp::ops::OP_SIZE_MAX)?;
         }
         for portal in garbage {
             while portal.poll().is_some() {}

@@ -16,10 +16,13 @@ use rma_core::{
 };
 use rma_lab::{Lab, Netns};
 use rma_xdp::{
-    HostError, Region, TscClock,
-    net::{Path, PathTable},
-    random_region_key,
-    xdp::{XdpBackend, XdpConfig},
+    HostError, Region,
+    crypto::random_region_key,
+    device::{
+        net::{Path, PathTable},
+        xdp::{XdpBackend, XdpConfig},
+    },
+    time::TscClock,
 };
 
 /// The process that all of it belongs to, at both ends.

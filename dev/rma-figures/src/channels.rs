@@ -23,8 +23,10 @@ use rma_bench::{
 };
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
-    Clock, HostRegistrar, InlineHost, Instant, OpType, PortalLease,
-    channel::{Link, Message, Peer, Receiver, SendError, Sender},
+    InlineHost, OpType,
+    channel::{HostRegistrar, Link, Message, Peer, Receiver, SendError, Sender},
+    ops::PortalLease,
+    time::{Clock, Instant},
 };
 
 pub use self::open::Shape;

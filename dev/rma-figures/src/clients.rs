@@ -5,7 +5,7 @@ use rma_bench::{
     client::Client,
     error::{PairError, hint},
 };
-use rma_xdp::{Clock, Completion, OpStatus, Portal};
+use rma_xdp::{Completion, OpStatus, Portal, time::Clock};
 
 /// Bytes of a WRITE, and how far apart the clients write.
 const LINE: u64 = 64;

@@ -18,7 +18,7 @@ use rma_crypto::{
     AeadProvider, DeriveFrom, DeriveJob, IV_LEN, JobKey, Key, KeySchedule, OpenJob, PreparedKey,
     ProviderKind, SealJob, TAG_LEN, Text, fastest,
 };
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 use serde::Serialize;
 
 /// The arguments of `crypto`.

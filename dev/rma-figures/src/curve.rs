@@ -61,7 +61,7 @@ pub fn run(args: &CurveArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     let (lab, sockets) = (Lab::new(&config)?, Sockets::open(&config)?);
     let place = if args.udp { Place::LabUdp(&lab) } else { Place::Lab(&lab) };
     let mut pair = Pair::open(place, &PairConfig::default())?;
-    let mut link = Link::open(&config, rma_xdp::DEFAULT_PORT, false)?;
+    let mut link = Link::open(&config, rma_xdp::config::DEFAULT_PORT, false)?;
     let most = args.depth.iter().copied().max().unwrap_or(1);
     let mut portal = pair.client.host.portal(most)?;
     if !args.json {

@@ -23,8 +23,10 @@ use rma_bench::{
     pair::{Pair, PairConfig, Place, VERIFY_DEPTH, cores, pin},
 };
 use rma_xdp::{
-    ClassOfService, Clock, CommandSlotId, Completion, Moves, OpStatus, OpType, Portal, ReadOp,
-    Timing, TscClock, WriteOp,
+    Completion, OpStatus, OpType, Portal,
+    config::Timing,
+    ops::{ClassOfService, CommandSlotId, Moves, ReadOp, WriteOp},
+    time::{Clock, TscClock},
 };
 
 use crate::error::FigureError;

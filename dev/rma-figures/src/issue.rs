@@ -28,7 +28,7 @@ use rma_core::{
     region::{NicTag, RegionId, RegisteredRegion},
     time::Clock,
 };
-use rma_xdp::{Region, TscClock};
+use rma_xdp::{Region, time::TscClock};
 
 /// Command slots: as many ops may be under way.
 const SLOTS: u16 = 256;

@@ -21,7 +21,7 @@ use rma_kv::{
     store::Stored,
 };
 use rma_lab::Scratch;
-use rma_xdp::Clock as _;
+use rma_xdp::time::Clock as _;
 
 use crate::error::FigureError;
 
@@ -103,7 +103,7 @@ pub fn latency(interrupt: &Interrupt) -> Result<(Duration, Duration), PairError>
 }
 
 fn get(cache: &Cache, key: &[u8]) -> Result<Duration, PairError> {
-    let clock = rma_xdp::TscClock::new();
+    let clock = rma_xdp::time::TscClock::new();
     let began = clock.now();
     let got = cache.client().block_on(cache.get(key));
     let took = clock.now().since(began);
@@ -119,7 +119,7 @@ fn get(cache: &Cache, key: &[u8]) -> Result<Duration, PairError> {
 fn read(cache: &Cache) -> Result<Duration, PairError> {
     let mut buf = cache.pool().try_acquire().expect("one get at a time has one buffer");
     buf.set_len(PROBE_LEN);
-    let clock = rma_xdp::TscClock::new();
+    let clock = rma_xdp::time::TscClock::new();
     let began = clock.now();
     let client = cache.client();
     let done = client.block_on(client.read(&cache.regions(0).1, 0, buf));

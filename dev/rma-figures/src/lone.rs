@@ -2,7 +2,7 @@
 
 use rma_bench::latency::Latencies;
 use rma_core::{crypto::AeadProvider, one_rma::OneRma};
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 use crate::turn::{Engines, Keys};
 

@@ -1,9 +1,9 @@
 //! The work of a sender's core for a full frame, whoever has written it: the AES-GCM call and one
 //! copy. With the kernel's part, which a flood shows, that is a bound made of parts.
 
-use rma_core::backend::BATCH;
+use rma_core::{backend::BATCH, wire::read::RESPONSE_HEADER_LEN};
 use rma_crypto::{AeadProvider, IV_LEN, JobKey, Key, SealJob, TAG_LEN, Text};
-use rma_xdp::{Clock, TscClock, wire::read::RESPONSE_HEADER_LEN};
+use rma_xdp::time::{Clock, TscClock};
 
 use crate::transfers::LARGE;
 

@@ -31,7 +31,7 @@ use rma_bench::{
     rates::medians_of,
 };
 use rma_lab::{Lab, LabConfig};
-use rma_xdp::{OP_SIZE_MAX, channel::Kind};
+use rma_xdp::{channel::Kind, ops::OP_SIZE_MAX};
 
 use self::claims::Claim;
 use crate::{

@@ -18,11 +18,12 @@ use rma_bench::{
     pair::Pair,
 };
 use rma_xdp::{
-    Clock, InlineHost, Instant,
+    InlineHost,
     star::{
         Access, CqId, MemoryRegion, Qp, QpConfig, QpState, RecvWr, Role, SendWr, StarPortalConfig,
         StarVerbs, Wc, WcStatus,
     },
+    time::{Clock, Instant},
 };
 
 use crate::error::QueuePairError;

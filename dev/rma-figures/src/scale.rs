@@ -32,7 +32,7 @@ use rma_core::{
     },
 };
 use rma_crypto::{JobKey, OpenJob, SealJob, Text};
-use rma_xdp::{Region, TscClock};
+use rma_xdp::{Region, time::TscClock};
 
 use crate::{
     memory::{Memory, Wire},

@@ -28,8 +28,11 @@ use rma_core::{
 };
 use rma_lab::{Lab, Netns};
 use rma_xdp::{
-    Completion, OpName, OpStatus, OpType, Region, SubmitError, Timing, TscClock, Verdict,
-    xdp::XdpBackend,
+    Completion, OpStatus, OpType, Region, SubmitError,
+    config::Timing,
+    device::xdp::XdpBackend,
+    ops::{OpName, Verdict},
+    time::TscClock,
 };
 
 use crate::bare::{BareNic, PID, engine, register};

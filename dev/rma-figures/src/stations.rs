@@ -38,7 +38,7 @@ use rma_core::{
 };
 use rma_star::{
     config::{Framing, StarConfigBuilder, StarPlace},
-    counters::{Drop, Event},
+    counters::{StarDrop, StarEvent},
     library::{Qp, QpState, Role, Verbs, Wc},
     service::Star,
     verbs::{WcStatus, WqeOp},
@@ -465,7 +465,7 @@ impl<C: Passing> Stations<C> {
     #[must_use]
     pub fn repeats(&self) -> u64 {
         let hosts = self.fs.iter().chain([&self.z]);
-        hosts.map(|host| host.engine.service().counters().drops(Drop::Again)).sum()
+        hosts.map(|host| host.engine.service().counters().drops(StarDrop::Again)).sum()
     }
 
     /// Frames that were sent again, and frames that were dropped, of all hosts: none, unless the
@@ -476,8 +476,9 @@ impl<C: Passing> Stations<C> {
         hosts
             .map(|host| {
                 let counters = host.engine.service().counters();
-                let drops = Drop::ALL.into_iter().map(|reason| counters.drops(reason)).sum::<u64>();
-                counters.events(Event::Retransmit) + drops
+                let drops =
+                    StarDrop::ALL.into_iter().map(|reason| counters.drops(reason)).sum::<u64>();
+                counters.events(StarEvent::Retransmit) + drops
             })
             .sum()
     }

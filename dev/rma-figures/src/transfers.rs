@@ -13,7 +13,7 @@ use rma_core::{
     op::ClassOfService,
     time::{Clock, Instant},
 };
-use rma_xdp::{InlineHost, OpType, Permissions, PortalLease, RegisteredRegion};
+use rma_xdp::{InlineHost, OpType, Permissions, RegisteredRegion, ops::PortalLease};
 
 use crate::error::TransferError;
 

@@ -28,7 +28,7 @@ use rma_core::{
     wire::read::{REQUEST_HEADER_LEN, RESPONSE_HEADER_LEN},
 };
 use rma_crypto::{DeriveFrom, DeriveJob, IV_LEN, JobKey, Key, KeySchedule, OpenJob, SealJob, Text};
-use rma_xdp::{Region, TscClock};
+use rma_xdp::{Region, time::TscClock};
 
 use crate::memory::{FRAME_LEN, Memory, Wire};
 

@@ -34,8 +34,11 @@ use rma_core::{
 };
 use rma_lab::Lab;
 use rma_xdp::{
-    Clock, Grant, HostAddr, InlineHost, Moves, NicConfigBuilder, OpStatus, OpType, Permissions,
-    Pid, Portal, Region, RegionKey, RegisteredRegion, TscClock,
+    Grant, HostAddr, InlineHost, OpStatus, OpType, Permissions, Pid, Portal, Region, RegionKey,
+    RegisteredRegion,
+    config::NicConfigBuilder,
+    ops::Moves,
+    time::{Clock, TscClock},
 };
 
 /// Useless requests a second: what fills a window in the time of a timeout, and ten and a hundred

@@ -28,7 +28,11 @@ use rma_figures::{
     settle,
 };
 use rma_lab::{Lab, LabConfig};
-use rma_xdp::{DeviceInfo, NicConfigBuilder, OpStatus, OpType, Timing};
+use rma_xdp::{
+    OpStatus, OpType,
+    config::{NicConfigBuilder, Timing},
+    device::DeviceInfo,
+};
 
 /// A pair of its own port. `timeout`: of both NICs.
 fn config(timeout: Duration) -> PairConfig {
@@ -185,7 +189,7 @@ fn over_xdp_as_well() {
 fn the_floor_is_in_the_mode_of_the_hosts() {
     let lab = Lab::new(&LabConfig::default()).unwrap();
     let pair = Pair::open(Place::Lab(&lab), &PairConfig::default()).unwrap();
-    let mut link = Link::open(&LabConfig::default(), rma_xdp::DEFAULT_PORT, false).unwrap();
+    let mut link = Link::open(&LabConfig::default(), rma_xdp::config::DEFAULT_PORT, false).unwrap();
     let Sides { client, server, .. } = link.sides();
     for side in [client, server] {
         let floor = DeviceInfo::Xdp(side.sockets.describe().clone());

@@ -17,12 +17,13 @@ use std::{
 
 use rma_keys::io::clock;
 use rma_xdp::{
-    BufferPool, BufferPoolError, CallStatus, Client, Host, HostError, OpType, RetryPolicy,
-    StartError, TransferError,
+    BufferPool, CallStatus, Client, Host, HostError, OpType, TransferError,
     keys::{
-        CacheError, Grants, Holder, KeyedClient, KeyedError, KeyedRegion, NoKey, OpSet, Replicas,
-        SpiffeId, StartError as GrantsError,
+        CacheError, Holder, KeyCache, KeyedClient, KeyedError, KeyedRegion, NoKey, OpSet, Replicas,
+        SpiffeId, StartError as KeyCacheError,
     },
+    memory::BufferPoolError,
+    transfer::{RetryPolicy, StartError},
 };
 
 use crate::{
@@ -69,7 +70,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct Shared {
     client: KeyedClient,
-    grants: Grants,
+    grants: KeyCache,
     pool: BufferPool,
     /// Index and values of each server.
     servers: Vec<(KeyedRegion, KeyedRegion)>,
@@ -94,7 +95,7 @@ pub enum OpenError {
     Start(#[from] StartError),
     /// The credentials are not in order.
     #[error(transparent)]
-    Grants(#[from] GrantsError),
+    KeyCache(#[from] KeyCacheError),
     /// There are more servers than the cache of grants holds.
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -165,7 +166,7 @@ impl Cache {
         (copies, gets): (usize, u32),
     ) -> Result<Self, OpenError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let grants = Grants::start(holder, credentials)?;
+        let grants = KeyCache::start(holder, credentials)?;
         let regions = servers.iter().map(|it| {
             let source = grants.source(vec![it.keys], it.identity.clone())?;
             let region = |name: &str| {

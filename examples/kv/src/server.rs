@@ -13,7 +13,9 @@ use std::{
 
 use clap::Args;
 use rma_xdp::{
-    Device, Host, HostAddr, HostConfig, HostError, IdlePolicy, OpType, Permissions, Timing,
+    Host, HostAddr, HostConfig, HostError, OpType, Permissions,
+    config::{IdlePolicy, Timing},
+    device::Device,
     keys::{KeyServer, KeyServerConfig, KeyServerError, Schedule},
 };
 
@@ -41,7 +43,7 @@ pub struct ServerArgs {
     #[arg(long, conflicts_with = "udp")]
     pub interface: Option<String>,
     /// UDP port of 1RMA, the same on all hosts
-    #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT)]
+    #[arg(long, default_value_t = rma_xdp::config::DEFAULT_PORT)]
     pub port: u16,
     /// Address to serve keys on
     #[arg(long)]

@@ -16,7 +16,7 @@ use crate::device::udp::UdpBackend;
 use crate::device::xdp::XdpBackend;
 
 /// The part of a backend that an engine thread needs beyond moving frames.
-pub trait HostBackend: Backend {
+pub(crate) trait HostBackend: Backend {
     /// The largest frames that the device can receive now; follows the device's MTU.
     fn receive_len_max(&self) -> ReceiveLenMax;
 
@@ -36,7 +36,7 @@ pub trait HostBackend: Backend {
 
 /// One of the backends of this crate.
 #[derive(Debug)]
-pub enum AnyBackend {
+pub(crate) enum AnyBackend {
     /// AF_XDP sockets.
     #[cfg(feature = "xdp")]
     Xdp(XdpBackend),

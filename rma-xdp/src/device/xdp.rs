@@ -13,7 +13,7 @@
 //! of one interface, `follower` replaces it when the interface goes away and comes back, or
 //! `doubts` about its mode come true, and [`XdpBackend`] moves packets over it; [`SteeredSockets`]
 //! are without that. Routes and neighbours are not known here: a path is looked up in
-//! [`crate::net::PathTable`], and a packet without one is dropped and counted.
+//! [`crate::device::net::PathTable`], and a packet without one is dropped and counted.
 //!
 //! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
 //! blocks, and whatever is received becomes a frame or a counter.

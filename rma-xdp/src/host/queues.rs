@@ -43,7 +43,9 @@ impl<P: ControlPath> HostOf<P> {
     /// stays: its senders are told REMOTE_NOT_READY.
     ///
     /// ```
-    /// # use rma_xdp::{Host, HostConfig, OpStatus, OpType, Permissions, ReceiveQueueLayout};
+    /// # use rma_xdp::{
+    /// #     Host, HostConfig, OpStatus, OpType, Permissions, messages::ReceiveQueueLayout,
+    /// # };
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let sender = Host::open(HostConfig::udp([127, 0, 0, 32]))?;
     /// let host = Host::open(HostConfig::udp([127, 0, 0, 31]))?;
@@ -70,8 +72,8 @@ impl<P: ControlPath> HostOf<P> {
     /// ```
     ///
     /// # Errors
-    /// If the host has no region or bytes left ([`crate::AllocationError`]), or `permissions` or
-    /// `portal` are not such as the queue can have.
+    /// If the host has no region or bytes left ([`crate::tenant::AllocationError`]), or
+    /// `permissions` or `portal` are not such as the queue can have.
     pub fn receive_queue(
         &self,
         portal: Option<&Portal>,

@@ -40,7 +40,7 @@ impl<P: ControlPath> HostOf<P> {
     ///
     /// # Errors
     /// [`StarError`] if the host serves no StaR, or no portal has that size;
-    /// [`crate::AllocationError`] if that much is not free.
+    /// [`crate::tenant::AllocationError`] if that much is not free.
     pub fn verbs(&self, config: StarPortalConfig) -> Result<StarVerbs, HostError> {
         self.verbs_as(None, &config)
     }
@@ -93,7 +93,7 @@ impl<P: ControlPath> HostOf<P> {
     /// source, that all keys of its connections follow from.
     ///
     /// # Errors
-    /// [`crate::AllocationError`] if no more are free for the portal's tenant.
+    /// [`crate::tenant::AllocationError`] if no more are free for the portal's tenant.
     pub fn alloc_pd(&self, verbs: &StarVerbs) -> Result<ProtectionDomain, HostError> {
         let key = random_pd_key()?;
         self.driver()?.alloc_pd(verbs.tag(), key)
@@ -130,7 +130,7 @@ impl<P: ControlPath> HostOf<P> {
     ///
     /// # Errors
     /// [`StarError`] if the span is not within the memory, or there is no such protection domain;
-    /// [`crate::AllocationError`] if no regions or bytes are free for the portal's tenant.
+    /// [`crate::tenant::AllocationError`] if no regions or bytes are free for the portal's tenant.
     pub fn reg_mr_of(
         &self,
         pd: &ProtectionDomain,
@@ -145,8 +145,8 @@ impl<P: ControlPath> HostOf<P> {
     /// may do with the span what `access` says, which is no more than what the region allows.
     ///
     /// # Errors
-    /// [`StarError`] if that cannot be; [`crate::AllocationError`] if no rows are free for the
-    /// portal's tenant.
+    /// [`StarError`] if that cannot be; [`crate::tenant::AllocationError`] if no rows are free for
+    /// the portal's tenant.
     pub fn bind_mw(
         &self,
         mr: &MemoryRegion,

@@ -38,7 +38,7 @@ impl<P: ControlPath> HostOf<P> {
     /// [`Host::portal`] for a tenant, with its PID.
     ///
     /// # Errors
-    /// If the tenant cannot have that many slots: see [`crate::AllocationError`].
+    /// If the tenant cannot have that many slots: see [`crate::tenant::AllocationError`].
     pub fn portal_for(&self, tenant: &Tenant, slots: u16) -> Result<Portal, HostError> {
         self.portal_as(Some(tenant), slots)
     }

@@ -66,7 +66,7 @@ const SETTINGS: [&str; 6] = ["address=", "port=", "core=", "pid=", "mode=", "sta
 /// | `address=` | one of [`HostConfig::addresses`]; may come once for each family |
 /// | `port=`, `core=`, `pid=` | [`HostConfig::port`], [`HostConfig::core`], [`HostConfig::pid`] |
 /// | `mode=` | of AF_XDP: `auto`, `native`, `native-copy`, `native-zc` or `generic` |
-/// | `state-dir=` | [`CounterConfig::state_dir`](crate::CounterConfig::state_dir) |
+/// | `state-dir=` | [`CounterConfig::state_dir`](crate::config::CounterConfig::state_dir) |
 ///
 /// ```
 /// # use rma_xdp::{Host, HostConfig, Pid};
@@ -168,7 +168,7 @@ const fn mode(_: &mut HostConfig, _: &str) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use crate::device::Device;
 
     fn parsed(text: &str) -> HostConfig {
         text.parse().unwrap()

@@ -22,7 +22,7 @@ use rma_core::{
 };
 use rma_keys::{
     cache::GrantCache,
-    io::grants::{Grants, KeyedRegion, NoKey, Ready},
+    io::key_cache::{KeyCache, KeyedRegion, NoKey, Ready},
     keyed::{Asked, KeyedStatus, Persistence, tell},
     limits::KEYS_WAIT_MAX,
     ring::{GiveUp, KeyedGrant, Standing},
@@ -31,8 +31,8 @@ use rma_keys::{
 use super::error::KeyedError;
 
 /// Reads and writes regions by name, and sends to queues and counts in words by name, over a
-/// [`Client`], under the keys of [`Grants`]. Clones share both. What it gives are futures, for any
-/// executor (tokio's, or another), or none.
+/// [`Client`], under the keys of [`KeyCache`]. Clones share both. It gives futures, for any executor
+/// (tokio's, or another), or none.
 ///
 /// A transfer that finds no key waits for one. One whose key has changed goes on with the bytes
 /// that are missing, under the new key and inside its time, so an application sees a rotation as a
@@ -42,7 +42,7 @@ use super::error::KeyedError;
 #[derive(Clone, Debug)]
 pub struct KeyedClient {
     client: Client,
-    grants: Grants,
+    grants: KeyCache,
 }
 
 /// A run of bytes that is one both in a region and in a buffer: what a [`BufPiece`] is, by name.
@@ -63,7 +63,7 @@ pub struct KeyedBufPiece {
 impl KeyedClient {
     /// A client that goes by the keys of `grants`.
     #[must_use]
-    pub fn new(client: Client, grants: &Grants) -> Self {
+    pub fn new(client: Client, grants: &KeyCache) -> Self {
         Self { client, grants: grants.clone() }
     }
 
@@ -76,7 +76,7 @@ impl KeyedClient {
     /// Reads as many bytes as `buf` has, from `remote_offset` of the region.
     ///
     /// # Panics
-    /// If the region is of other [`Grants`].
+    /// If the region is of other [`KeyCache`].
     pub fn read(&self, region: &KeyedRegion, remote_offset: u64, buf: RegionBuf) -> KeyedTransfer {
         self.whole(OpType::Read, region, remote_offset, buf)
     }
@@ -106,7 +106,7 @@ impl KeyedClient {
     ///
     /// # Panics
     /// If a piece is in a buffer that is not among `bufs`, there is none, or a region is of other
-    /// [`Grants`].
+    /// [`KeyCache`].
     pub fn read_pieces(
         &self,
         pieces: Vec<KeyedBufPiece>,
@@ -136,7 +136,7 @@ impl KeyedClient {
     ) -> KeyedTransfer<B> {
         assert!(!pieces.is_empty(), "a transfer has at least one piece");
         for (index, piece) in pieces.iter().enumerate() {
-            let is_of = piece.region.grants().is_same(&self.grants);
+            let is_of = piece.region.key_cache().is_same(&self.grants);
             assert!(is_of, "piece {index} is of a region of other grants");
             let (buf, count) = (piece.buf, bufs.len());
             assert!(buf < count, "piece {index} is in buffer {buf} of {count}");

@@ -80,7 +80,7 @@ pub enum EndpointError {
 /// [`Metrics::alerts`]: super::Metrics::alerts
 ///
 /// ```no_run
-/// # use rma_xdp::{Host, MetricsEndpoint};
+/// # use rma_xdp::{Host, metrics::MetricsEndpoint};
 /// # fn start(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
 /// let endpoint = MetricsEndpoint::start(([127, 0, 0, 1], 9090).into(), host.metrics_source().clone())?;
 /// println!("http://{}/metrics", endpoint.address());

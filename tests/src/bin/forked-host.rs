@@ -21,10 +21,13 @@ use std::{
 
 use rma_star::library::{Qp, Wc};
 use rma_xdp::{
-    Client, CounterConfig, Executor, Forked, Grant, Host, HostConfig, HostError, InlineHost,
-    MetricsEndpoint, OpStatus, OpType, Permissions, Portal, ReceiveQueueLayout, RegisteredRegion,
-    SubmitError, TransferError, WaitError,
-    keys::{CacheError, Grants, Holder, KeyedRegion, NoKey, OpSet, Source},
+    Client, Executor, Grant, Host, HostConfig, HostError, InlineHost, OpStatus, OpType,
+    Permissions, Portal, RegisteredRegion, SubmitError, TransferError, WaitError,
+    config::CounterConfig,
+    keys::{CacheError, Holder, KeyCache, KeyedRegion, NoKey, OpSet, Source},
+    memory::Forked,
+    messages::ReceiveQueueLayout,
+    metrics::MetricsEndpoint,
     star::{
         Access, AsyncQp, AsyncVerbs, QpConfig, SetUpError, SetUpStream, StarConfigBuilder,
         StarPortalConfig, StarVerbs,
@@ -107,7 +110,7 @@ impl Futures {
 struct Keys {
     /// Dropped first, as above.
     _holds: Sender<()>,
-    grants: Grants,
+    grants: KeyCache,
     service: Source,
     region: KeyedRegion,
     holder: Holder,
@@ -116,7 +119,7 @@ struct Keys {
 impl Keys {
     fn new(host: &Host, credentials: &Path) -> Self {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let grants = Grants::start(holder, credentials).expect("credentials in order");
+        let grants = KeyCache::start(holder, credentials).expect("credentials in order");
         let nowhere = vec![([127, 0, 0, 205], 1).into()];
         let server = "spiffe://example.org/server".parse().expect("an identity");
         let service = grants.source(nowhere, server).expect("it is the parent's");
@@ -136,10 +139,10 @@ impl Keys {
         let ready = poll_once(region.ready(Duration::from_secs(PATIENCE_S.into())));
         let (waited, op_type) = (Duration::ZERO, OpType::Read);
         vec![
-            ("Grants::with_cache", grants.with_cache(|_, _| ()) == Err(Forked)),
-            ("Grants::rebind", grants.rebind(*holder) == Err(Forked)),
-            ("Grants::region", grants.region(*service, name, Self::OPS).is_err_and(of_cache)),
-            ("Grants::counters", grants.counters() == Default::default()),
+            ("KeyCache::with_cache", grants.with_cache(|_, _| ()) == Err(Forked)),
+            ("KeyCache::rebind", grants.rebind(*holder) == Err(Forked)),
+            ("KeyCache::region", grants.region(*service, name, Self::OPS).is_err_and(of_cache)),
+            ("KeyCache::counters", grants.counters() == Default::default()),
             ("KeyedRegion::grant", region.grant(op_type).is_none()),
             ("KeyedRegion::late", matches!(region.late(waited), NoKey::Forked(Forked))),
             ("KeyedRegion::ready", matches!(ready, Poll::Ready(Err(NoKey::Forked(Forked))))),

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use rma_xdp::{CounterConfig, Host, HostConfig};
+use rma_xdp::{Host, HostConfig, config::CounterConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn main() -> ExitCode {

@@ -10,8 +10,11 @@ use core::{
 use std::{env, error::Error};
 
 use rma_xdp::{
-    DerivedRegionKey, Grant, Host, HostAddr, HostConfig, IdlePolicy, InlineHost, NicConfigBuilder,
-    OpType, Permissions, Pid, Portal, RegionId, RegisteredRegion, Timing,
+    Grant, Host, HostAddr, HostConfig, InlineHost, OpType, Permissions, Pid, Portal,
+    RegisteredRegion,
+    config::{IdlePolicy, NicConfigBuilder, Timing},
+    crypto::DerivedRegionKey,
+    memory::RegionId,
 };
 use rustix::{
     process::{Signal, set_parent_process_death_signal},

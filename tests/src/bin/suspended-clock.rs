@@ -6,7 +6,7 @@
 
 use std::{error::Error, fs, fs::File, os::fd::AsFd};
 
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 fn main() -> Result<(), Box<dyn Error>> {

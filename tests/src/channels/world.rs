@@ -18,8 +18,12 @@ use rma_lab::Lab;
 use rma_shm::Region;
 use rma_sim::net::frame::NodeId;
 use rma_xdp::{
-    HostAddr, HostConfig, HostError, HostRegistrar, InlineEngine, InlineHost, NicConfigBuilder,
-    Pid, PortalLease, Tenant, TenantConfig, Timing, TscClock,
+    HostAddr, HostConfig, HostError, InlineHost, Pid, Tenant, TenantConfig,
+    channel::HostRegistrar,
+    config::{NicConfigBuilder, Timing},
+    engine::InlineEngine,
+    ops::PortalLease,
+    time::TscClock,
 };
 
 use crate::hosts::{Loopback, Setup};

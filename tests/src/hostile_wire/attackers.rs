@@ -19,8 +19,12 @@ use rma_core::{
 use rma_lab::{Lab, Pattern};
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    ClassOfService, Clock, CommandSlotId, DerivedRegionKey, Grant, Host, HostAddr, OpStatus,
-    OpType, Permissions, Pid, Portal, RegionId, RegionKey, RegisteredRegion, SubmitError, TscClock,
+    Grant, Host, HostAddr, OpStatus, OpType, Permissions, Pid, Portal, RegionKey, RegisteredRegion,
+    SubmitError,
+    crypto::DerivedRegionKey,
+    memory::RegionId,
+    ops::{ClassOfService, CommandSlotId},
+    time::{Clock, TscClock},
 };
 
 use super::{
@@ -283,7 +287,7 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
         packet.extend(octets);
         // Some packets are one request, others six.
         if n >= count / 2 || n % 6 == 5 {
-            let to = (stolen.responder.ip(), rma_xdp::DEFAULT_PORT);
+            let to = (stolen.responder.ip(), rma_xdp::config::DEFAULT_PORT);
             socket.send_to(&core::mem::take(&mut packet), to).expect("sent");
         }
     }
@@ -298,7 +302,7 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
 fn assert_nothing_was_served(tape: &[Captured]) {
     assert!(!tape.is_empty(), "the attempts themselves came by");
     let served = tape.iter().filter(|captured| {
-        let codes = frame::frame_types(&captured.frame, rma_xdp::DEFAULT_PORT);
+        let codes = frame::frame_types(&captured.frame, rma_xdp::config::DEFAULT_PORT);
         [FrameType::ReadResponse, FrameType::Solicitation, FrameType::Acknowledgement]
             .iter()
             .any(|&served| codes.contains(&(served as u8)))

@@ -15,7 +15,7 @@ use std::{
 use rma_core::port::SourcePort;
 use rma_lab::Netns;
 use rma_sim::prng::Prng;
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     time::Timespec,

@@ -8,7 +8,9 @@ use rma_core::{
     port::{Port, Ports, SourcePort},
     wire,
 };
-use rma_xdp::xdp::packet::{self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN};
+use rma_xdp::device::xdp::packet::{
+    self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN,
+};
 
 use crate::frames::{IPV4, IPV6, UDP, checksum};
 

@@ -5,8 +5,10 @@ use core::time::Duration;
 
 use rma_lab::{Lab, Netns};
 use rma_xdp::{
-    Clock, Device, Host, HostAddr, HostConfig, NicConfigBuilder, Pid, TscClock, udp::UdpBatching,
-    xdp,
+    Host, HostAddr, HostConfig, Pid,
+    config::NicConfigBuilder,
+    device::{Device, udp::UdpBatching, xdp},
+    time::{Clock, TscClock},
 };
 
 use super::forwarder::Wire;
@@ -149,7 +151,7 @@ impl WireLab {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let namespaces = Namespaces::new();
-        let port = rma_xdp::DEFAULT_PORT;
+        let port = rma_xdp::config::DEFAULT_PORT;
         let wire = Wire::start(namespaces.middle(), WIRE_INTERFACES, port, seed);
         Self { wire, namespaces }
     }

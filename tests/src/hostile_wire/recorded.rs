@@ -17,8 +17,9 @@ use rma_core::{
 use rma_lab::Pattern;
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    ClassOfService, CommandSlotId, Completion, Grant, Host, MetricsSource, OpStatus, OpType,
-    Permissions, Portal, RegionKey, RegisteredRegion,
+    Completion, Grant, Host, OpStatus, OpType, Permissions, Portal, RegionKey, RegisteredRegion,
+    metrics::MetricsSource,
+    ops::{ClassOfService, CommandSlotId},
 };
 
 use super::{

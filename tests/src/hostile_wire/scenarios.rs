@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 
 use rma_sim::prng::{Chance, Prng};
 use rma_xdp::{
-    Clock, DropReason, Grant, Host, MetricsSource, OpStatus, OpType, Portal, RegionKey, TscClock,
+    Grant, Host, OpStatus, OpType, Portal, RegionKey,
+    metrics::{DropReason, MetricsSource},
+    time::{Clock, TscClock},
 };
 
 use super::{
@@ -489,7 +491,7 @@ pub fn recorded(ends: &Ends, count: usize, faults: &Faults) -> (Vec<Captured>, V
 fn assert_fresh_ivs(tape: &[Captured]) {
     let mut seen = BTreeSet::new();
     for Captured { frame, .. } in tape {
-        let ivs = frame::senders_and_counters(frame, rma_xdp::DEFAULT_PORT);
+        let ivs = frame::senders_and_counters(frame, rma_xdp::config::DEFAULT_PORT);
         assert!(!ivs.is_empty(), "a packet of no frames was sent: {frame:02x?}");
         for iv in ivs {
             assert!(seen.insert(iv), "{iv:x?} twice");

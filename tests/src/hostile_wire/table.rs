@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use rma_xdp::{Metrics, MetricsSource, OpStatus, OpType};
+use rma_xdp::{
+    OpStatus, OpType,
+    metrics::{Metrics, MetricsSource},
+};
 
 use super::faults::{Fault, Faults};
 

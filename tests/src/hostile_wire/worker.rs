@@ -12,9 +12,13 @@ use std::sync::Arc;
 use rma_lab::Pattern;
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    ClassOfService, Clock, Completion, DerivedRegionKey, Grant, Host, MetricsSource, OpStatus,
-    OpType, Permissions, Portal, ReadOp, Region, RegionId, RegionKey, RegisteredRegion, TscClock,
-    WriteOp,
+    Completion, Grant, Host, OpStatus, OpType, Permissions, Portal, Region, RegionKey,
+    RegisteredRegion,
+    crypto::DerivedRegionKey,
+    memory::RegionId,
+    metrics::MetricsSource,
+    ops::{ClassOfService, ReadOp, WriteOp},
+    time::{Clock, TscClock},
 };
 
 use super::{

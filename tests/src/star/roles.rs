@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 use rma_lab::evidence;
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    Clock, Host, TscClock,
+    Host,
     star::{PostError, RecvWr, Role, SendWr, StarPortalConfig, SwitchError, Wc, WcStatus, WqeOp},
+    time::{Clock, TscClock},
 };
 
 use super::{End, PATIENCE, both, connect, message, pair};

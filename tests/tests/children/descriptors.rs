@@ -17,7 +17,9 @@ use rma_tests::{
     hosts::{Hosts, Setup},
     keys::{HOUR, PATIENCE, Since, World},
 };
-use rma_xdp::{Host, MetricsEndpoint, NicConfigBuilder, keys::Schedule, xdp::Mode};
+use rma_xdp::{
+    Host, config::NicConfigBuilder, device::xdp::Mode, keys::Schedule, metrics::MetricsEndpoint,
+};
 
 use super::turn;
 

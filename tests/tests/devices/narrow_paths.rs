@@ -8,8 +8,8 @@ use std::{net::IpAddr, thread, time::Duration};
 use rma_lab::Netns;
 use rma_tests::hosts::{CLIENT_PID, Setup};
 use rma_xdp::{
-    Device, Grant, Host, HostAddr, HostConfig, NarrowPath, OpStatus, OpType, Permissions, Portal,
-    RegisteredRegion,
+    Grant, Host, HostAddr, HostConfig, OpStatus, OpType, Permissions, Portal, RegisteredRegion,
+    device::{Device, NarrowPath},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -93,7 +93,7 @@ impl Pair {
             let device = if is_udp { Device::udp() } else { Device::xdp(INTERFACE) };
             Host::open(config.with(|it| {
                 it.device = device;
-                it.nic.timing = rma_xdp::Timing::default();
+                it.nic.timing = rma_xdp::config::Timing::default();
             }))
             .unwrap()
         };

@@ -12,7 +12,7 @@ use std::{
 
 use rma_core::{addr::HostAddr, tenant::TenantIndex};
 use rma_lab::{Lab, LabConfig, Netns};
-use rma_xdp::net::{Interface, NetError, NetMonitor, Path, PathError, PathTable};
+use rma_xdp::device::net::{Interface, NetError, NetMonitor, Path, PathError, PathTable};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Longer than the kernel needs to give a neighbour up (three solicitations, one second apart).

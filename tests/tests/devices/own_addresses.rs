@@ -7,8 +7,11 @@ use std::{thread, time::Duration};
 use rma_core::addr::LocalAddresses;
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{
-    Device, DeviceInfo, Host, HostAddr, HostConfig, HostError,
-    net::{NetMonitor, PathError},
+    Host, HostAddr, HostConfig, HostError,
+    device::{
+        Device, DeviceInfo,
+        net::{NetMonitor, PathError},
+    },
 };
 use rustix::time::{ClockId, clock_gettime};
 

@@ -5,7 +5,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use rma_tests::{exposition::Exposition, hosts::Loopback};
-use rma_xdp::{HostAddr, HostConfig, InlineHost, Metrics, OpStatus, OpType, Permissions};
+use rma_xdp::{HostAddr, HostConfig, InlineHost, OpStatus, OpType, Permissions, metrics::Metrics};
 
 fn parse(metrics: &Metrics) -> Exposition {
     let mut text = String::new();

@@ -24,7 +24,7 @@ use rma_core::{
     time::Instant,
 };
 use rma_lab::{Lab, LabConfig, Netns};
-use rma_xdp::{
+use rma_xdp::device::{
     net::{Path, PathTable},
     xdp::{
         AttachMode, Feature, Mode, SteeredSockets, XdpBackend, XdpConfig, XdpError,

@@ -22,10 +22,13 @@ use rma_tests::hostile_wire::{
     table::{Circumstances, REFUSALS},
 };
 use rma_xdp::{
-    NicConfigBuilder, OpType, Timing,
-    net::{Path, PathTable},
-    udp::{UdpBackend, UdpConfig},
-    xdp::{Mode, XdpBackend, XdpConfig},
+    OpType,
+    config::{NicConfigBuilder, Timing},
+    device::{
+        net::{Path, PathTable},
+        udp::{UdpBackend, UdpConfig},
+        xdp::{Mode, XdpBackend, XdpConfig},
+    },
 };
 
 /// A timeout that is short, so that losses cost little, and long enough that a busy machine seldom

@@ -16,9 +16,14 @@ use rma_tests::{
     replays::{Flood, What, requests},
 };
 use rma_xdp::{
-    Clock, Completion, Device, DropReason, Grant, Host, HostAddr, HostConfig, NicConfigBuilder,
-    OpStatus, OpType, Permissions, Pid, Portal, ReceiveQueue, ReceiveQueueLayout, RegisteredRegion,
-    Source, Timing, TscClock, Verdict,
+    Completion, Grant, Host, HostAddr, HostConfig, OpStatus, OpType, Permissions, Pid, Portal,
+    ReceiveQueue, RegisteredRegion,
+    config::{NicConfigBuilder, Timing},
+    device::Device,
+    messages::ReceiveQueueLayout,
+    metrics::DropReason,
+    ops::{Source, Verdict},
+    time::{Clock, TscClock},
 };
 
 /// The process whose requests are replayed.
@@ -85,7 +90,7 @@ impl Scene {
         let lab = Lab::new(&LabConfig::default()).unwrap();
         let [target, honest] = [Lab::A_V4, Lab::B_V4].map(HostAddr::from);
         let victim = HostAddr::from([192, 0, 2, 100]);
-        let port = rma_xdp::DEFAULT_PORT;
+        let port = rma_xdp::config::DEFAULT_PORT;
         let address = format!("{victim}/{}", Lab::V4_PREFIX);
         lab.b().ip(&["addr", "add", &address, "dev", Lab::INTERFACE]).unwrap();
         let open = |netns: &rma_lab::Netns, addr, pid| {

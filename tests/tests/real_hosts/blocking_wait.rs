@@ -7,8 +7,11 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};
 use rma_xdp::{
-    Call, CallStatus, Clock, Executor, Grant, Host, IdlePolicy, NicConfigBuilder, OpStatus, OpType,
-    Permissions, Piece, Portal, RegisteredRegion, RetryPolicy, Timing, TscClock, WaitError,
+    Call, CallStatus, Executor, Grant, Host, OpStatus, OpType, Permissions, Piece, Portal,
+    RegisteredRegion, WaitError,
+    config::{IdlePolicy, NicConfigBuilder, Timing},
+    time::{Clock, TscClock},
+    transfer::RetryPolicy,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 

@@ -19,9 +19,13 @@ use rma_tests::{
     hosts::{CLIENT_PID, Hosts, Loopback, Setup},
 };
 use rma_xdp::{
-    Call, CallStatus, Client, Clock, ExecutorGauges, Grant, HostConfig, IdlePolicy, InlineHost,
-    Metrics, MetricsEndpoint, NicConfigBuilder, OpStatus, OpType, Permissions, Piece, Portal,
-    ReceiveQueueLayout, RegisteredRegion, RetryPolicy, SilentPeers, TenantConfig, Timing, TscClock,
+    Call, CallStatus, Client, Grant, HostConfig, InlineHost, OpStatus, OpType, Permissions, Piece,
+    Portal, RegisteredRegion, TenantConfig,
+    config::{IdlePolicy, NicConfigBuilder, Timing},
+    messages::ReceiveQueueLayout,
+    metrics::{ExecutorGauges, Metrics, MetricsEndpoint},
+    time::{Clock, TscClock},
+    transfer::{RetryPolicy, SilentPeers},
 };
 
 fn parse(metrics: &Metrics) -> Exposition {
@@ -101,7 +105,8 @@ fn a_hosts_metrics_add_up() {
     for _ in 0..5 {
         assert_eq!(scene.write(), OpStatus::Ok);
     }
-    let stale = Grant { key: rma_xdp::DerivedRegionKey::from_bytes([1; 16]), ..scene.to_read };
+    let stale =
+        Grant { key: rma_xdp::crypto::DerivedRegionKey::from_bytes([1; 16]), ..scene.to_read };
     scene.to_read = stale;
     assert_eq!(scene.read(), OpStatus::RemoteAuthenticationFailure);
 

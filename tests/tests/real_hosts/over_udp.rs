@@ -17,8 +17,9 @@ use rma_tests::{
     star::{everything_of_star, roles::a_full_table_keeps_roles_as_they_are},
 };
 use rma_xdp::{
-    Host, HostConfig, HostError, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
-    udp::{UdpBackend, UdpConfig},
+    Host, HostConfig, HostError, InlineHost, OpStatus, OpType, Permissions,
+    config::NicConfigBuilder,
+    device::udp::{UdpBackend, UdpConfig},
 };
 
 #[test]

@@ -24,8 +24,10 @@ use rma_tests::{
 };
 use rma_xdp::{
     HostAddr,
-    net::{Path, PathTable},
-    xdp::{Mode, XdpBackend, XdpConfig},
+    device::{
+        net::{Path, PathTable},
+        xdp::{Mode, XdpBackend, XdpConfig},
+    },
 };
 
 fn run(setup: &Setup) {

@@ -19,7 +19,10 @@ use core::{
 };
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};
-use rma_xdp::{Grant, Host, NicConfigBuilder, OpType, Permissions, RegisteredRegion, Timing};
+use rma_xdp::{
+    Grant, Host, OpType, Permissions, RegisteredRegion,
+    config::{NicConfigBuilder, Timing},
+};
 
 fn hosts() -> Hosts {
     Hosts::over_udp(NicConfigBuilder::default())

@@ -7,9 +7,13 @@ use rma_lab::Scratch;
 use rma_lab::{Entered, Lab, LabConfig};
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
-    ClassOfService, Completion, DerivedRegionKey, Device, Grant, Host, HostAddr, HostConfig,
-    NicConfigBuilder, OpStatus, OpType, Permissions, Pid, Portal, Region, RegionId, RegionKey,
-    RegisteredRegion, Timing, WriteOp, xdp::Mode,
+    Completion, Grant, Host, HostAddr, HostConfig, OpStatus, OpType, Permissions, Pid, Portal,
+    Region, RegionKey, RegisteredRegion,
+    config::{NicConfigBuilder, Timing},
+    crypto::DerivedRegionKey,
+    device::{Device, xdp::Mode},
+    memory::RegionId,
+    ops::{ClassOfService, WriteOp},
 };
 
 use super::{

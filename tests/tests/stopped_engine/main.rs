@@ -6,7 +6,7 @@
 //! is zero. So each byte of the region tells what has landed there. What an area holds is looked at
 //! when its op has been reported; from then on it may not change. An engine can be stopped between
 //! its last look at the clock and the end of a copy: then it may change, but the target must count
-//! that ([`NicCounters::late_effects`](rma_xdp::NicCounters::late_effects)).
+//! that ([`NicCounters::late_effects`](rma_xdp::metrics::NicCounters::late_effects)).
 //!
 //! Where the other host is stopped is drawn from a seed: after so many reports of a steady flow of
 //! ops, and some microseconds. What it is doing just then no seed can fix; so there are many
@@ -26,7 +26,12 @@ use core::{ops::AddAssign, time::Duration};
 use hosts::{Initiator, KEY, Network, Place, Report, Side, TIMING, register};
 use model::{Model, PER_ROUND, ROUNDS, ROUNDS_MAX, Random, area};
 use peer::{PATIENCE, Part, Peer, answer, orders};
-use rma_xdp::{Clock, DropReason, Host, OpStatus, OpType, TscClock, random_region_key};
+use rma_xdp::{
+    Host, OpStatus, OpType,
+    crypto::random_region_key,
+    metrics::DropReason,
+    time::{Clock, TscClock},
+};
 
 /// How many WRITEs are under way before a stop: more than the target's pending-write table holds,
 /// so that some may be NACKed.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use rma_lab::Scratch;
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };

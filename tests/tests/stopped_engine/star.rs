@@ -18,11 +18,12 @@ use std::{
 
 use rma_lab::Scratch;
 use rma_xdp::{
-    Clock, Host, HostConfig, TscClock,
+    Host, HostConfig,
     star::{
         Access, CqId, MemoryRegion, Qp, QpConfig, QpState, RecvWr, Remote, Role, SendWr,
         StarConfigBuilder, StarPortalConfig, StarVerbs, Wc, WcStatus,
     },
+    time::{Clock, TscClock},
 };
 
 use super::{

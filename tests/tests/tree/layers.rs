@@ -334,7 +334,7 @@ const ROOMS: &[Room] = &[
         why: "errors name what regions and mappings were asked for",
     },
     Room {
-        name: "rma_keys::io::grants",
+        name: "rma_keys::io::key_cache",
         siblings: false,
         why: "a region is of the cache that gave it, and goes back to it",
     },
@@ -342,6 +342,11 @@ const ROOMS: &[Room] = &[
         name: "rma_keys::io::keeper",
         siblings: false,
         why: "a keeper's regions ask the host that it names, and its loop and thread turn it",
+    },
+    Room {
+        name: "rma_xdp::metrics",
+        siblings: false,
+        why: "what judges and serves metrics stands in the module that has them",
     },
     Room {
         name: "rma_bench::rotation",

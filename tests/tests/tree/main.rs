@@ -8,6 +8,7 @@
 //! | `crates` | the picture of the crates in ARCHITECTURE.md against the manifests |
 //! | `tested` | tests that pages name against those that there are |
 //! | `comments` | docs that say nothing, and comments that are too wide |
+//! | `face` | the names at the root of `rma-xdp` |
 //! | `words` | docs and names of tests that open with a question |
 //!
 //! `modules` reads imports for `layers`. Each check has tests of its own, with input that is wrong.
@@ -16,6 +17,7 @@
 
 mod comments;
 mod crates;
+mod face;
 mod layers;
 mod modules;
 mod readme;

@@ -211,7 +211,7 @@ fn use_tree(line: &str) -> Option<&str> {
 }
 
 /// The paths of a tree of imports such as `a::{b, c::{self, d}}`.
-fn flatten(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
+pub(super) fn flatten(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     let tree = tree.trim();
     if let Some(inner) = tree.strip_prefix('{') {
         let inner = inner.strip_suffix('}').unwrap_or(inner);

@@ -46,9 +46,9 @@ use crate::{
 /// A request and its answer, both ends of one link:
 ///
 /// ```
-/// use rma_xdp::{
+/// use rma_xdp::channel::{
 ///     ChannelError, Rx, Tx,
-///     channel::write_slot::immediate::{Receiver, Sender},
+///     write_slot::immediate::{Receiver, Sender},
 /// };
 ///
 /// async fn ask(to: &Tx<Sender>, from: &mut Rx<Receiver>) -> Result<Vec<u8>, ChannelError> {
@@ -63,8 +63,8 @@ use crate::{
 ///     Ok(())
 /// }
 /// # use rma_xdp::{
-/// #     AsyncChannels, Channels, Host, HostConfig, HostRegistrar,
-/// #     channel::{Peer, Terms, write_slot::SlotConfig},
+/// #     Host, HostConfig,
+/// #     channel::{AsyncChannels, Channels, HostRegistrar, Peer, Terms, write_slot::SlotConfig},
 /// # };
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let hosts = [57, 58].map(|it| Host::open(HostConfig::udp([127, 0, 0, it])).unwrap());

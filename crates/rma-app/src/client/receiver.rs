@@ -23,7 +23,9 @@ use crate::{error::WaitError, polling::handle::Handle};
 /// are for messages and transfers. Events come in the order of the queue.
 ///
 /// ```
-/// # use rma_xdp::{Client, Executor, Host, HostConfig, OpType, Permissions, ReceiveQueueLayout};
+/// # use rma_xdp::{
+/// #     Client, Executor, Host, HostConfig, OpType, Permissions, messages::ReceiveQueueLayout,
+/// # };
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let sender = Host::open(HostConfig::udp([127, 0, 0, 45]))?;
 /// let host = Host::open(HostConfig::udp([127, 0, 0, 46]))?;

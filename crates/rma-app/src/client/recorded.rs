@@ -99,7 +99,7 @@ impl Client {
     /// word that was there before.
     ///
     /// ```no_run
-    /// # use rma_xdp::{Client, Grant, TransferError, Verdict};
+    /// # use rma_xdp::{Client, Grant, TransferError, ops::Verdict};
     /// /// A number that nobody else gets. `None`: it may be lost, and nobody can tell.
     /// async fn ticket(client: &Client, counter: &Grant) -> Result<Option<u64>, TransferError> {
     ///     loop {

@@ -48,7 +48,10 @@ impl Executor {
     ///
     /// ```
     /// # use core::time::Duration;
-    /// # use rma_xdp::{Host, HostConfig, OpType, Permissions, RetryPolicy, TransferError, TransferOptions};
+    /// # use rma_xdp::{
+    /// #     Host, HostConfig, OpType, Permissions, TransferError,
+    /// #     transfer::{RetryPolicy, TransferOptions},
+    /// # };
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = Host::open(HostConfig::udp([127, 0, 0, 18]))?;
     /// # let host = Host::open(HostConfig::udp([127, 0, 0, 19]))?;

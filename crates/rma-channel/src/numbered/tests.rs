@@ -10,11 +10,11 @@ use rma_core::{
 
 use super::*;
 use crate::{
-    bench::{Bench, PEER},
     receiver::{Blocking, Claims, Message, ReceiveError, Receiver},
     ring::{Malformed, Position},
     send_recv::{SendRecvConfig, normal},
     sender::{SendError, SendHandle, SendRegion, SendState},
+    tests::bench::{Bench, PEER},
     write_slot::{SlotConfig, bell, detached_bell, immediate, inlined_bell, rung},
 };
 

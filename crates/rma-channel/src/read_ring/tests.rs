@@ -7,11 +7,13 @@ use rma_core::op::{OpStatus, OpType};
 
 use super::*;
 use crate::{
-    audience::{Audience, Read, TIMEOUT, drawing},
-    hand::{Claiming, Hosts, Node},
     readers::Standing,
     receiver::{ReceiveError, Receiver},
     terms::Terms,
+    tests::{
+        audience::{Audience, Read, TIMEOUT, drawing},
+        hand::{Claiming, Hosts, Node},
+    },
 };
 
 mod looks;

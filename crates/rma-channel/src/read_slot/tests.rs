@@ -6,11 +6,13 @@ use rma_core::op::OpType;
 
 use super::*;
 use crate::{
-    audience::{Audience, Read, TIMEOUT, drawing},
-    hand::{Claiming, Desk, Hosts, Node},
     read_ring::ReaderConfig,
     readers::Standing,
     receiver::{ReceiveError, Receiver},
+    tests::{
+        audience::{Audience, Read, TIMEOUT, drawing},
+        hand::{Claiming, Desk, Hosts, Node},
+    },
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

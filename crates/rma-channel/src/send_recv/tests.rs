@@ -5,11 +5,11 @@ use rma_shm::Region;
 
 use super::*;
 use crate::{
-    bench::{Bench, OTHER, PEER, Process},
     receiver::{Blocking, Claims, Message, Receiver},
     registrar::Registrar,
     sender::{SendError, SendHandle, SendRegion, SendState, Sender},
     terms::TermsError,
+    tests::bench::{Bench, OTHER, PEER, Process},
 };
 
 /// A queue of so many receives, and two senders of whom two messages may wait each.

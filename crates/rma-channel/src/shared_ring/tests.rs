@@ -24,7 +24,7 @@ use crate::{
     ring::Malformed,
     sender::{Outgoing as _, SendError, SendHandle, SendState, Sender as _},
     terms::Terms,
-    test_hosts::{BEGIN, Host, Station, Ticks, World, message},
+    tests::hosts::{BEGIN, Host, Station, Ticks, World, message},
 };
 
 const LEN: usize = 100;

@@ -28,10 +28,10 @@ use super::{
 };
 use crate::{
     clock::ZTime,
-    host::z_time,
     keys::FrameKey,
     names::Side,
     portal::{Post, QpRecord},
+    tables::z_time,
     verbs::WcStatus,
 };
 

@@ -25,12 +25,12 @@ use super::Star;
 use crate::{
     aad,
     config::{Framing, STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder, StarPlace},
-    counters::{Drop, Event},
-    host::z_time,
+    counters::{StarDrop, StarEvent},
     keys::{FrameKey, PdKey},
     mr_table::Access,
     names::{ConnectionName, Era, Generation, MrId, Nonce, Qpn, Sequence, Side, Slot, Taken},
     portal::{Post, Posted, QpRecord, Report, StarPortal, portal},
+    tables::z_time,
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, Cqe, Cqep, EaOfF, EaOfZ, FrameView, Gd, Guide, Header, KeyPhase, Rd, Rule, State,
@@ -67,7 +67,7 @@ fn a_post_is_told_with_the_key_of_just_this_span_and_not_kept() {
     // Once more only if it is asked for.
     scene.application.post(&Post::Wqe(first), None).unwrap();
     assert!(scene.transmit().is_empty());
-    assert_eq!(scene.star.counters().events(Event::PostRefused), 1);
+    assert_eq!(scene.star.counters().events(StarEvent::PostRefused), 1);
     let again = scene.posted(Posted { again: true, ..first });
     assert_eq!(again.key, recv.key);
 }
@@ -94,7 +94,7 @@ fn a_post_that_may_not_be_is_reported_and_told_to_nobody() {
     }
     scene.application.post(&Post::Wqe(Posted { slot: 8, ..sound }), None).unwrap();
     assert!(scene.transmit().is_empty() && scene.application.poll().is_none());
-    assert_eq!(scene.star.counters().events(Event::PostRefused), 1);
+    assert_eq!(scene.star.counters().events(StarEvent::PostRefused), 1);
 }
 
 //= star#III-C3-receiving
@@ -186,7 +186,7 @@ fn a_connection_that_is_closed_takes_nothing_more() {
         assert_eq!(scene.answer_to(&wqe.key, frame), Answer::Gone);
     }
     assert_eq!((scene.read(0, 64), scene.application.poll()), (vec![0; 64], None));
-    assert_eq!(scene.star.counters().events(Event::Gone), 2);
+    assert_eq!(scene.star.counters().events(StarEvent::Gone), 2);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_frame_that_has_expired_has_no_effect_and_is_told_the_time() {
     scene.now = Instant::from_nanos(came.as_nanos() + (1 << 32) * 1_000);
     scene.receive(&rd);
     assert!(scene.transmit().is_empty());
-    assert_eq!(scene.drops(Drop::Unauthenticated), 1);
+    assert_eq!(scene.drops(StarDrop::Unauthenticated), 1);
 }
 
 //= star#ours-replay-filter
@@ -267,7 +267,7 @@ fn a_write_lands_once_where_its_rule_allows_it() {
     scene.memory.copy_in(32, &[7; 64]).unwrap();
     scene.receive(&write);
     assert!(scene.transmit().is_empty());
-    assert_eq!((scene.drops(Drop::Again), scene.read(32, 64)), (1, vec![7; 64]));
+    assert_eq!((scene.drops(StarDrop::Again), scene.read(32, 64)), (1, vec![7; 64]));
     // Not by the key of READs, not beyond the region, and not once it is deregistered.
     let by_read_key = scene.write(&read_key, mr, 32, &[1; 64]);
     scene.receive(&by_read_key);
@@ -339,13 +339,13 @@ fn a_frame_without_room_for_its_answer_has_no_effect() {
         let rd = scene.rd(&wqe, 0, &[1; 64]);
         scene.receive(&rd);
     }
-    assert_eq!(scene.drops(Drop::NoRoom), 0);
+    assert_eq!(scene.drops(StarDrop::NoRoom), 0);
     scene.memory.copy_in(0, &[7; 64]).unwrap();
     let (rd, cqep) = (scene.rd(&wqe, 0, &[9; 64]), scene.cqep(&[cqe(&wqe, WqeOp::Recv, 64)]));
     scene.receive(&rd);
     scene.receive(&cqep);
     assert_eq!((scene.read(0, 64), scene.application.poll()), (vec![7; 64], None));
-    assert_eq!(scene.drops(Drop::NoRoom), 2);
+    assert_eq!(scene.drops(StarDrop::NoRoom), 2);
     while !scene.transmit().is_empty() {}
     scene.receive(&cqep);
     assert!(scene.application.poll().is_some());
@@ -518,5 +518,5 @@ fn a_connection_too_many_is_refused_and_counted() {
     }
     let (wrong, full) = (WcStatus::LocProtErr, WcStatus::GeneralErr);
     assert_eq!(told, [(0, wrong), (0, WcStatus::Success), (1, full)]);
-    assert_eq!(scene.star.counters().events(Event::OpenRefused), 2);
+    assert_eq!(scene.star.counters().events(StarEvent::OpenRefused), 2);
 }

@@ -15,13 +15,15 @@ use super::{
     work::Way,
     write::{Writing, can_seal},
 };
-use crate::{config::Framing, host::Host, names::Side, verbs::WqeOp, wire::data::GUIDE_HEADER_LEN};
+use crate::{
+    config::Framing, names::Side, tables::Tables, verbs::WqeOp, wire::data::GUIDE_HEADER_LEN,
+};
 
 impl Stateful {
     /// Writes the next chunk of those that paths have room for.
     pub(super) fn write_chunk(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         writing: &mut Writing<'_, '_>,
     ) -> bool {
         let mut passed = 0;
@@ -57,7 +59,7 @@ impl Stateful {
     /// it has none, or the window does not take it.
     fn next_chunk(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         (path, at): (RemoteWindowId, u16),
         writing: &Writing<'_, '_>,
     ) -> Option<u16> {
@@ -110,7 +112,7 @@ impl Stateful {
 
     /// Whether the last chunk of a message may complete its RECV (ours): all others are answered.
     /// Those before it in its queue are SENDs, or are answered as well.
-    fn may_complete(&self, host: &Host<'_>, row: u16) -> bool {
+    fn may_complete(&self, host: &Tables<'_>, row: u16) -> bool {
         let work = &self.works[row];
         let is_fused = host.config.settings().framing == Framing::Fused;
         (is_fused || work.recv.is_some())
@@ -149,7 +151,7 @@ impl Stateful {
 
     /// Whether an RD wants an RDA of its own. If others follow, or went before it at the same time,
     /// one EA may answer them all (ours).
-    pub(super) fn wants_answer(&mut self, host: &Host<'_>, frame: u16, now: Instant) -> bool {
+    pub(super) fn wants_answer(&mut self, host: &Tables<'_>, frame: u16, now: Instant) -> bool {
         let sent = self.frames.at(frame);
         // A stateful peer answers several frames together.
         if self.connections.at(sent.connection).rc.is_some() {

@@ -8,9 +8,9 @@ use rma_core::time::Instant;
 
 use super::{Stateful, report, under_way::What};
 use crate::{
-    host::Host,
     names::{Generation, Sequence, Side, Slot},
     portal::Report,
+    tables::Tables,
     verbs::{WcStatus, WqeOp},
     wire::Cqe,
 };
@@ -20,7 +20,7 @@ impl Stateful {
     /// The data of a work request is there, of one in the list of those that wait for answers. If
     /// `is_told`, Z has been given the completion of its RECV with the last of it. Others may begin
     /// then, which is for the caller to see to.
-    pub(super) fn finish(&mut self, host: &mut Host<'_>, row: u16, is_told: bool) {
+    pub(super) fn finish(&mut self, host: &mut Tables<'_>, row: u16, is_told: bool) {
         let work = &self.works[row];
         let (at, owner, partner) = (work.connection, work.owner, work.partner);
         let (len, immediate, is_of_write) = (work.len, work.immediate, work.op == WqeOp::Write);
@@ -58,13 +58,13 @@ impl Stateful {
     }
 
     /// Reports a work request of this host that has done what was asked, and forgets it.
-    pub(super) fn succeed(&mut self, host: &mut Host<'_>, row: u16) {
+    pub(super) fn succeed(&mut self, host: &mut Tables<'_>, row: u16) {
         self.works[row].status = WcStatus::Success;
         self.report_end(host, row);
     }
 
     /// Reports how a work request of this host ended, and forgets it.
-    pub(super) fn report_end(&mut self, host: &mut Host<'_>, row: u16) {
+    pub(super) fn report_end(&mut self, host: &mut Tables<'_>, row: u16) {
         let work = &self.works[row];
         debug_assert_eq!(work.owner, Side::Stateful, "others are reported by their own host");
         let connection = self.connections.at(work.connection);
@@ -126,7 +126,7 @@ impl Stateful {
     /// others are sent again.
     pub(super) fn settle(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         at: u16,
         (mut told, taken): (IndexList, u32),

@@ -21,7 +21,7 @@ use super::{
     roles::expect_no_more,
     under_way::What,
 };
-use crate::{host::Host, names::Side, portal::Report, verbs::WcStatus, wire::Answer};
+use crate::{names::Side, portal::Report, tables::Tables, verbs::WcStatus, wire::Answer};
 
 /// After how many times of being sent again a chunk that is lost says nothing about the path any
 /// longer: its connection is dead, mostly. Fewer: what is lost on a full path leaves room for more
@@ -30,7 +30,7 @@ const COUNTED_TRIES: u8 = 1;
 
 impl Stateful {
     /// The connection has failed.
-    pub(super) fn fail(&mut self, host: &mut Host<'_>, now: Instant, at: u16, status: WcStatus) {
+    pub(super) fn fail(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, status: WcStatus) {
         let connection = self.connections.at(at);
         if connection.phase != Phase::Open {
             return;
@@ -43,7 +43,7 @@ impl Stateful {
     //= star#ours-close
     /// The connection ends if the peer has told that it has, and no answer is awaited that says
     /// what became of a work request. What waits for a RECV of the peer will not get one.
-    pub(super) fn end_if_closed_there(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+    pub(super) fn end_if_closed_there(&mut self, host: &mut Tables<'_>, now: Instant, at: u16) {
         let Some(connection) = self.connections.get(at).filter(|it| it.is_closed_there) else {
             return;
         };
@@ -66,7 +66,7 @@ impl Stateful {
     }
 
     /// The application ends the connection.
-    pub(crate) fn close(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+    pub(crate) fn close(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16, qp: u32) {
         let Some(at) = self.find(portal, qp) else {
             report(host, portal, &Report::Closed { qp });
             return;
@@ -81,7 +81,7 @@ impl Stateful {
     }
 
     /// All connections of a portal end. Returns whether there is none left.
-    pub(crate) fn leave(&mut self, host: &mut Host<'_>, now: Instant, portal: u16) -> bool {
+    pub(crate) fn leave(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16) -> bool {
         for at in 0..self.connections.capacity() as u16 {
             let of_portal = self.connections.get(at).filter(|it| it.portal == portal);
             if let Some(qp) = of_portal.map(|connection| connection.qp) {
@@ -93,7 +93,7 @@ impl Stateful {
     }
 
     /// Sends no more, and waits until everything that was sent is dead.
-    fn die(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+    fn die(&mut self, host: &mut Tables<'_>, now: Instant, at: u16) {
         let connection = self.connections.at_mut(at);
         connection.phase = Phase::Dying;
         connection.dead_at = now + self.dead_after;
@@ -153,13 +153,13 @@ impl Stateful {
     }
 
     /// Reports all work requests of a connection that ends, if every frame of it is dead.
-    pub(super) fn flush_if_dead(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+    pub(super) fn flush_if_dead(&mut self, host: &mut Tables<'_>, now: Instant, at: u16) {
         if self.connections.at(at).is_dead(now) {
             self.flush(host, at);
         }
     }
 
-    fn flush(&mut self, host: &mut Host<'_>, at: u16) {
+    fn flush(&mut self, host: &mut Tables<'_>, at: u16) {
         self.dying.remove(&mut self.dying_links, at);
         let connection = self.connections.at_mut(at);
         connection.phase = Phase::Over;
@@ -197,7 +197,7 @@ impl Stateful {
     }
 
     /// Forgets a work request, and reports it if it is this host's own.
-    fn end_work(&mut self, host: &mut Host<'_>, row: u16) {
+    fn end_work(&mut self, host: &mut Tables<'_>, row: u16) {
         match self.works[row].owner {
             Side::Stateful => self.report_end(host, row),
             Side::Stateless => self.free(row),
@@ -205,13 +205,13 @@ impl Stateful {
     }
 
     /// Forgets a connection that is over.
-    fn bury(&mut self, host: &mut Host<'_>, at: u16) {
+    fn bury(&mut self, host: &mut Tables<'_>, at: u16) {
         let connection = self.forget(host, at);
         report(host, connection.portal, &Report::Closed { qp: connection.qp });
     }
 
     /// Forgets a connection: its portal may have another one.
-    pub(super) fn forget(&mut self, host: &mut Host<'_>, at: u16) -> Connection {
+    pub(super) fn forget(&mut self, host: &mut Tables<'_>, at: u16) -> Connection {
         let mut connection = self.connections.remove(at);
         if let Some(responder) = &mut connection.rc {
             self.replies.clear(&mut responder.replies);
@@ -256,7 +256,7 @@ impl Stateful {
     }
 
     /// Does what is due.
-    pub(crate) fn handle_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, host: &mut Tables<'_>, now: Instant) {
         if self.is_still() {
             return;
         }
@@ -290,7 +290,7 @@ impl Stateful {
     }
 
     /// A frame was not answered in time. Its copy is dead.
-    fn frame_is_due(&mut self, host: &mut Host<'_>, now: Instant, frame: u16) {
+    fn frame_is_due(&mut self, host: &mut Tables<'_>, now: Instant, frame: u16) {
         let at = self.frames.at(frame).connection;
         if self.frames.at(frame).is_refused {
             self.frames.send_once_more(frame, &mut self.connections.at_mut(at).again);
@@ -344,7 +344,7 @@ impl Stateful {
     }
 
     /// The other side has had no RECV for too long.
-    fn give_up_blocked(&mut self, host: &mut Host<'_>, now: Instant, at: u16, side: Side) {
+    fn give_up_blocked(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, side: Side) {
         self.set_blocked(at, side, None);
         let unwanted = self.unwanted(at);
         let connection = self.connections.at_mut(at);

@@ -5,8 +5,8 @@ use rma_core::limits::TAG_LEN;
 
 use super::{Stateful, connection::Connection, roles::Word, under_way::What, work::Way};
 use crate::{
-    host::Host,
     names::Taken,
+    tables::Tables,
     wire::{
         Cqe,
         data::GUIDE_HEADER_LEN,
@@ -23,7 +23,7 @@ impl Stateful {
     /// If it has no room; or the work request whose memory is no longer there.
     pub(super) fn fill(
         &self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         frame: u16,
         word: Option<&Word>,
         bytes: &mut [u8],

@@ -12,9 +12,9 @@ use super::{
     Stateful, connection::Beginning, report_opened, responder::Responder, under_way::What,
 };
 use crate::{
-    host::Host,
     keys::{Binding, FrameKey, KeyMessage},
     names::{ConnectionName, Side, Taken},
+    tables::Tables,
     verbs::WcStatus,
 };
 
@@ -24,7 +24,7 @@ impl Stateful {
     /// protection domain gives K_c.
     pub(crate) fn open_rc(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         portal: u16,
         qp: u32,
@@ -45,7 +45,7 @@ impl Stateful {
 
     fn add_rc(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         beginning: Beginning,
         connects: bool,
     ) -> Result<FrameKey, WcStatus> {

@@ -21,11 +21,11 @@ use super::{
 };
 use crate::{
     clock::ZTime,
-    counters::{Drop, Event},
-    host::Host,
+    counters::{StarDrop, StarEvent},
     keys::FrameKey,
     names::{Sequence, Side},
     sealer::{expect, expect_answer},
+    tables::Tables,
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, ChunkAnswer, EaEntry, EaOfZ, FRAME_LEN_MIN, FrameView, StateKind,
@@ -50,7 +50,7 @@ impl Stateful {
     /// Takes frames that came to the port of stateful processing: at most a batch.
     pub(crate) fn handle_frames(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         clock: &impl Clock,
         frames: &mut [RxFrame<'_>],
@@ -74,7 +74,7 @@ impl Stateful {
         for (index, (frame, seen)) in frames.iter().zip(&all).enumerate() {
             let Some(seen) = seen else { continue };
             let Some(tag) = authentic.right_tag(index) else {
-                host.counters.drop_frame(Drop::Unauthenticated);
+                host.counters.drop_frame(StarDrop::Unauthenticated);
                 continue;
             };
             let seen = Authentic::new(seen, tag);
@@ -95,7 +95,7 @@ impl Stateful {
                     && (is_abort || !matches!(connection.roles, Roles::InDoubt(_)))
             };
             if !connection.is_some_and(takes) {
-                host.counters.drop_frame(Drop::LateOrUnsolicited);
+                host.counters.drop_frame(StarDrop::LateOrUnsolicited);
                 continue;
             }
             self.is_heard(host, seen.connection);
@@ -106,16 +106,16 @@ impl Stateful {
     }
 
     /// Returns the claims of a received frame, if it can be of a connection that there is.
-    fn look(&self, host: &Host<'_>, frame: &RxFrame<'_>, now: Instant) -> Result<Seen, Drop> {
-        let view = FrameView::parse(frame.bytes).map_err(|_malformed| Drop::Malformed)?;
+    fn look(&self, host: &Tables<'_>, frame: &RxFrame<'_>, now: Instant) -> Result<Seen, StarDrop> {
+        let view = FrameView::parse(frame.bytes).map_err(|_malformed| StarDrop::Malformed)?;
         if view.sender() == Side::Stateful {
             return self.look_at_request(host, frame, view, now);
         }
         if !host.config.place().addresses.contains(frame.destination) {
-            return Err(Drop::NotForThisHost);
+            return Err(StarDrop::NotForThisHost);
         }
         let header = view.header();
-        let unknown = Drop::UnknownConnection;
+        let unknown = StarDrop::UnknownConnection;
         let at = self.connections.find(header.connection.qpn_f).ok_or(unknown)?;
         let connection = self.connections.at(at);
         if connection.name != header.connection || connection.peer != frame.source {
@@ -123,7 +123,7 @@ impl Stateful {
         }
         let (key, answers) = match &view {
             FrameView::Wqep(_) | FrameView::State(_) if connection.rc.is_some() => {
-                return Err(Drop::WrongPort);
+                return Err(StarDrop::WrongPort);
             }
             FrameView::Wqep(_) | FrameView::EaOfZ(_) | FrameView::State(_) => {
                 (connection.key, None)
@@ -131,7 +131,7 @@ impl Stateful {
             FrameView::Rda(rda) => self.asked(at, Way::Push, &rda.claims().0)?,
             FrameView::Gda(gda) => self.asked(at, Way::Pull, &gda.claims().answer)?,
             // Z sends no others.
-            _ => return Err(Drop::LateOrUnsolicited),
+            _ => return Err(StarDrop::LateOrUnsolicited),
         };
         let time = connection.clock.widen(header.time, now);
         Ok(Seen { view, connection: at, time, key, answers })
@@ -143,7 +143,7 @@ impl Stateful {
         connection: u16,
         way: Way,
         answer: &ChunkAnswer,
-    ) -> Result<(FrameKey, Option<(Copy, u32)>), Drop> {
+    ) -> Result<(FrameKey, Option<(Copy, u32)>), StarDrop> {
         let told = answer.sequence;
         // The key of a chunk, and its copy, if it is this one: what completes a RECV is not named
         // by a number of ours.
@@ -161,7 +161,7 @@ impl Stateful {
         };
         let by_number = self.frames.find(told.0).and_then(|at| is_this(at, None));
         let by_recv = || is_this(self.frames.find_completing(connection, told)?, Some(told));
-        by_number.or_else(by_recv).ok_or(Drop::LateOrUnsolicited)
+        by_number.or_else(by_recv).ok_or(StarDrop::LateOrUnsolicited)
     }
 
     /// The place in its queue of the RECV that the message of a work request goes to.
@@ -208,7 +208,7 @@ impl Stateful {
 
     fn handle(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         (now, clock): (Instant, &impl Clock),
         seen: &Authentic<&Seen>,
         payload: &[u8],
@@ -222,7 +222,7 @@ impl Stateful {
                 for entry in EaOfZ::entries(payload) {
                     match entry {
                         Ok(entry) => self.take_ea(host, now, (at, time), &entry),
-                        Err(_) => host.counters.drop_frame(Drop::Nonsense),
+                        Err(_) => host.counters.drop_frame(StarDrop::Nonsense),
                     }
                 }
             }
@@ -245,7 +245,7 @@ impl Stateful {
     /// Z has answered an RD or GD.
     fn take_answer(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         (now, clock): (Instant, &impl Clock),
         seen: &Authentic<&Seen>,
         answer: &ChunkAnswer,
@@ -257,7 +257,7 @@ impl Stateful {
             (self.frames.at(at).copy?.iv == copy.iv).then_some((at, copy))
         });
         let Some((frame, copy)) = found else {
-            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            host.counters.drop_frame(StarDrop::LateOrUnsolicited);
             return;
         };
         let What::Chunk { work: row, offset, len, completes } = &self.frames.at(frame).what else {
@@ -271,7 +271,7 @@ impl Stateful {
                 let is_pull = matches!(seen.view, FrameView::Gda(_));
                 if is_pull {
                     if payload.len() != usize::from(len) {
-                        host.counters.drop_frame(Drop::Nonsense);
+                        host.counters.drop_frame(StarDrop::Nonsense);
                         return;
                     }
                     let chunk = (offset, payload);
@@ -313,7 +313,7 @@ impl Stateful {
     /// A chunk of a work request has landed, here or at Z.
     fn chunk_is_done(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (at, frame): (u16, u16),
         (row, completes): (u16, bool),
@@ -327,7 +327,7 @@ impl Stateful {
     }
 
     /// Z does not allow what a work request does to its memory.
-    fn chunk_is_denied(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) {
+    fn chunk_is_denied(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, row: u16) {
         let work = &mut self.works[row];
         let is_one_sided = work.owner == Side::Stateful && work.op != WqeOp::Send;
         work.status = match work.recv {
@@ -343,14 +343,14 @@ impl Stateful {
     /// Z has said why a frame had no effect.
     fn not_done(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (at, frame): (u16, u16),
         (answer, time, copy): (Answer, ZTime, Copy),
     ) {
         match answer {
             Answer::Gone => {
-                host.counters.count(Event::Gone);
+                host.counters.count(StarEvent::Gone);
                 if let Some(row) = self.unfit(frame) {
                     self.works[row].status = WcStatus::RemOpErr;
                 }
@@ -375,7 +375,7 @@ impl Stateful {
     /// Z has taken a CQEP, or another frame that an EA answers.
     fn take_ea(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (at, time): (u16, ZTime),
         entry: &EaEntry,
@@ -383,7 +383,7 @@ impl Stateful {
         let is_open = self.connections.at(at).phase == Phase::Open;
         let found = self.frames.find_copy(at, entry.counter);
         let Some((frame, copy)) = found.filter(|_| is_open) else {
-            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            host.counters.drop_frame(StarDrop::LateOrUnsolicited);
             return;
         };
         self.connections.at_mut(at).clock.answered(time, copy.sent_at, now);
@@ -424,7 +424,7 @@ impl Stateful {
     }
 
     /// The connection was there at Z after `asked_at`: messages that came before may land.
-    fn is_there(&mut self, host: &mut Host<'_>, now: Instant, at: u16, asked_at: Instant) {
+    fn is_there(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, asked_at: Instant) {
         let waits = |stateful: &Self| {
             let queues = &stateful.connections.at(at).queues[Side::Stateless as usize];
             let mut rows = queues.answering.iter(&stateful.work_links);

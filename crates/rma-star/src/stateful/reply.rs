@@ -13,11 +13,11 @@ use super::{
     write::Writing,
 };
 use crate::{
-    counters::{Drop, Event},
-    host::{Host, z_time},
+    counters::{StarDrop, StarEvent},
     limits::ANSWERED_MAX,
     mr_table::Access,
     names::Side,
+    tables::{Tables, z_time},
     wire::{
         Answer, ChunkAnswer, EaOfZ, Gda, Guide, Header, KeyPhase,
         data::GDA_HEADER_LEN,
@@ -30,7 +30,7 @@ impl Stateful {
     /// if there is none, or it has no room.
     pub(super) fn write_reply(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         at: u16,
         writing: &mut Writing<'_, '_>,
     ) -> bool {
@@ -53,7 +53,7 @@ impl Stateful {
 
     fn write_eas(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         at: u16,
         responder: &mut Responder,
         came_at: Instant,
@@ -86,7 +86,7 @@ impl Stateful {
     /// A GDA. Its data is read now, if its memory region is still there.
     fn write_data(
         &self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         at: u16,
         responder: &Responder,
         ((guide, answered, answer), came_at): ((&Guide, &Iv, Answer), Instant),
@@ -96,7 +96,7 @@ impl Stateful {
         let len = usize::from(guide.chunk_len);
         let payload = writing.out.bytes.get_mut(GDA_HEADER_LEN..).unwrap_or_default();
         if payload.len() < len + TAG_LEN {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
             return false;
         }
         let place = (guide.octets_of_mr().start, len as u64);
@@ -106,7 +106,7 @@ impl Stateful {
         if answer == Answer::Done {
             let payload = &mut payload[..len];
             if !span.is_ok_and(|span| span.memory.copy_out(span.offset, payload).is_ok()) {
-                host.counters.count(Event::Denied);
+                host.counters.count(StarEvent::Denied);
                 answer = Answer::Denied;
             }
         }
@@ -135,7 +135,7 @@ fn delay_micros(came_at: Instant, now: Instant) -> u16 {
 
 /// Puts the header before the payload, and says where the frame goes.
 fn transmit<const LEN: usize>(
-    host: &Host<'_>,
+    host: &Tables<'_>,
     connection: &Connection,
     (octets, len): (&[u8; LEN], usize),
     writing: &mut Writing<'_, '_>,

@@ -31,11 +31,11 @@ use super::{
 };
 use crate::{
     clock::ZTime,
-    counters::{Drop, Event},
-    host::{Host, z_time},
+    counters::{StarDrop, StarEvent},
     mr_table::Access,
     names::{Side, Slot, Taken},
     portal::Report,
+    tables::{Tables, z_time},
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, Cqe, Cqep, EaEntry, FRAME_LEN_MIN, FrameView, Guide, Rd, StateKind, told::CLOSE_LEN,
@@ -60,20 +60,20 @@ impl Stateful {
     /// stateful sides, by its names there, and from the peer.
     pub(super) fn look_at_request(
         &self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         frame: &RxFrame<'_>,
         view: FrameView,
         now: Instant,
-    ) -> Result<Seen, Drop> {
+    ) -> Result<Seen, StarDrop> {
         let header = view.header();
-        let at = self.connections.find(header.connection.qpn_z).ok_or(Drop::WrongPort)?;
+        let at = self.connections.find(header.connection.qpn_z).ok_or(StarDrop::WrongPort)?;
         let connection = self.connections.at(at);
-        let responder = connection.rc.as_ref().ok_or(Drop::WrongPort)?;
+        let responder = connection.rc.as_ref().ok_or(StarDrop::WrongPort)?;
         if !host.config.place().addresses.contains(frame.destination) {
-            return Err(Drop::NotForThisHost);
+            return Err(StarDrop::NotForThisHost);
         }
         if responder.name != header.connection || connection.peer != frame.source {
-            return Err(Drop::UnknownConnection);
+            return Err(StarDrop::UnknownConnection);
         }
         let is_of_rc = match &view {
             FrameView::Rd(rd) => rd.claims().guide.is_rc(),
@@ -82,7 +82,7 @@ impl Stateful {
             view => matches!(view, FrameView::Cqep(_) | FrameView::EaOfF(_)),
         };
         if !is_of_rc {
-            return Err(Drop::WrongPort);
+            return Err(StarDrop::WrongPort);
         }
         let (time, key) = (header.time.widen(z_time(now)), responder.key);
         Ok(Seen { view, connection: at, time, key, answers: None })
@@ -91,7 +91,7 @@ impl Stateful {
     /// Takes a frame of the peer that asks for something.
     pub(super) fn take_request(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         (now, clock): (Instant, &impl Clock),
         seen: &Authentic<&Seen>,
         frame: &RxFrame<'_>,
@@ -100,7 +100,7 @@ impl Stateful {
         // An earlier frame of this batch may have ended it.
         let responder = self.connections.get(at).and_then(|connection| connection.rc.as_ref());
         let Some(responder) = responder.filter(|it| it.name == header.connection) else {
-            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            host.counters.drop_frame(StarDrop::LateOrUnsolicited);
             return;
         };
         let has_room = self.replies.has_room(&responder.replies);
@@ -124,12 +124,12 @@ impl Stateful {
             return self.end_if_closed_there(host, now, at);
         }
         if !has_room {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
             return;
         }
         let outcome = match (phase, &seen.view) {
             _ if z_time(now) >= seen.time => {
-                host.counters.count(Event::Expired);
+                host.counters.count(StarEvent::Expired);
                 Some((Answer::Clock, 0))
             }
             (Phase::Open, FrameView::Rd(rd)) => {
@@ -138,7 +138,7 @@ impl Stateful {
             (Phase::Open, FrameView::Cqep(_)) => self.take_cqes(host, at, payload),
             (Phase::Open, _) => Some((Answer::Done, 0)),
             (_, view) => {
-                host.counters.count(Event::Gone);
+                host.counters.count(StarEvent::Gone);
                 self.answer_of_ended(at, view, payload)
             }
         };
@@ -156,7 +156,7 @@ impl Stateful {
     }
 
     /// The peer was heard.
-    fn note_asked(&mut self, host: &mut Host<'_>, now: Instant, at: u16, reply_len_max: usize) {
+    fn note_asked(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, reply_len_max: usize) {
         let connection = self.connections.at_mut(at);
         let len_max = connection.frame_len_max.min(reply_len_max);
         connection.frame_len_max = len_max.max(FRAME_LEN_MIN);
@@ -165,7 +165,7 @@ impl Stateful {
     }
 
     /// An authentic frame of the peer has come: if it is the first one, work may begin.
-    pub(super) fn is_heard(&mut self, host: &mut Host<'_>, at: u16) {
+    pub(super) fn is_heard(&mut self, host: &mut Tables<'_>, at: u16) {
         let connection = self.connections.at_mut(at);
         let (portal, qp) = (connection.portal, connection.qp);
         if connection.rc.is_some() && !core::mem::replace(&mut connection.is_ready, true) {
@@ -211,7 +211,7 @@ impl Stateful {
     /// Data comes. `None` if it has come before, or is too late: it is not answered.
     fn take_data(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         (now, clock): (Instant, &impl Clock),
         at: u16,
         (rd, expiry): (&Rd, ZTime),
@@ -222,7 +222,7 @@ impl Stateful {
             it.connections.at(at).rc.as_ref().is_some_and(|it| it.taken.is_fresh(number))
         };
         if !is_fresh(self) {
-            host.counters.drop_frame(Drop::Again);
+            host.counters.drop_frame(StarDrop::Again);
             return None;
         }
         let answer = match rd.guide.op {
@@ -240,7 +240,7 @@ impl Stateful {
     /// Data of a WRITE. `None` if it has expired meanwhile.
     fn land_write(
         &self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         clock: &impl Clock,
         at: u16,
         (guide, expiry): (&Guide, ZTime),
@@ -249,18 +249,18 @@ impl Stateful {
         let pd = self.connections.at(at).local_pd;
         let place = (guide.octets_of_mr().start, payload.len() as u64);
         let Ok(span) = host.mrs.span(pd, guide.mr, Access::REMOTE_WRITE, place) else {
-            host.counters.count(Event::Denied);
+            host.counters.count(StarEvent::Denied);
             return Some(Answer::Denied);
         };
         // Read right before the copy, not at the start of the turn.
         if z_time(clock.now()) >= expiry {
-            host.counters.count(Event::Expired);
+            host.counters.count(StarEvent::Expired);
             return None;
         }
         let copied = span.memory.copy_in(span.offset, payload);
         debug_assert!(copied.is_ok(), "it was looked at");
         if z_time(clock.now()) >= expiry {
-            host.counters.count(Event::LateEffect);
+            host.counters.count(StarEvent::LateEffect);
         }
         Some(Answer::Done)
     }
@@ -268,7 +268,7 @@ impl Stateful {
     /// Data of a message.
     fn land_message(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         at: u16,
         rd: &Rd,
@@ -341,7 +341,7 @@ impl Stateful {
     /// messages before it.
     fn refuse_message(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         row: u16,
         status: WcStatus,
@@ -361,7 +361,7 @@ impl Stateful {
     /// Completes a RECV: so many octets, and perhaps an immediate, of a WRITE or of a message.
     fn complete_recv(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         row: u16,
         byte_len: u32,
         (immediate, is_of_write): (Option<u32>, bool),
@@ -376,7 +376,12 @@ impl Stateful {
 
     /// Messages with immediates are complete, or the peer asks who is there. `None` if it makes no
     /// sense.
-    fn take_cqes(&mut self, host: &mut Host<'_>, at: u16, payload: &[u8]) -> Option<(Answer, u32)> {
+    fn take_cqes(
+        &mut self,
+        host: &mut Tables<'_>,
+        at: u16,
+        payload: &[u8],
+    ) -> Option<(Answer, u32)> {
         let mut taken = 0;
         for (bit, cqe) in Cqep::cqes(payload).enumerate() {
             let is_message = |cqe: &Cqe| cqe.op == WqeOp::Recv && cqe.status == WcStatus::Success;
@@ -385,7 +390,7 @@ impl Stateful {
                 slot => slot == Slot::NONE,
             };
             let Some(cqe) = cqe.ok().filter(is_defined) else {
-                host.counters.drop_frame(Drop::Nonsense);
+                host.counters.drop_frame(StarDrop::Nonsense);
                 return None;
             };
             let is_message = cqe.slot == Slot::RC;

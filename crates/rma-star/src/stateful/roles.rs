@@ -31,17 +31,23 @@ use super::{
 };
 use crate::{
     handover::Handover,
-    host::{Host, z_time},
     keys::{Binding, FrameKey, KeyMessage},
     names::{ConnectionName, Era, Nonce, Sequence, Side, Taken},
     portal::{QpState, QpWord, Report, StarPort},
+    tables::{Tables, z_time},
     verbs::WcStatus,
     wire::{StateKind, Switch, switch},
 };
 
 impl Stateful {
     /// The application wants to give a connection away.
-    pub(crate) fn switch(&mut self, host: &mut Host<'_>, portal: u16, qp: u32, is_automatic: bool) {
+    pub(crate) fn switch(
+        &mut self,
+        host: &mut Tables<'_>,
+        portal: u16,
+        qp: u32,
+        is_automatic: bool,
+    ) {
         let begun = self.find(portal, qp).is_some_and(|at| self.ask(at, is_automatic, true));
         if !begun {
             report(host, portal, &Report::NotSwitched { qp });
@@ -78,7 +84,7 @@ impl Stateful {
     /// Z says what it thinks of the change of roles that is under way.
     pub(super) fn take_word(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         at: u16,
         (kind, number): (StateKind, Era),
@@ -101,7 +107,7 @@ impl Stateful {
     }
 
     /// Roles stay as they are: Z does not agree, or is silent.
-    pub(super) fn stay(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+    pub(super) fn stay(&mut self, host: &mut Tables<'_>, now: Instant, at: u16) {
         self.forget_word(at);
         let connection = self.connections.at_mut(at);
         let (portal, qp, roles) = (connection.portal, connection.qp, connection.roles);
@@ -136,7 +142,7 @@ impl Stateful {
 
     /// Returns the next frame to Z about a change of roles. The first TRANSFER halts the
     /// connection.
-    pub(super) fn next_word(&mut self, host: &mut Host<'_>, at: u16) -> Option<What> {
+    pub(super) fn next_word(&mut self, host: &mut Tables<'_>, at: u16) -> Option<What> {
         if !self.word_is_due(self.connections.at(at)) {
             return None;
         }
@@ -161,7 +167,7 @@ impl Stateful {
     }
 
     /// From now on this host's stateless processing takes COMMIT.
-    fn expect_commit(&self, host: &mut Host<'_>, at: u16, Era(era): Era) {
+    fn expect_commit(&self, host: &mut Tables<'_>, at: u16, Era(era): Era) {
         let connection = self.connections.at(at);
         let [send, recv] = self.first_open(at, Side::Stateful);
         let Some(port) = host.portals.get_mut(connection.portal.into()) else { return };
@@ -185,7 +191,13 @@ impl Stateful {
     }
 
     /// Writes the payload of a frame about a change of roles.
-    pub(super) fn word(&self, host: &Host<'_>, now: Instant, at: u16, what: &What) -> Option<Word> {
+    pub(super) fn word(
+        &self,
+        host: &Tables<'_>,
+        now: Instant,
+        at: u16,
+        what: &What,
+    ) -> Option<Word> {
         let connection = self.connections.at(at);
         let (kind, payload) = match (what, connection.roles) {
             (What::Switch, Roles::Asks(Attempt { number, is_automatic, .. })) => {
@@ -205,7 +217,7 @@ impl Stateful {
     }
 
     /// Collects the facts that Z needs to be the stateful side.
-    fn handover(&self, host: &Host<'_>, now: Instant, at: u16, era: Era) -> Handover {
+    fn handover(&self, host: &Tables<'_>, now: Instant, at: u16, era: Era) -> Handover {
         let connection = self.connections.at(at);
         let ConnectionName { qpn_z, qpn_f, .. } = connection.name;
         let port = host.portals.get(connection.portal.into());
@@ -236,7 +248,7 @@ impl Stateful {
 
     /// The peer has the connection: nothing of it is left here, and nothing is reported, as its
     /// work requests go on.
-    pub(crate) fn give_away(&mut self, host: &mut Host<'_>, now: Instant, portal: u16, qp: u32) {
+    pub(crate) fn give_away(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16, qp: u32) {
         let Some(at) = self.find(portal, qp) else { return };
         if !matches!(self.connections.at(at).roles, Roles::InDoubt(_)) {
             // An application has written the word that expects it.
@@ -253,7 +265,7 @@ impl Stateful {
     /// Nothing begins before the peer has said that it knows.
     pub(crate) fn take_over(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (portal, qp): (u16, u32),
         handover: &Handover,
@@ -292,7 +304,7 @@ impl Stateful {
     /// If that is long ago the peer may have failed meanwhile, and is told once more.
     pub(super) fn committed(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (at, frame): (u16, u16),
         sent_at: Instant,
@@ -330,7 +342,7 @@ impl Word {
 }
 
 /// The peer is not to take the connection, if it was.
-pub(super) fn expect_no_more(host: &mut Host<'_>, roles: Roles, portal: u16, qp: u32) {
+pub(super) fn expect_no_more(host: &mut Tables<'_>, roles: Roles, portal: u16, qp: u32) {
     if matches!(roles, Roles::InDoubt(_))
         && let Some(port) = host.portals.get_mut(portal.into())
     {

@@ -17,13 +17,13 @@ use super::{
 use crate::{
     clock::ZTime,
     config::Framing,
-    counters::{Drop, Event},
-    host::Host,
+    counters::{StarDrop, StarEvent},
     keys::FrameKey,
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     mr_table::Access,
     names::{MrId, Sequence, Side},
     portal::{Posted, StarPort},
+    tables::Tables,
     verbs::{WcStatus, WqeOp},
     wire::{Wqe, WqeKind, Wqep},
 };
@@ -34,7 +34,7 @@ impl Stateful {
     /// must not be done without it.
     pub(crate) fn post(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         portal: u16,
         posted: &Posted,
@@ -50,7 +50,7 @@ impl Stateful {
             _ => Err(WcStatus::WrFlushErr),
         };
         if let Err(status) = entered {
-            host.counters.count(Event::PostRefused);
+            host.counters.count(StarEvent::PostRefused);
             report(host, portal, &posted.refused(status));
             self.fail(host, now, at, status);
         }
@@ -59,7 +59,7 @@ impl Stateful {
 
     fn enter(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         at: u16,
         posted: &Posted,
@@ -120,7 +120,7 @@ impl Stateful {
     }
 
     /// Puts a work request behind the others of its queue. `false` if there is no room.
-    fn queue(&mut self, host: &Host<'_>, now: Instant, at: u16, work: Work) -> bool {
+    fn queue(&mut self, host: &Tables<'_>, now: Instant, at: u16, work: Work) -> bool {
         let (owner, op) = (work.owner, work.op);
         let connection = self.connections.at_mut(at);
         let is_taken = self.works.has_room()
@@ -152,7 +152,7 @@ impl Stateful {
     /// acknowledged in any case, by an EA or a CQEP, which says what was taken so far.
     pub(super) fn take_wqep(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         at: u16,
         (wqep, payload, sealed): (&Wqep, &[u8], ZTime),
@@ -162,7 +162,7 @@ impl Stateful {
         let mut is_full = [false; 2];
         for wqe in wqep.wqes(payload) {
             let Ok((wqe, inline)) = wqe else {
-                host.counters.drop_frame(Drop::Nonsense);
+                host.counters.drop_frame(StarDrop::Nonsense);
                 break;
             };
             let WqeKind::Transfer(op) = wqe.kind else {
@@ -179,7 +179,7 @@ impl Stateful {
                 continue;
             }
             if ahead > 0 {
-                host.counters.drop_frame(Drop::OutOfSequence);
+                host.counters.drop_frame(StarDrop::OutOfSequence);
                 continue;
             }
             // Of one that is not new, the count could be of an earlier round of the sequences.
@@ -188,7 +188,7 @@ impl Stateful {
             }
             let work = work_of(at, op, &wqe, inline, (sealed, now));
             if !self.queue(host, now, at, work) {
-                host.counters.drop_frame(Drop::NoRoom);
+                host.counters.drop_frame(StarDrop::NoRoom);
                 is_full[usize::from(op.is_recv())] = true;
                 continue;
             }
@@ -202,7 +202,7 @@ impl Stateful {
     }
 
     /// An EA must be sent: one for each frame that is acknowledged, or one for all.
-    pub(super) fn acknowledge(&mut self, host: &Host<'_>, at: u16) {
+    pub(super) fn acknowledge(&mut self, host: &Tables<'_>, at: u16) {
         let eas_due = &mut self.connections.at_mut(at).eas_due;
         *eas_due = match host.config.settings().framing {
             Framing::Faithful => eas_due.saturating_add(1),

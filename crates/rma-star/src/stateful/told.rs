@@ -6,10 +6,10 @@ use rma_core::time::Instant;
 use super::{Stateful, connection::Phase, report, under_way::What};
 use crate::{
     clock::ZTime,
-    counters::Drop,
-    host::Host,
+    counters::StarDrop,
     names::{MrId, Side},
     portal::Report,
+    tables::Tables,
     verbs::WcStatus,
     wire::{FRAME_LEN_MIN, Initial, Rule, State, StateKind, switch, told::CLOSE_LEN},
 };
@@ -32,7 +32,7 @@ impl Stateful {
     /// Z tells state.
     pub(super) fn take_state(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (at, time): (u16, ZTime),
         state: &State,
@@ -68,7 +68,7 @@ impl Stateful {
             (StateKind::Rules, _, Ok(rule)) => {
                 self.take_rule(host, now, (at, time), state.number, rule);
             }
-            _ => host.counters.drop_frame(Drop::Nonsense),
+            _ => host.counters.drop_frame(StarDrop::Nonsense),
         }
     }
 
@@ -85,7 +85,7 @@ impl Stateful {
     /// Z says what may be done with an MR or MW.
     fn take_rule(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         (at, time): (u16, ZTime),
         number: u8,
@@ -99,7 +99,7 @@ impl Stateful {
         let frame = connection.events.iter(&self.frame_links).find(asks);
         let copy = frame.and_then(|frame| self.frames.at(frame).copy);
         let (Some(frame), Some(copy)) = (frame, copy) else {
-            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            host.counters.drop_frame(StarDrop::LateOrUnsolicited);
             return;
         };
         let _ = self.forget_frame(frame);
@@ -120,7 +120,7 @@ impl Stateful {
     }
 
     /// Z has no such MR for this connection: the work request that needs it fails.
-    fn refuse(&mut self, host: &mut Host<'_>, now: Instant, at: u16, mr: MrId) {
+    fn refuse(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, mr: MrId) {
         let sends = &self.connections.at(at).queues[Side::Stateful as usize].sends;
         let needs = sends.front().filter(|&row| self.works[row].there.mr == mr);
         if let Some(row) = needs {

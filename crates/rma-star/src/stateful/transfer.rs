@@ -13,11 +13,11 @@ use rma_core::time::{Clock, Instant};
 
 use super::{SIDES, Stateful, connection::Phase, work::Way};
 use crate::{
-    counters::Event,
-    host::Host,
+    counters::StarEvent,
     keys::FrameKey,
     limits::CHUNK_LEN_MAX,
     names::Side,
+    tables::Tables,
     verbs::{WcStatus, WqeOp},
     wire::data::{GDA_HEADER_LEN, GUIDE_HEADER_LEN},
 };
@@ -35,7 +35,7 @@ pub(super) fn chunk_len(way: Way, left: u32, frame_len_max: usize) -> u32 {
 
 impl Stateful {
     /// Begins whatever may begin.
-    pub(super) fn advance(&mut self, host: &mut Host<'_>, now: Instant, at: u16) {
+    pub(super) fn advance(&mut self, host: &mut Tables<'_>, now: Instant, at: u16) {
         for side in SIDES {
             while self.begin_next(host, now, at, side) {}
         }
@@ -43,7 +43,7 @@ impl Stateful {
     }
 
     /// Begins the next work request of a side. `false` if there is none that may begin.
-    fn begin_next(&mut self, host: &mut Host<'_>, now: Instant, at: u16, side: Side) -> bool {
+    fn begin_next(&mut self, host: &mut Tables<'_>, now: Instant, at: u16, side: Side) -> bool {
         let connection = self.connections.at(at);
         let queues = &connection.queues[side as usize];
         let may_begin = connection.phase == Phase::Open
@@ -112,7 +112,13 @@ impl Stateful {
 
     /// The key of the registry for an op of this host, or that of its half in RC; of no meaning for
     /// others. `None` if it is not known yet, or it is known that there is none.
-    fn key_of(&mut self, host: &mut Host<'_>, now: Instant, at: u16, row: u16) -> Option<FrameKey> {
+    fn key_of(
+        &mut self,
+        host: &mut Tables<'_>,
+        now: Instant,
+        at: u16,
+        row: u16,
+    ) -> Option<FrameKey> {
         let work = &self.works[row];
         let is_one_sided = matches!(work.op, WqeOp::Read | WqeOp::Write);
         if self.is_rc(at) {
@@ -140,7 +146,7 @@ impl Stateful {
 
     /// Whether a work request that is in no list may move its data. If not, its end is on its way
     /// to Z.
-    fn may_go(&mut self, host: &Host<'_>, row: u16) -> bool {
+    fn may_go(&mut self, host: &Tables<'_>, row: u16) -> bool {
         let work = &self.works[row];
         let (at, is_own, len) = (work.connection, work.owner == Side::Stateful, work.len);
         if let Some(recv) = work.partner.filter(|&recv| self.is_too_long(row, Some(recv))) {
@@ -155,7 +161,7 @@ impl Stateful {
         let is_remote = !is_own && work.op != WqeOp::Send && len > 0;
         let place = (work.here.offset, u64::from(len));
         if is_remote && host.mrs.span(pd, work.here.mr, access, place).is_err() {
-            host.counters.count(Event::Denied);
+            host.counters.count(StarEvent::Denied);
             self.works[row].status = WcStatus::RemAccessErr;
             self.tell_failure(at, row);
             return false;
@@ -189,7 +195,7 @@ impl Stateful {
     /// asked at `asked_at`, less than W ago. Otherwise Z is asked.
     pub(super) fn land_at_hand(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         now: Instant,
         row: u16,
         asked_at: Option<Instant>,
@@ -227,7 +233,7 @@ impl Stateful {
     /// or its memory is gone, with which the connection ends.
     pub(super) fn land_chunk(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         (now, clock): (Instant, &impl Clock),
         row: u16,
         sent_at: Instant,
@@ -245,13 +251,13 @@ impl Stateful {
             return false;
         }
         if is_late() {
-            host.counters.count(Event::LateEffect);
+            host.counters.count(StarEvent::LateEffect);
         }
         true
     }
 
     /// The memory of this host that a work request is about is no longer there.
-    pub(super) fn fail_locally(&mut self, host: &mut Host<'_>, now: Instant, row: u16) {
+    pub(super) fn fail_locally(&mut self, host: &mut Tables<'_>, now: Instant, row: u16) {
         let work = &self.works[row];
         let at = work.connection;
         // The owner of the memory.

@@ -26,12 +26,12 @@ use super::{
 use crate::{
     clock::ZTime,
     config::Framing,
-    counters::Event,
-    host::Host,
+    counters::StarEvent,
     keys::FrameKey,
     limits::ENTRIES_MAX,
     names::{Sequence, Side},
     sealer::Sealer,
+    tables::Tables,
     wire::{
         Cqep, EaOfF, Gd, Guide, Header, KeyPhase, Rd, State, StateKind,
         data::GUIDE_HEADER_LEN,
@@ -98,7 +98,7 @@ impl Stateful {
     /// Writes the next frame, and notes what it must be sealed with. Returns whether there was one.
     pub(crate) fn write_next(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         sealer: &mut Sealer,
         now: Instant,
         out: &mut TxFrame<'_>,
@@ -119,7 +119,7 @@ impl Stateful {
     }
 
     /// Writes the next frame that no window holds back.
-    fn write_other(&mut self, host: &mut Host<'_>, writing: &mut Writing<'_, '_>) -> bool {
+    fn write_other(&mut self, host: &mut Tables<'_>, writing: &mut Writing<'_, '_>) -> bool {
         for _ in 0..self.ready.len() {
             if !can_seal(host, writing) {
                 return false;
@@ -147,7 +147,7 @@ impl Stateful {
     }
 
     /// Writes the next frame of a connection that no window holds back.
-    fn write_of(&mut self, host: &mut Host<'_>, at: u16, writing: &mut Writing<'_, '_>) -> bool {
+    fn write_of(&mut self, host: &mut Tables<'_>, at: u16, writing: &mut Writing<'_, '_>) -> bool {
         if self.write_reply(host, at, writing) {
             return true;
         }
@@ -174,7 +174,7 @@ impl Stateful {
             return self.write_ea(host, at, expiry, writing);
         }
         if !answers && let Some(frame) = self.frames.next_again(&mut connection.again) {
-            host.counters.count(Event::Retransmit);
+            host.counters.count(StarEvent::Retransmit);
             return self.write_frame(host, frame, expiry, writing);
         }
         if !may_begin {
@@ -195,7 +195,7 @@ impl Stateful {
 
     //= star#III-B-cqep
     /// Returns the next news or question for Z.
-    fn next_event(&mut self, host: &mut Host<'_>, at: u16, room: usize) -> Option<What> {
+    fn next_event(&mut self, host: &mut Tables<'_>, at: u16, room: usize) -> Option<What> {
         let word = self.next_word(host, at);
         let connection = self.connections.at_mut(at);
         if word.is_some() || matches!(connection.roles, Roles::InDoubt(_) | Roles::Commits { .. }) {
@@ -243,7 +243,7 @@ impl Stateful {
     /// Acknowledges all that was taken of Z.
     fn write_ea(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         at: u16,
         expiry: ZTime,
         writing: &mut Writing<'_, '_>,
@@ -264,7 +264,7 @@ impl Stateful {
     /// Tells Z that the connection has ended. `false` if that has no room.
     fn write_close(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         at: u16,
         expiry: ZTime,
         writing: &mut Writing<'_, '_>,
@@ -291,7 +291,7 @@ impl Stateful {
     /// no room, or what it is about is no longer there, with which the connection ends.
     pub(super) fn write_frame(
         &mut self,
-        host: &mut Host<'_>,
+        host: &mut Tables<'_>,
         frame: u16,
         expiry: ZTime,
         writing: &mut Writing<'_, '_>,
@@ -402,10 +402,10 @@ fn replies_of(connection: &Connection) -> usize {
 }
 
 /// Whether a frame can be sealed, which is counted if not.
-pub(super) fn can_seal(host: &Host<'_>, writing: &Writing<'_, '_>) -> bool {
+pub(super) fn can_seal(host: &Tables<'_>, writing: &Writing<'_, '_>) -> bool {
     let can_seal = writing.sealer.can_seal();
     if !can_seal {
-        host.counters.count(Event::SealRefused);
+        host.counters.count(StarEvent::SealRefused);
     }
     can_seal
 }
@@ -419,7 +419,7 @@ fn header_of(connection: &mut Connection, expiry: ZTime, sealer: &mut Sealer) ->
 /// Puts the header before the payload, notes what the frame must be sealed with, and says where it
 /// goes.
 fn send<const LEN: usize>(
-    host: &Host<'_>,
+    host: &Tables<'_>,
     connection: &Connection,
     (header, octets, expiry): (&Header, &[u8; LEN], ZTime),
     key: &FrameKey,

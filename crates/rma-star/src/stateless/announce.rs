@@ -22,14 +22,14 @@ use rma_shm::Line;
 use super::guard::binding_of;
 use crate::{
     config::Framing,
-    counters::Event,
-    host::{Host, z_time},
+    counters::StarEvent,
     keys::{Binding, FrameKey, KeyMessage, OpenSpan},
     limits::{INLINE_MAX, MESSAGE_LEN_MAX},
     mr_table::Access,
     names::{Era, Generation, MrId, Sequence, Side, Slot},
     portal::{Guard, GuardState, Post, Posted, QpState},
     sealer::Sealer,
+    tables::{Tables, z_time},
     verbs::{WcStatus, WqeOp},
     wire::{
         Header, Initial, KeyPhase, State, StateKind, Wqe, WqeKind, Wqep, entries::WQE_LEN,
@@ -51,7 +51,7 @@ type Told = (Posted, Option<Line>);
 /// turns, a frame each. What is posted for a QP of which `is_other` says so, by portal and number,
 /// is not of stateless processing, and stays.
 pub(super) fn write_next(
-    host: &mut Host<'_>,
+    host: &mut Tables<'_>,
     sealer: &mut Sealer,
     now: Instant,
     out: &mut TxFrame<'_>,
@@ -59,7 +59,7 @@ pub(super) fn write_next(
 ) -> bool {
     while host.portals.has_waiting() {
         if !sealer.can_seal() {
-            host.counters.count(Event::SealRefused);
+            host.counters.count(StarEvent::SealRefused);
             return false;
         }
         let Some(portal) = host.portals.next_waiting() else { return false };
@@ -90,18 +90,18 @@ pub(super) fn write_next(
 }
 
 /// The next post of a portal that a frame is to tell of.
-fn next_post(host: &mut Host<'_>, portal: u16) -> Option<(Post, Option<Line>)> {
+fn next_post(host: &mut Tables<'_>, portal: u16) -> Option<(Post, Option<Line>)> {
     host.portals.get_mut(portal.into())?.next_post()
 }
 
-fn done(host: &mut Host<'_>, portal: u16) {
+fn done(host: &mut Tables<'_>, portal: u16) {
     if let Some(port) = host.portals.get_mut(portal.into()) {
         port.done();
     }
 }
 
 /// A post was done with, and no frame tells of it.
-fn came_to_nothing(host: &mut Host<'_>, portal: u16) {
+fn came_to_nothing(host: &mut Tables<'_>, portal: u16) {
     if let Some(port) = host.portals.get_mut(portal.into()) {
         port.came_to_nothing();
     }
@@ -109,7 +109,7 @@ fn came_to_nothing(host: &mut Host<'_>, portal: u16) {
 
 /// Writes one frame.
 struct Writer<'a, 'h> {
-    host: &'a mut Host<'h>,
+    host: &'a mut Tables<'h>,
     sealer: &'a mut Sealer,
     now: Instant,
     portal: u16,
@@ -150,7 +150,7 @@ impl Writer<'_, '_> {
         let Some(port) = self.host.portals.get(portal) else { return false };
         let (word, guard) = (port.memory().qp_word(posted.qp), port.memory().guard(posted.slot));
         let Some(guard) = guard else {
-            self.host.counters.count(Event::PostRefused);
+            self.host.counters.count(StarEvent::PostRefused);
             return false;
         };
         let is_open = guard.state == GuardState::Open;
@@ -166,7 +166,7 @@ impl Writer<'_, '_> {
             WcStatus::WrFlushErr
         } else if is_open && is_same {
             // It is under way: there will be a report of it.
-            self.host.counters.count(Event::PostRefused);
+            self.host.counters.count(StarEvent::PostRefused);
             return false;
         } else {
             self.status_of(posted)
@@ -179,7 +179,7 @@ impl Writer<'_, '_> {
             return true;
         }
         if !self.host.portals.report(portal, &posted.refused(status)) {
-            self.host.counters.count(Event::ReportLost);
+            self.host.counters.count(StarEvent::ReportLost);
         }
         false
     }
@@ -337,7 +337,7 @@ impl Writer<'_, '_> {
 
 /// Collects the facts that the stateful side must know to begin, which speaks to `z`, an address of
 /// this host.
-pub(super) fn initial_of(host: &Host<'_>, z: HostAddr) -> Initial {
+pub(super) fn initial_of(host: &Tables<'_>, z: HostAddr) -> Initial {
     let receive = &host.config.place().receive_len_max;
     let longest = if z.is_ipv4() { receive.ipv4 } else { receive.ipv6 };
     Initial {
@@ -348,7 +348,7 @@ pub(super) fn initial_of(host: &Host<'_>, z: HostAddr) -> Initial {
 
 /// The name and K_c of the connection of a QP, if it is open.
 pub(super) fn open_connection(
-    host: &Host<'_>,
+    host: &Tables<'_>,
     portal: u16,
     qp: u32,
 ) -> Option<(Binding, FrameKey)> {

@@ -29,13 +29,13 @@ use super::{
 };
 use crate::{
     config::Framing,
-    counters::{Drop, Event},
-    host::{Host, z_time},
+    counters::{StarDrop, StarEvent},
     keys::{Binding, FrameKey, KeyMessage},
     mr_table::Access,
     names::{ConnectionName, MrId, Side, Slot},
     portal::Verdict,
     sealer::Sealer,
+    tables::{Tables, z_time},
     verbs::WqeOp,
     wire::{
         Answer, ChunkAnswer, EaEntry, EaOfZ, Gda, Guide, Header, KeyPhase, Rda, Rule, State,
@@ -242,14 +242,14 @@ impl Answers {
     /// Writes the next answer, to be sealed. Returns whether there was one.
     pub(super) fn write_next(
         &mut self,
-        host: &Host<'_>,
+        host: &Tables<'_>,
         sealer: &mut Sealer,
         now: Instant,
         out: &mut TxFrame<'_>,
     ) -> bool {
         while let Some(index) = self.queue.front() {
             if !sealer.can_seal() {
-                host.counters.count(Event::SealRefused);
+                host.counters.count(StarEvent::SealRefused);
                 return false;
             }
             self.queue.pop_front(&mut self.links);
@@ -273,7 +273,7 @@ impl Answers {
 
 /// Writes one answer.
 struct Writer<'a, 'h> {
-    host: &'a Host<'h>,
+    host: &'a Tables<'h>,
     sealer: &'a mut Sealer,
     asker: &'a Asker,
     now: Instant,
@@ -307,7 +307,7 @@ impl Writer<'_, '_> {
     fn fits(&self, len: usize, out: &TxFrame<'_>) -> bool {
         let fits = len <= out.bytes.len() && len <= self.asker.reply_len_max;
         if !fits {
-            self.host.counters.drop_frame(Drop::NoRoom);
+            self.host.counters.drop_frame(StarDrop::NoRoom);
         }
         fits
     }
@@ -374,7 +374,7 @@ impl Writer<'_, '_> {
         }
         let span = self.host.mrs.span(pd, guide.mr, access, place_of(guide));
         if answer == Answer::Done && span.is_err() {
-            self.host.counters.count(Event::Denied);
+            self.host.counters.count(StarEvent::Denied);
             answer = Answer::Denied;
         }
         let chunk_len = if answer == Answer::Done { guide.chunk_len } else { 0 };

@@ -8,10 +8,10 @@ use super::{
     guard::{qp_verdict, slot_verdict},
 };
 use crate::{
-    counters::{Drop, Event},
-    host::{Host, z_time},
+    counters::{StarDrop, StarEvent},
     names::{Slot, Taken},
     portal::{Guard, GuardState, Report, Verdict},
+    tables::{Tables, z_time},
     verbs::{WcStatus, WqeOp},
     wire::{Answer, Cqep, Header, Rd},
 };
@@ -21,7 +21,7 @@ impl Stateless {
     //= star#ours-one-answer
     /// Work requests are complete, and others are taken. What is taken is noted first, whatever
     /// becomes of the rest: it is as true of a CQEP that comes again, or has no room.
-    pub(super) fn handle_cqep(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>, cqep: Cqep) {
+    pub(super) fn handle_cqep(&mut self, host: &mut Tables<'_>, came: &Came<'_, '_>, cqep: Cqep) {
         let header = came.seen.view.header();
         let ea = |answer, taken| ea_of(header, taken, answer);
         if !self.is_in_time(host, came, ea(Answer::Clock, 0)) {
@@ -32,14 +32,14 @@ impl Stateless {
         }
         let has_room = || self.answers.has_room(came.frame.source, &ea(Answer::Done, 0));
         if cqep.wants_answer && !has_room() {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
             return;
         }
         let (portal, qp) = (header.connection.qpn_z.portal(), header.connection.qpn_z.index());
         let (mut taken, mut answer) = (0, Answer::Done);
         for (bit, cqe) in Cqep::cqes(came.payload()).enumerate() {
             let Ok(cqe) = cqe else {
-                host.counters.drop_frame(Drop::Nonsense);
+                host.counters.drop_frame(StarDrop::Nonsense);
                 return;
             };
             let verdict = if cqe.slot == Slot::NONE {
@@ -49,7 +49,7 @@ impl Stateless {
             };
             match verdict {
                 Verdict::Gone => {
-                    host.counters.count(Event::Gone);
+                    host.counters.count(StarEvent::Gone);
                     answer = Answer::Gone;
                     break;
                 }
@@ -81,7 +81,7 @@ impl Stateless {
     }
 
     /// Gives the completion of the RECV that an RD has ended. `false` if it has no room.
-    pub(super) fn complete_recv(host: &mut Host<'_>, rd: &Rd) -> bool {
+    pub(super) fn complete_recv(host: &mut Tables<'_>, rd: &Rd) -> bool {
         let guide = &rd.guide;
         let connection = &guide.header.connection;
         let report = Report::Completed {
@@ -99,12 +99,12 @@ impl Stateless {
     }
 
     /// The stateful side has taken work requests.
-    pub(super) fn handle_ea(host: &mut Host<'_>, came: &Came<'_, '_>) {
+    pub(super) fn handle_ea(host: &mut Tables<'_>, came: &Came<'_, '_>) {
         let header = came.seen.view.header();
         let Some(octets) = came.payload().first_chunk() else { return };
         let taken = Taken::from_octets(*octets);
         if z_time(came.now) >= came.seen.expiry || !note_taken(host, header, taken) {
-            host.counters.drop_frame(Drop::LateOrUnsolicited);
+            host.counters.drop_frame(StarDrop::LateOrUnsolicited);
         }
     }
 }
@@ -112,10 +112,10 @@ impl Stateless {
 /// Gives a completion and closes its slot, which is open: one step, as nobody else runs in between.
 /// `false` if the completion has no room.
 //= star#ours-guard-word
-fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
+fn complete(host: &mut Tables<'_>, portal: u32, report: &Report) -> bool {
     let Report::Completed { slot, generation, qp, .. } = *report else { return false };
     if !host.portals.report(portal, report) {
-        host.counters.count(Event::ReportLost);
+        host.counters.count(StarEvent::ReportLost);
         return false;
     }
     if let Some(port) = host.portals.get_mut(portal) {
@@ -127,7 +127,7 @@ fn complete(host: &mut Host<'_>, portal: u32, report: &Report) -> bool {
 
 /// Notes what the stateful side has taken, for the application. `false` if the connection is over.
 /// What is noted never moves back, so a frame that comes late or twice says nothing new.
-fn note_taken(host: &mut Host<'_>, header: &Header, taken: Taken) -> bool {
+fn note_taken(host: &mut Tables<'_>, header: &Header, taken: Taken) -> bool {
     let qpn = header.connection.qpn_z;
     let is_open = qp_verdict(host, header) == Verdict::Open;
     if let Some(port) = host.portals.get_mut(qpn.portal()).filter(|_| is_open) {

@@ -5,20 +5,20 @@
 //! what it asked for is sent; nothing of them is remembered in between.
 
 use crate::{
-    host::Host,
     keys::{Binding, FrameKey, KeyMessage, PdKeySchedule},
     names::{ConnectionName, Era, Nonce, PdId, Qpn, Slot},
     portal::{Guard, QpState, QpWord, StarPortalMemory, Verdict},
+    tables::Tables,
     wire::{Guide, Header},
 };
 
 /// The memory that has the words of a connection.
-fn memory_of<'h>(host: &'h Host<'_>, header: &Header) -> Option<&'h StarPortalMemory> {
+fn memory_of<'h>(host: &'h Tables<'_>, header: &Header) -> Option<&'h StarPortalMemory> {
     host.portals.get(header.connection.qpn_z.portal()).map(|port| port.memory())
 }
 
 pub(super) fn slot_verdict(
-    host: &Host<'_>,
+    host: &Tables<'_>,
     header: &Header,
     slot: Slot,
     generation: u32,
@@ -31,7 +31,7 @@ pub(super) fn slot_verdict(
 }
 
 /// Returns the verdict on a frame that is about no slot.
-pub(super) fn qp_verdict(host: &Host<'_>, header: &Header) -> Verdict {
+pub(super) fn qp_verdict(host: &Tables<'_>, header: &Header) -> Verdict {
     let word = memory_of(host, header)
         .map_or(QpWord::CLOSED, |memory| memory.qp_word(header.connection.qpn_z.index()));
     let (nonce, era) = connection_of(header);
@@ -43,7 +43,7 @@ const fn connection_of(header: &Header) -> (u32, u16) {
 }
 
 /// Returns the verdict on a frame that moves data.
-pub(super) fn verdict_of(host: &Host<'_>, guide: &Guide) -> Verdict {
+pub(super) fn verdict_of(host: &Tables<'_>, guide: &Guide) -> Verdict {
     if guide.slot == Slot::NONE {
         qp_verdict(host, &guide.header)
     } else {
@@ -58,7 +58,7 @@ pub(super) const fn place_of(guide: &Guide) -> (u64, u64) {
 }
 
 /// Opens a connection of a QP, which its application has written a record of. Returns K_c.
-pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey> {
+pub(crate) fn open(host: &mut Tables<'_>, portal: u16, qp: u32) -> Option<FrameKey> {
     let era = host.portals.get(portal.into())?.memory().record(qp)?.era;
     let (binding, pd_key) = binding_in(host, portal, qp, Era(era))?;
     let key = pd_key.derive(host.aead, &KeyMessage::of_connection(&binding));
@@ -73,7 +73,7 @@ pub(crate) fn open(host: &mut Host<'_>, portal: u16, qp: u32) -> Option<FrameKey
 }
 
 /// Closes the connection of a QP: from now on no frame of it has effect.
-pub(crate) fn close(host: &mut Host<'_>, portal: u16, qp: u32) {
+pub(crate) fn close(host: &mut Tables<'_>, portal: u16, qp: u32) {
     if let Some(port) = host.portals.get_mut(portal.into()) {
         let word = port.memory().qp_word(qp);
         port.set_qp_word(qp, QpWord { state: QpState::Closed, ..word });
@@ -82,7 +82,7 @@ pub(crate) fn close(host: &mut Host<'_>, portal: u16, qp: u32) {
 
 /// Whether another may have the state of a QP's connection from the era of that number on: it is
 /// open, and the era has not been.
-pub(crate) fn may_be_taken_over(host: &Host<'_>, portal: u16, qp: u32, era: Era) -> bool {
+pub(crate) fn may_be_taken_over(host: &Tables<'_>, portal: u16, qp: u32, era: Era) -> bool {
     let port = host.portals.get(portal.into());
     let word = port.map_or(QpWord::CLOSED, |port| port.memory().qp_word(qp));
     word.state == QpState::Open && era.0 > word.era
@@ -91,7 +91,7 @@ pub(crate) fn may_be_taken_over(host: &Host<'_>, portal: u16, qp: u32, era: Era)
 /// Returns the name of a QP's connection, by its record and its QP word, and the secret of its
 /// protection domain: if that is the portal's.
 pub(super) fn binding_of<'h>(
-    host: &'h Host<'_>,
+    host: &'h Tables<'_>,
     portal: u16,
     qp: u32,
 ) -> Option<(Binding, &'h PdKeySchedule)> {
@@ -101,7 +101,7 @@ pub(super) fn binding_of<'h>(
 
 /// The same, in an era that there may be.
 fn binding_in<'h>(
-    host: &'h Host<'_>,
+    host: &'h Tables<'_>,
     portal: u16,
     qp: u32,
     era: Era,
@@ -110,7 +110,7 @@ fn binding_in<'h>(
     let pd = host.pd_of_portal(PdId(record.pd), portal.into())?;
     let connection = ConnectionName {
         pd: PdId(record.pd),
-        qpn_z: Host::qpn(portal, qp)?,
+        qpn_z: Tables::qpn(portal, qp)?,
         qpn_f: Qpn::from_bits(record.peer_qpn),
         nonce: Nonce(record.nonce),
         era,

@@ -12,10 +12,10 @@ use super::{
     guard::{close, qp_verdict},
 };
 use crate::{
-    counters::{Drop, Event},
-    host::Host,
+    counters::{StarDrop, StarEvent},
     names::Era,
     portal::{QpState, QpWord, Report, StarPort, Verdict},
+    tables::Tables,
     verbs::WcStatus,
     wire::{
         Answer, Header, State, StateKind, Switch, switch,
@@ -25,7 +25,12 @@ use crate::{
 
 impl Stateless {
     /// The stateful side asks or tells about the connection itself.
-    pub(super) fn handle_state(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>, state: State) {
+    pub(super) fn handle_state(
+        &mut self,
+        host: &mut Tables<'_>,
+        came: &Came<'_, '_>,
+        state: State,
+    ) {
         let header = came.seen.view.header();
         if !self.is_in_time(host, came, ea_of(header, 0, Answer::Clock)) {
             return;
@@ -34,7 +39,7 @@ impl Stateless {
             return self.handle_commit(host, came);
         }
         if qp_verdict(host, header) != Verdict::Open {
-            host.counters.count(Event::Gone);
+            host.counters.count(StarEvent::Gone);
             self.answer(host, came, ea_of(header, 0, Answer::Gone));
             return;
         }
@@ -64,7 +69,7 @@ impl Stateless {
             _ => None,
         };
         let Some(report) = report else {
-            host.counters.drop_frame(Drop::Nonsense);
+            host.counters.drop_frame(StarDrop::Nonsense);
             return;
         };
         // The library decides, and answers: it has what a connection takes. There is no limit to
@@ -72,40 +77,40 @@ impl Stateless {
         let portal = header.connection.qpn_z.portal();
         let has_room = host.portals.get_mut(portal).is_some_and(StarPort::has_room_to_spare);
         if !has_room || !host.portals.report(portal, &report) {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
         }
     }
 
     //= star#ours-switch
     /// The peer is the stateful side from now on: this host, which was, has given it all, and does
     /// nothing but wait for this.
-    fn handle_commit(&mut self, host: &mut Host<'_>, came: &Came<'_, '_>) {
+    fn handle_commit(&mut self, host: &mut Tables<'_>, came: &Came<'_, '_>) {
         let header = came.seen.view.header();
         let qpn = header.connection.qpn_z;
         let (portal, qp) = (qpn.portal(), qpn.index());
         let (nonce, Era(era)) = (header.connection.nonce.0, header.connection.era);
         if switch::name(came.payload()) != Ok(Era(era)) {
-            host.counters.drop_frame(Drop::Nonsense);
+            host.counters.drop_frame(StarDrop::Nonsense);
             return;
         }
         let done = ea_of(header, 0, Answer::Done);
         if !self.answers.has_room(came.frame.source, &done) {
-            host.counters.drop_frame(Drop::NoRoom);
+            host.counters.drop_frame(StarDrop::NoRoom);
             return;
         }
         let word = host.portals.get(portal).map_or(QpWord::CLOSED, |it| it.memory().qp_word(qp));
         if word.is(QpState::Expected, nonce, era) {
             if !host.portals.report(portal, &Report::Committed { qp, era: Era(era) }) {
-                host.counters.count(Event::ReportLost);
+                host.counters.count(StarEvent::ReportLost);
                 return;
             }
             if let Some(port) = host.portals.get_mut(portal) {
                 port.set_qp_word(qp, QpWord { state: QpState::Open, ..word });
             }
-            host.counters.count(Event::RolesChanged);
+            host.counters.count(StarEvent::RolesChanged);
             self.given_away.push((portal as u16, qp));
         } else if !word.is_open_for(nonce, era) {
-            host.counters.count(Event::Gone);
+            host.counters.count(StarEvent::Gone);
             self.answer(host, came, ea_of(header, 0, Answer::Gone));
             return;
         }
@@ -117,12 +122,12 @@ impl Stateless {
 /// library, which is told so, flushes what is posted. Nobody waits for an answer. Should the frame
 /// be lost, the library finds out by itself, later.
 //= star#ours-close
-fn peer_closed(host: &mut Host<'_>, header: &Header) {
+fn peer_closed(host: &mut Tables<'_>, header: &Header) {
     let qpn = header.connection.qpn_z;
     let (portal, qp) = (qpn.portal(), qpn.index());
     if host.portals.report(portal, &Report::Failed { qp, status: WcStatus::WrFlushErr }) {
         close(host, portal as u16, qp);
     } else {
-        host.counters.count(Event::ReportLost);
+        host.counters.count(StarEvent::ReportLost);
     }
 }

@@ -17,12 +17,12 @@ use super::{
 use crate::{
     clock::ZTime,
     config::STATEFUL_PORT,
-    counters::Drop,
-    host::z_time,
+    counters::StarDrop,
     keys::FrameKey,
     names::{ConnectionName, Era, Generation, MrId, Nonce, Qpn, Sequence, Side, Slot},
     portal::{Post, Report},
     sealer::Sealer,
+    tables::z_time,
     verbs::WqeOp,
     wire::{
         Answer, EaEntry, EaOfZ, Header, Initial, KeyPhase, Rule, State, StateKind, Wqe, WqeKind,
@@ -184,7 +184,7 @@ proptest! {
             pair.replay(packet);
             pair.run_for(Duration::from_micros(wait));
         }
-        let unauthenticated = pair.f_host.counters.drops(Drop::Unauthenticated);
+        let unauthenticated = pair.f_host.counters.drops(StarDrop::Unauthenticated);
         prop_assert!(!is_on_time || unauthenticated == 0, "its frames are authentic");
         pair.f.command(Post::Close { qp: QP });
         pair.run_for(Duration::from_millis(50));

@@ -19,13 +19,13 @@ use super::{
 use crate::{
     clock::ZTime,
     config::STATEFUL_PORT,
-    counters::Drop,
-    host::z_time,
+    counters::StarDrop,
     keys::{Binding, FrameKey},
     mr_table::Access,
     names::{ConnectionName, Era, Generation, MrId, Nonce, PdId, Qpn, Sequence, Side, Slot, Taken},
     portal::{Post, Report},
     sealer::Sealer,
+    tables::z_time,
     verbs::{WcStatus, WqeOp},
     wire::{
         Answer, Cqe, Cqep, EaEntry, EaOfF, EaOfZ, Gd, Guide, Header, KeyPhase, Rd,
@@ -255,7 +255,7 @@ proptest! {
             }
         }
         pair.run_for(Duration::from_micros(50));
-        prop_assert_eq!(pair.f_host.counters.drops(Drop::Unauthenticated), 0);
+        prop_assert_eq!(pair.f_host.counters.drops(StarDrop::Unauthenticated), 0);
         prop_assert!(!gave_data.get(), "nothing may be read");
         let now = pair.f.bytes(0, 1 << 20);
         for (at, &byte) in (0_u64..).zip(&now) {

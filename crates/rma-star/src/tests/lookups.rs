@@ -8,7 +8,7 @@ use super::{
     deeds::{faithful, fused},
     pair::{Packet, Pair, Wr},
 };
-use crate::{config::StarConfigBuilder, counters::Drop, verbs::WqeOp};
+use crate::{config::StarConfigBuilder, counters::StarDrop, verbs::WqeOp};
 
 /// SENDs of F under way, an RD each.
 const MESSAGES: u32 = 200;
@@ -71,10 +71,10 @@ fn a_forged_answer_is_not_looked_for_among_all_that_is_under_way() {
         }
         assert_eq!(pair.f_host.stateful.in_use().1, MESSAGES as usize);
         // The right one still is one.
-        let dropped = pair.f_host.counters.drops(Drop::LateOrUnsolicited);
+        let dropped = pair.f_host.counters.drops(StarDrop::LateOrUnsolicited);
         let _ = looks(&mut pair, rda);
         assert_eq!(pair.f_host.stateful.in_use().1, MESSAGES as usize - 1);
-        assert_eq!(pair.f_host.counters.drops(Drop::LateOrUnsolicited), dropped);
+        assert_eq!(pair.f_host.counters.drops(StarDrop::LateOrUnsolicited), dropped);
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     config::StarConfigBuilder,
-    counters::Event,
+    counters::StarEvent,
     verbs::{WcStatus, WqeOp},
 };
 
@@ -63,7 +63,7 @@ fn a_send_that_is_done_at_once_takes_two_frames_and_the_last_of_many_two_more() 
         assert_eq!(counts(&pair), [sent, sent, 0]);
         assert_eq!(pair.f_host.stateful.in_use(), (1, 1), "that of the last");
     }
-    assert_eq!(pair.f_host.counters.events(Event::Retransmit), 0);
+    assert_eq!(pair.f_host.counters.events(StarEvent::Retransmit), 0);
     pair.run_for(100 * MS);
     assert_eq!(counts(&pair), [20, 21, 1], "it asks when Z says nothing by itself");
     assert_eq!(pair.f_host.stateful.in_use(), (0, 0));

@@ -24,7 +24,6 @@ use rma_shm::{Line, Region};
 use crate::{
     config::{StarConfig, StarConfigBuilder, StarPlace},
     counters::StarCounters,
-    host::Host,
     keys::PdKey,
     mr_table::{Access, MrTable},
     names::{MrId, PdId, Qpn},
@@ -34,6 +33,7 @@ use crate::{
     sealer::Sealer,
     service::Star,
     stateful::Stateful,
+    tables::Tables,
     verbs::{WcStatus, WqeOp},
 };
 
@@ -193,9 +193,9 @@ impl FHost {
         }
     }
 
-    pub(super) fn with<T>(&mut self, with: impl FnOnce(&mut Stateful, &mut Host<'_>) -> T) -> T {
+    pub(super) fn with<T>(&mut self, with: impl FnOnce(&mut Stateful, &mut Tables<'_>) -> T) -> T {
         let Self { config, sealer, pds, mrs, portals, stateful, counters } = self;
-        let mut host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
+        let mut host = Tables { config, aead: sealer.aead, pds, mrs, portals, counters };
         with(stateful, &mut host)
     }
 
@@ -222,7 +222,7 @@ impl FHost {
         let waiting = self.stateful.frames_waiting();
         assert_eq!(self.stateful.has_frames(), waiting > 0, "both tell the same");
         let Self { config, sealer, pds, mrs, portals, stateful, counters } = self;
-        let mut host = Host { config, aead: sealer.aead, pds, mrs, portals, counters };
+        let mut host = Tables { config, aead: sealer.aead, pds, mrs, portals, counters };
         let is_written = stateful.write_next(&mut host, sealer, now, &mut frame[0]);
         if !is_written {
             return None;

@@ -7,7 +7,7 @@ use super::{
     pair::{Pair, QP, Wr},
 };
 use crate::{
-    counters::{Drop, Event},
+    counters::{StarDrop, StarEvent},
     portal::{Post, Report},
     verbs::{WcStatus, WqeOp},
 };
@@ -208,7 +208,7 @@ fn a_write_that_comes_again_after_it_is_done_does_not_land() {
     pair.z.fill(64, &[1; 1000]);
     pair.run_for(15 * MS);
     assert_eq!(pair.z.bytes(64, 1000), [1; 1000]);
-    assert_eq!(pair.star.counters().drops(Drop::Again), 1);
+    assert_eq!(pair.star.counters().drops(StarDrop::Again), 1);
 }
 
 #[test]
@@ -225,6 +225,6 @@ fn connections_of_both_kinds_share_an_engine() {
     }
     pair.run_to_the_end(100 * MS);
     begun.iter().for_each(|begun| check(&pair, begun));
-    assert_eq!(pair.f_host.counters.events(Event::Retransmit), 0);
+    assert_eq!(pair.f_host.counters.events(StarEvent::Retransmit), 0);
     assert_eq!(pair.f_host.stateful.in_use(), (0, 0));
 }

@@ -6,7 +6,7 @@ use super::{
     deeds::{DEEDS, Deed, begin, check, fused},
     pair::{Pair, QP, Wr},
 };
-use crate::{config::StarConfigBuilder, counters::Drop, names::Qpn, verbs::WqeOp};
+use crate::{config::StarConfigBuilder, counters::StarDrop, names::Qpn, verbs::WqeOp};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ fn post_useless_recvs(pair: &mut Pair, qp: u32) {
         pair.z.post(WqeOp::Recv, Wr { len: 8, ..Wr::default() });
     }
     pair.run_for(SECOND / 10);
-    assert!(pair.f_host.counters.drops(Drop::NoRoom) > 0, "the table is full for it");
+    assert!(pair.f_host.counters.drops(StarDrop::NoRoom) > 0, "the table is full for it");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::StarConfigBuilder,
-    counters::Event,
+    counters::StarEvent,
     portal::{Post, Report},
     verbs::{WcStatus, WqeOp},
 };
@@ -39,7 +39,7 @@ fn every_deed_is_done_in_both_framings_whatever_its_length() {
                 }
             }
         }
-        assert_eq!(pair.f_host.counters.events(Event::Retransmit), 0);
+        assert_eq!(pair.f_host.counters.events(StarEvent::Retransmit), 0);
     }
 }
 
@@ -408,7 +408,7 @@ fn connections_that_share_small_tables_all_get_on() {
     }
     pair.run_to_the_end(100 * MS);
     begun.iter().for_each(|begun| check(&pair, begun));
-    assert_eq!(pair.f_host.counters.events(Event::Retransmit), 0, "none was forgotten");
+    assert_eq!(pair.f_host.counters.events(StarEvent::Retransmit), 0, "none was forgotten");
 }
 
 #[test]
@@ -451,7 +451,7 @@ fn data_that_comes_later_than_w_after_it_was_asked_for_does_not_land() {
         assert_eq!(pair.f.bytes(64, 1000), [0; 1000]);
         pair.run_to_the_end(100 * MS);
         check(&pair, &begun);
-        assert_eq!(pair.f_host.counters.events(Event::Retransmit), 1);
+        assert_eq!(pair.f_host.counters.events(StarEvent::Retransmit), 1);
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     pair::{MEMORY, Pair, Wr},
 };
 use crate::{
-    counters::Event,
+    counters::StarEvent,
     mr_table::Access,
     verbs::{WcStatus, WqeOp},
 };
@@ -50,7 +50,7 @@ fn memory_that_is_taken_back_is_touched_no_more_and_the_peer_hears_of_it_at_once
             pair.run_for(40 * MS);
             assert_eq!(pair.f.status(posted), Some(WcStatus::RemAccessErr), "{op:?} {is_window}");
             assert!(pair.z.bytes(0, MEMORY) == before, "nothing came after");
-            assert!(pair.star.counters().events(Event::Denied) > 0);
+            assert!(pair.star.counters().events(StarEvent::Denied) > 0);
         }
     }
 }
@@ -112,7 +112,7 @@ fn a_connection_to_a_host_whose_clock_stood_still_ends() {
             assert!(status.is_some_and(|it| it != WcStatus::Success), "{deed:?}: {status:?}");
         }
         assert!(pair.z.bytes(0, MEMORY) == before, "{deed:?} after {seconds} s has landed");
-        let is_told = pair.star.counters().events(Event::Expired) > 0;
+        let is_told = pair.star.counters().events(StarEvent::Expired) > 0;
         assert_eq!(is_told, seconds == 10, "{deed:?} after {seconds} s");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rma_star::{
     config::Framing,
-    counters::Event,
+    counters::StarEvent,
     library::{QpConfig, QpState, Role, SwitchError},
 };
 
@@ -478,7 +478,7 @@ impl World {
         }
         for host in &self.hosts {
             assert_eq!(host.star.stateful_connections(), 0, "of host {:?}", host.name());
-            for event in Event::ALL {
+            for event in StarEvent::ALL {
                 let count = host.star.counters().events(event);
                 *self.seen.entry(format!("{event:?}")).or_default() += count;
             }

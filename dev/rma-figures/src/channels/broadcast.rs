@@ -15,12 +15,13 @@ use rma_bench::{
     pair::Pair,
 };
 use rma_xdp::{
-    Clock, HostRegistrar, OpType,
+    OpType,
     channel::{
-        Kind, Peer, Receiver, SendError, Sender,
+        HostRegistrar, Kind, Peer, Receiver, SendError, Sender,
         read_ring::{ReadRingConfig, ReaderConfig, detached_bell, inlined_bell, notify_receiver},
         ring::RingLen,
     },
+    time::Clock,
 };
 
 use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run, take};

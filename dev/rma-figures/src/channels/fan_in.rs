@@ -10,12 +10,13 @@ use core::{
 
 use rma_bench::{client::Client, error::PairError, interrupt::Interrupt, pair::Pair};
 use rma_xdp::{
-    Clock, HostRegistrar, OpType,
+    OpType,
     channel::{
-        Claims as _, Kind, Peer, Receiver as _, SendError, Sender as _,
+        Claims as _, HostRegistrar, Kind, Peer, Receiver as _, SendError, Sender as _,
         ring::RingLen,
         shared_ring::{SharedRingConfig, with_zeroing as shared},
     },
+    time::Clock,
 };
 
 use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run};

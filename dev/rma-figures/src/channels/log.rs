@@ -10,15 +10,16 @@ use std::collections::VecDeque;
 
 use rma_bench::{client::Client, error::PairError, interrupt::Interrupt, pair::Pair};
 use rma_xdp::{
-    Clock, HostRegistrar, OpType,
+    OpType,
     channel::{
-        Claim, Claims as _, Kind, Outgoing as _, Peer, Receiver as _, SendError, SendHandle,
-        SendRegion as _, SendState, Sender as _,
+        Claim, Claims as _, HostRegistrar, Kind, Outgoing as _, Peer, Receiver as _, SendError,
+        SendHandle, SendRegion as _, SendState, Sender as _,
         send_recv::{
             SendRecvConfig,
             normal::{Receiver, Sender},
         },
     },
+    time::Clock,
 };
 
 use super::{Side, Wrong, check, failed, fill, open::both, run, take};

@@ -4,9 +4,8 @@ use core::{fmt, time::Duration};
 
 use rma_bench::error::PairError;
 use rma_xdp::{
-    HostRegistrar, InlineEngine,
     channel::{
-        Close, Half, Kind, OpenError, Peer, Receiver, Sender,
+        Close, Half, HostRegistrar, Kind, OpenError, Peer, Receiver, Sender,
         read_ring::{self, ReadRingConfig, ReaderConfig},
         read_slot::{
             self, ReadSlotConfig,
@@ -21,6 +20,7 @@ use rma_xdp::{
             reserve_slot::{self, ReserveConfig},
         },
     },
+    engine::InlineEngine,
 };
 
 use crate::error::FigureError;

@@ -6,7 +6,7 @@
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rma_bench::rates::Rates;
 use rma_core::crypto::fastest;
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 
 use super::{FOOTPRINT, FRAMES, Keys, Prepared, RESPONSE_AAD, Set, TAG_LEN, What, Work, iv, run};
 

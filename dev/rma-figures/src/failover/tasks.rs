@@ -21,8 +21,11 @@ use std::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_bench::{error::PairError, grants::Grants, interrupt::Interrupt};
 use rma_xdp::{
-    BufferPool, Client, Clock, Grant, InlineHost, Moves, OpType, RegionBuf, RetryPolicy, Timing,
-    TscClock,
+    BufferPool, Client, Grant, InlineHost, OpType, RegionBuf,
+    config::Timing,
+    ops::Moves,
+    time::{Clock, TscClock},
+    transfer::RetryPolicy,
 };
 
 use super::{

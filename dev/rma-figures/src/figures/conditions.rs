@@ -37,7 +37,7 @@ pub(super) fn lab_of(mtu: u32) -> Result<Lab, PairError> {
 
 /// Opens the link, beside the lab, on which floors are measured.
 pub(super) fn link() -> Result<Link, PairError> {
-    Link::open(&lab_config(MTU), rma_xdp::DEFAULT_PORT, false)
+    Link::open(&lab_config(MTU), rma_xdp::config::DEFAULT_PORT, false)
 }
 
 /// Opens the pair, beside the lab, on which the kernel's own sockets are measured.

@@ -8,7 +8,7 @@ use rma_bench::{
     interrupt::Interrupt,
     rates,
 };
-use rma_xdp::xdp::packet::{ETHERNET_LEN, Headers};
+use rma_xdp::device::xdp::packet::{ETHERNET_LEN, Headers};
 
 use super::{
     conditions::{MTU, link},

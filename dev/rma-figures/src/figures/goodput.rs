@@ -9,14 +9,14 @@ use rma_bench::{
     pair::{Pair, PairConfig, Place, cores, pinned},
     rates::{self, Measure, Rates},
 };
+use rma_core::wire::{
+    mutation::MUTATION_REQUEST_LEN,
+    read::{REQUEST_LEN, RESPONSE_OVERHEAD},
+};
 use rma_lab::Lab;
 use rma_xdp::{
     OpType,
-    wire::{
-        mutation::MUTATION_REQUEST_LEN,
-        read::{REQUEST_LEN, RESPONSE_OVERHEAD},
-    },
-    xdp::packet::{ETHERNET_LEN, Headers},
+    device::xdp::packet::{ETHERNET_LEN, Headers},
 };
 
 use super::{

@@ -35,7 +35,7 @@ const PROACTIVE: [(&str, Kind, (usize, u64)); 4] = [
 const ROUNDS: usize = 7;
 
 fn scene(kind: Kind, (clients, rotations): (usize, u64)) -> Scene {
-    Scene { kind, clients, rotations, histories: 0, port: rma_xdp::DEFAULT_PORT }
+    Scene { kind, clients, rotations, histories: 0, port: rma_xdp::config::DEFAULT_PORT }
 }
 
 fn detail(rotations: &Rotations, what: &str) -> String {
@@ -103,7 +103,8 @@ pub(super) fn rotations(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErro
 
 pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
-    let rounds = transfers::measure(Place::Lab(&lab), (ROUNDS, rma_xdp::DEFAULT_PORT), interrupt)?;
+    let rounds =
+        transfers::measure(Place::Lab(&lab), (ROUNDS, rma_xdp::config::DEFAULT_PORT), interrupt)?;
     let pairs = || rounds.steady.iter().zip(&rounds.rotated);
     let mut ratios: Vec<f64> = pairs()
         .map(|(steady, rotated)| rotated.bytes_per_second / steady.bytes_per_second)

@@ -13,7 +13,7 @@ use rma_bench::{
 };
 use rma_xdp::{
     OpType,
-    star::{Event, Role, StarConfigBuilder},
+    star::{Role, StarConfigBuilder, StarEvent},
 };
 
 use super::{
@@ -100,7 +100,7 @@ fn calls_of(
 fn frames_sent(pair: &Pair) -> u64 {
     let of_hosts = [pair.client.host.metrics().star, pair.server.metrics().star];
     let events = of_hosts.iter().flatten().flat_map(|star| &star.events);
-    events.filter(|(event, _)| *event == Event::FrameSent).map(|(_, count)| count).sum()
+    events.filter(|(event, _)| *event == StarEvent::FrameSent).map(|(_, count)| count).sum()
 }
 
 pub(super) fn calls(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {

@@ -9,7 +9,10 @@ use rma_bench::{
     pair::{Pair, PairConfig, Place},
     rotation::{By, NextGrant, beside_reads},
 };
-use rma_xdp::{NicConfigBuilder, OpStatus, Timing};
+use rma_xdp::{
+    OpStatus,
+    config::{NicConfigBuilder, Timing},
+};
 
 use super::{
     conditions::{AMOUNT, CONDITIONS, MTU, lab},

@@ -5,7 +5,7 @@ use core::time::Duration;
 use rma_bench::{aead, error::PairError, interrupt::Interrupt, pair, rates};
 use rma_core::crypto::fastest;
 use rma_sim::load::{scenario, swarm};
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 
 use super::spec::Measured;
 use crate::lone;

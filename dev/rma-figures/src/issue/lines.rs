@@ -12,7 +12,7 @@ use std::thread;
 
 use rma_bench::pair::{cores, pin};
 use rma_core::time::Clock;
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 /// One cache line. The last word says which message of the ring it is, and is written last.
 #[derive(Default)]

@@ -15,7 +15,9 @@ use rma_keys::{
     name::RegionName,
     time::Now,
 };
-use rma_xdp::{HostAddr, InlineHost, RegionKey, RegisteredRegion, TscClock, random_region_key};
+use rma_xdp::{
+    HostAddr, InlineHost, RegionKey, RegisteredRegion, crypto::random_region_key, time::TscClock,
+};
 
 use super::{
     desk::Swapped,

@@ -84,7 +84,7 @@ pub fn key_rotation(args: &KeyRotationArgs, interrupt: &Interrupt) -> Result<(),
             clients: args.clients,
             rotations: args.rotations,
             histories: args.rotations.min(64) as usize,
-            port: rma_xdp::DEFAULT_PORT,
+            port: rma_xdp::config::DEFAULT_PORT,
         };
         let rotations = rotate(place, scene, interrupt)?;
         line!("\n{}, {} rotations\n", kind.words(), rotations.count);

@@ -28,7 +28,9 @@ use rma_keys::{
     time::Now,
 };
 use rma_xdp::{
-    Clock, HostAddr, InlineHost, OpStatus, RegionKey, RegisteredRegion, TscClock, random_region_key,
+    HostAddr, InlineHost, OpStatus, RegionKey, RegisteredRegion,
+    crypto::random_region_key,
+    time::{Clock, TscClock},
 };
 
 use super::{

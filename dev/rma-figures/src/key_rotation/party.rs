@@ -3,7 +3,7 @@
 
 use rma_bench::{client::Client, error::PairError};
 use rma_core::time::Instant;
-use rma_xdp::{Clock, Grant, OpStatus, OpType, Portal};
+use rma_xdp::{Grant, OpStatus, OpType, Portal, time::Clock};
 
 use super::{
     desk::{Desk, Step},

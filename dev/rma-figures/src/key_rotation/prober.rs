@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use rma_bench::{error::PairError, failures::Failures};
 use rma_core::time::Instant;
 use rma_keys::{epoch::Epoch, ring::Verdict};
-use rma_xdp::{Clock, OpStatus, Portal, RegisteredRegion};
+use rma_xdp::{OpStatus, Portal, RegisteredRegion, time::Clock};
 
 use super::{
     history::{Deed, What},

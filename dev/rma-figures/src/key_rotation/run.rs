@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_bench::{client::Client, error::PairError, interrupt::Interrupt};
 use rma_core::time::Instant;
-use rma_xdp::Clock;
+use rma_xdp::time::Clock;
 
 use super::{
     desk::{Desk, Swapped},

@@ -10,7 +10,7 @@ use rma_bench::{
     pair::{Pair, PairConfig, Place},
 };
 use rma_keys::rotation::{Plan, Schedule, Way};
-use rma_xdp::{NicConfigBuilder, Timing};
+use rma_xdp::config::{NicConfigBuilder, Timing};
 use serde::Serialize;
 
 use super::history::History;

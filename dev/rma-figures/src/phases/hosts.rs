@@ -21,7 +21,7 @@ use rma_core::{
     time::Clock,
 };
 use rma_lab::{Lab, Netns};
-use rma_xdp::{TscClock, xdp::XdpBackend};
+use rma_xdp::{device::xdp::XdpBackend, time::TscClock};
 
 use super::probe::{Phase, Spent, Timed, TimedAead, take, timed, turn};
 use crate::bare::{BareNic, PID, engine, register};

@@ -11,7 +11,7 @@ use rma_core::{
 use rma_crypto::{
     AeadProvider, DeriveJob, Key, KeySchedule, OpenJob, PreparedKey, ProviderKind, SealJob,
 };
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 /// The task that a thread works on, AES-GCM calls apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use rma_star::{
     verbs::WqeOp,
     wire::FrameView,
 };
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 use super::{Noted, Settings, Stations, Stepped, address, application::MESSAGE};
 use crate::{

@@ -5,7 +5,7 @@
 //! is on. Z's portal has room for as many connections in both cases.
 
 use rma_core::{crypto::AeadProvider, time::Clock};
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 use super::{Settings, Stations, Stepped};
 use crate::scale::{OneAndMany, Random, median};

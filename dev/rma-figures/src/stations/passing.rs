@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rma_core::time::{Clock, Instant};
 use rma_lab::HandClock;
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 /// A clock that may need help to go on.
 pub trait Passing: Clock + Clone {

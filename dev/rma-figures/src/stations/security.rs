@@ -13,7 +13,7 @@
 
 use rma_bench::aead;
 use rma_core::crypto::AeadProvider;
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 use super::{Settings, Stations};
 use crate::scale::median;

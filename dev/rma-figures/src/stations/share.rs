@@ -18,7 +18,7 @@ use rma_star::{
     service::Star,
     verbs::WcStatus,
 };
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 use super::application::{Application, Plan, Work, negotiate};
 use crate::{

@@ -16,7 +16,7 @@ use rma_core::{
 };
 use rma_star::{
     config::{StarConfigBuilder, StarPlace},
-    counters::Event,
+    counters::StarEvent,
     service::Star,
 };
 
@@ -180,7 +180,7 @@ pub(in super::super) fn run(script: &mut Script<'_>) -> StarRingSeen {
     StarRingSeen {
         rounds: world.honest.rounds(),
         frames: world.frames,
-        refused: counted(Event::PostRefused),
-        lost: counted(Event::ReportLost),
+        refused: counted(StarEvent::PostRefused),
+        lost: counted(StarEvent::ReportLost),
     }
 }

@@ -61,7 +61,7 @@ enum Cmd {
         #[arg(long, conflicts_with = "udp")]
         interface: Option<String>,
         /// UDP port of 1RMA, the same on all hosts
-        #[arg(long, default_value_t = rma_xdp::DEFAULT_PORT)]
+        #[arg(long, default_value_t = rma_xdp::config::DEFAULT_PORT)]
         port: u16,
         #[command(flatten)]
         load: LoadArgs,

@@ -9,7 +9,7 @@ use core::{pin::Pin, time::Duration};
 use std::{io, path::Path};
 
 use rma_keys::io::clock;
-use rma_xdp::{Clock as _, Instant, TscClock};
+use rma_xdp::time::{Clock as _, Instant, TscClock};
 
 use super::{
     seconds::{Counts, Second, Tally},

@@ -28,7 +28,7 @@ use rma_kv::{
 };
 use rma_lab::Scratch;
 use rma_shm::Region;
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 

@@ -12,7 +12,7 @@ use rma_core::{
     op::{OpStatus, OpType},
 };
 use rma_keys::{
-    io::grants::{KeyedRegion, NoKey},
+    io::key_cache::{KeyedRegion, NoKey},
     keyed::{Asked, KeyedStatus, Persistence, tell},
     limits::KEYS_WAIT_MAX,
     ring::{GiveUp, Standing},
@@ -125,7 +125,7 @@ impl KeyedClient {
         options: TransferOptions,
         mut issue: impl AsyncFnMut(Grant, TransferOptions) -> Result<T, TransferError>,
     ) -> Result<T, KeyedError> {
-        assert!(region.grants().is_same(&self.grants), "the region is of other grants");
+        assert!(region.key_cache().is_same(&self.grants), "the region is of other grants");
         let (grants, ring) = (&self.grants, region.ring());
         let began = grants.with_cache(|_, now| now)?;
         let (mut persistence, mut last): (_, Option<Box<Outcome>>) = (Persistence::default(), None);

@@ -15,8 +15,9 @@ use rma_core::portal::{Change, Placement, RecordedOp, Source};
 use rma_lab::Pattern;
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    ClassOfService, CommandSlotId, Event, Grant, HostAddr, OpType, Permissions, Portal, Receive,
-    ReceiveQueue, ReceiveQueueLayout, RegisteredRegion,
+    Grant, HostAddr, OpType, Permissions, Portal, ReceiveQueue, RegisteredRegion,
+    messages::{Event, Receive, ReceiveQueueLayout},
+    ops::{ClassOfService, CommandSlotId},
 };
 
 use super::{

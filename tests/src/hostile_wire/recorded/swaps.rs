@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rma_core::portal::{Change, RecordedOp};
 use rma_sim::prng::Prng;
 use rma_xdp::{
-    ClassOfService, CommandSlotId, Grant, OpType, Permissions, Portal, RegisteredRegion,
+    Grant, OpType, Permissions, Portal, RegisteredRegion,
+    ops::{ClassOfService, CommandSlotId},
 };
 
 use super::{super::lab::Ends, Effect, Known};

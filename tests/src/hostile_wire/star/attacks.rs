@@ -6,7 +6,7 @@ use rma_core::{backend::Backend, port::Port};
 use rma_sim::prng::Prng;
 use rma_star::{
     config::{STATEFUL_PORT, STATELESS_PORT},
-    counters::Drop,
+    counters::StarDrop,
     verbs::WqeOp,
 };
 
@@ -180,7 +180,7 @@ pub fn each_frame_again<B: Backend>(world: &mut World<B>) -> u64 {
     again(world);
     world.rest();
     world.let_clocks_go_round();
-    let (before, dead) = (world.z.refused(), world.z.counters().drops(Drop::Unauthenticated));
+    let (before, dead) = (world.z.refused(), world.z.counters().drops(StarDrop::Unauthenticated));
     world.cable.tape.clear();
     again(world);
     // F's own frames may be: its view of Z's clock lags after so long.
@@ -191,7 +191,7 @@ pub fn each_frame_again<B: Backend>(world: &mut World<B>) -> u64 {
         refused <= from_f as u64,
         "{refused} frames refused: what is that old is not authentic"
     );
-    assert!(world.z.counters().drops(Drop::Unauthenticated) > dead);
+    assert!(world.z.counters().drops(StarDrop::Unauthenticated) > dead);
     world.round();
     again(world);
     world.round();

@@ -3,7 +3,7 @@
 use rma_core::backend::Backend;
 use rma_star::{
     clock::ZTime,
-    counters::Event,
+    counters::StarEvent,
     keys::OpenSpan,
     names::{Era, Generation, Nonce, Qpn, Slot},
     verbs::WqeOp,
@@ -24,7 +24,7 @@ enum Fate {
     /// It is not authentic.
     Dies,
     /// It is, and is refused.
-    Is(Event),
+    Is(StarEvent),
     /// It is answered, and has no effect.
     Nothing,
 }
@@ -139,9 +139,9 @@ impl Attacker {
         let valid = VALID.as_micros() as u64;
         let now = world.z_time().0;
         for (what, expiry, end) in [
-            ("expired", now - 1000, Fate::Is(Event::Expired)),
-            ("long expired", now - (1 << 30), Fate::Is(Event::Expired)),
-            ("too far ahead", now + 1000 * valid, Fate::Is(Event::Expired)),
+            ("expired", now - 1000, Fate::Is(StarEvent::Expired)),
+            ("long expired", now - (1 << 30), Fate::Is(StarEvent::Expired)),
+            ("too far ahead", now + 1000 * valid, Fate::Is(StarEvent::Expired)),
             ("of the last turn", now + valid / 2 - (1 << 32), Fate::Dies),
             ("of the next turn", now + valid / 2 + (1 << 32), Fate::Dies),
         ] {
@@ -153,7 +153,7 @@ impl Attacker {
 
     /// F's own WRITEs and READs of what is not for it.
     fn memory<B: Backend>(&mut self, world: &mut World<B>) {
-        let denied = Fate::Is(Event::Denied);
+        let denied = Fate::Is(StarEvent::Denied);
         let len = SPAN.end - SPAN.start;
         let (mr, closed) = (world.bait.mr, world.bait.closed);
         let others = world.z.application.mr.id();
@@ -248,11 +248,11 @@ impl Attacker {
                     WqeOp::Recv | WqeOp::Write => forge::rd(&key, guide, 9, false, expiry),
                     _ => forge::gd(&key, guide, expiry),
                 };
-                self.expect(world, "a closed connection", frame, Fate::Is(Event::Gone));
+                self.expect(world, "a closed connection", frame, Fate::Is(StarEvent::Gone));
             }
             let (key, expiry) = (self.forger.key(&schedule), world.soon());
             let cqep = self.forger.cqep(&key, send, expiry);
-            self.expect(world, "a closed connection", cqep, Fate::Is(Event::Gone));
+            self.expect(world, "a closed connection", cqep, Fate::Is(StarEvent::Gone));
             if nonce == 2 {
                 world.bait.open(&mut world.z, 0, nonce);
                 // Of both connections, with the same slots.

@@ -18,7 +18,7 @@ use rma_core::{
 use rma_shm::Region;
 use rma_star::{
     config::{StarConfigBuilder, StarPlace},
-    counters::{Drop, Event, StarCounters},
+    counters::{StarCounters, StarDrop, StarEvent},
     keys::PdKey,
     library::{CqId, Mr, Qp, QpConfig, QpState, Role, Verbs, VerbsConfig, VerbsPlace, Wc},
     mr_table::Access,
@@ -27,7 +27,7 @@ use rma_star::{
     service::Star,
     verbs::WcStatus,
 };
-use rma_xdp::TscClock;
+use rma_xdp::time::TscClock;
 
 /// How long a frame is valid. Long, so that a machine that is busy loses little by it.
 pub(super) const VALID: Duration = Duration::from_millis(200);
@@ -120,13 +120,13 @@ impl<B: Backend> Party<B> {
 
     /// Frames that died, for whatever reason.
     pub(super) fn dropped(&self) -> u64 {
-        Drop::ALL.into_iter().map(|it| self.counters().drops(it)).sum()
+        StarDrop::ALL.into_iter().map(|it| self.counters().drops(it)).sum()
     }
 
     /// Frames that were authentic and had no effect: one without a key never gets so far.
     pub(super) fn refused(&self) -> u64 {
         let of = |it| self.counters().events(it);
-        [Event::Expired, Event::Gone, Event::Denied].map(of).into_iter().sum()
+        [StarEvent::Expired, StarEvent::Gone, StarEvent::Denied].map(of).into_iter().sum()
     }
 }
 

@@ -7,7 +7,7 @@ use rma_star::{
     clock::ZTime,
     library::{QpState, RecvWr, Remote, Role, SendWr},
 };
-use rma_xdp::{Clock, TscClock};
+use rma_xdp::time::{Clock, TscClock};
 
 use super::{
     super::lab::{End, Namespaces},

@@ -7,7 +7,7 @@ use core::{
 
 use rma_xdp::{
     Client, InlineHost, OpStatus, OpType, Permissions, RegisteredRegion,
-    keys::{GrantsLoop, Holder, InlineKeyServer, KeyedClient, KeyedRegion, OpSet, Schedule},
+    keys::{Holder, InlineKeyServer, KeyCacheLoop, KeyedClient, KeyedRegion, OpSet, Schedule},
 };
 
 use rma_tests::keys::{HOUR, LEN, PATIENCE, SERVER, Since, World};
@@ -32,7 +32,7 @@ impl Owner {
 /// A client of it, with few command slots.
 struct Peer {
     host: InlineHost,
-    fetches: GrantsLoop,
+    fetches: KeyCacheLoop,
     client: KeyedClient,
     index: KeyedRegion,
 }
@@ -41,8 +41,8 @@ impl Peer {
     fn new(world: &World) -> Self {
         let host = InlineHost::open(world.client_config()).unwrap();
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let fetches = GrantsLoop::new(holder, &world.credentials().1).unwrap();
-        let grants = fetches.grants().clone();
+        let fetches = KeyCacheLoop::new(holder, &world.credentials().1).unwrap();
+        let grants = fetches.key_cache().clone();
         let source = grants.source(vec![world.listen], SERVER.parse().unwrap()).unwrap();
         let ops = [OpType::Read, OpType::Write].into_iter().collect::<OpSet>();
         let index = grants.region(source, "kv/index".parse().unwrap(), ops).unwrap();

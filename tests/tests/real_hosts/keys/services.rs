@@ -4,11 +4,12 @@ use std::{fs, sync::Arc, thread};
 
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
-    Host, OpStatus, OpType, Permissions, RetryPolicy,
+    Host, OpStatus, OpType, Permissions,
     keys::{
         GiveUp, KeyServer, KeyedCall, KeyedError, KeyedExecutor, KeyedPiece, KeyedStatus, NoKey,
         Schedule,
     },
+    transfer::RetryPolicy,
 };
 
 use rma_tests::keys::{

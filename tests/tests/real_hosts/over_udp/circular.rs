@@ -7,8 +7,8 @@ use rma_tests::{
     messages::{grant, layout},
 };
 use rma_xdp::{
-    NicConfigBuilder, OpStatus, OpType, Permissions, Quota, Quotas, Region, RegisteredRegion,
-    Source, TenantConfig, random_region_key,
+    OpStatus, OpType, Permissions, Quotas, Region, RegisteredRegion, TenantConfig,
+    config::NicConfigBuilder, crypto::random_region_key, ops::Source, tenant::Quota,
 };
 
 const LEN: usize = 8192;

@@ -8,7 +8,8 @@ use rma_tests::{
     messages::{everything, grant, layout},
 };
 use rma_xdp::{
-    Grant, HostConfig, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions, Timing,
+    Grant, HostConfig, InlineHost, OpStatus, OpType, Permissions,
+    config::{NicConfigBuilder, Timing},
 };
 
 #[test]

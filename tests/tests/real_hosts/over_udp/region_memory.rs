@@ -8,7 +8,10 @@ use std::{
 };
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};
-use rma_xdp::{Grant, NicConfigBuilder, OpStatus, OpType, Permissions, Region, random_region_key};
+use rma_xdp::{
+    Grant, OpStatus, OpType, Permissions, Region, config::NicConfigBuilder,
+    crypto::random_region_key,
+};
 
 const LEN: usize = 3 * 4096 + 5;
 

@@ -14,13 +14,14 @@ use std::{
 
 use rma_tests::{exposition::Exposition, hosts::Loopback};
 use rma_xdp::{
-    AllocationError, Host, HostAddr, HostConfig, HostError, IdlePolicy, InlineHost, Quota, Quotas,
-    Resource, TenantConfig, WaitError,
+    Host, HostAddr, HostConfig, HostError, InlineHost, Quotas, TenantConfig, WaitError,
+    config::IdlePolicy,
     star::{
-        Access, CqId, Event, MemoryRegion, MrError, PostError, ProtectionDomain, Qp, QpConfig,
-        QpState, RecvWr, Role, SendWr, SetUpError, StarConfigBuilder, StarError, StarPortalConfig,
-        StarVerbs, Wc, WcStatus, WqeOp,
+        Access, CqId, MemoryRegion, MrError, PostError, ProtectionDomain, Qp, QpConfig, QpState,
+        RecvWr, Role, SendWr, SetUpError, StarConfigBuilder, StarError, StarEvent,
+        StarPortalConfig, StarVerbs, Wc, WcStatus, WqeOp,
     },
+    tenant::{AllocationError, Quota, Resource},
 };
 
 /// Bytes of each end's memory region: the lower half is for what it receives.
@@ -314,7 +315,7 @@ fn a_portal_opens_no_more_stateful_connections_than_it_was_given() {
     }
     let counted = || {
         let events = hosts[0].metrics().star.unwrap().events;
-        events.iter().find(|it| it.0 == Event::OpenRefused).unwrap().1
+        events.iter().find(|it| it.0 == StarEvent::OpenRefused).unwrap().1
     };
     assert_eq!(counted(), 0);
     let (second, its_peer) = (one.another_qp(Role::Stateful), peer.another_qp(Role::Stateless));

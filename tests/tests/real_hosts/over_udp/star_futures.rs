@@ -15,7 +15,8 @@ use std::{
 };
 
 use rma_xdp::{
-    BufferPool, Host, IdlePolicy, RegionBuf, WaitError,
+    BufferPool, Host, RegionBuf, WaitError,
+    config::IdlePolicy,
     star::{
         Access, AsyncQp, AsyncVerbs, CqId, PostError, Qp, QpConfig, Remote, Role, SetUpError,
         SetUpStream, StarPortalConfig, StarVerbs, WcStatus, WorkError,

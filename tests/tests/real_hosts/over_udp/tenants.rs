@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};
 use rma_xdp::{
-    AllocationError, Grant, HostError, NicConfigBuilder, OpStatus, OpType, Permissions, Pid,
-    Priority, Quota, Quotas, Tenant, TenantConfig, Timing,
+    Grant, HostError, OpStatus, OpType, Permissions, Pid, Quotas, Tenant, TenantConfig,
+    config::{NicConfigBuilder, Timing},
+    tenant::{AllocationError, Priority, Quota},
 };
 
 fn hosts() -> Hosts {

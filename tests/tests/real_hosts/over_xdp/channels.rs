@@ -4,7 +4,7 @@ use rma_tests::{
     channels::{self, World},
     hosts::Setup,
 };
-use rma_xdp::xdp::Mode;
+use rma_xdp::device::xdp::Mode;
 
 fn in_both_modes(contract: fn(World)) {
     for mode in [Mode::Native, Mode::Generic] {

@@ -15,8 +15,10 @@ use rma_tests::{
     hosts::{CLIENT_PID, Hosts, Setup},
 };
 use rma_xdp::{
-    Clock, Grant, Host, HostAddr, HostConfig, HostError, InlineHost, InterfaceState, OpStatus,
-    OpType, Permissions, Portal, RegisteredRegion, TscClock, net::PathError,
+    Grant, Host, HostAddr, HostConfig, HostError, InlineHost, OpStatus, OpType, Permissions,
+    Portal, RegisteredRegion,
+    device::{InterfaceState, net::PathError},
+    time::{Clock, TscClock},
 };
 
 /// Only for what never comes.
@@ -340,7 +342,7 @@ fn an_inline_host_follows_its_interface_as_it_is_turned() {
 
 #[test]
 fn a_host_over_udp_has_no_interface_of_its_own() {
-    let hosts = Hosts::over_udp(rma_xdp::NicConfigBuilder::default());
+    let hosts = Hosts::over_udp(rma_xdp::config::NicConfigBuilder::default());
     assert_eq!(hosts.client.interface(), None);
     assert_eq!(hosts.client.metrics().device.interface, None);
 }

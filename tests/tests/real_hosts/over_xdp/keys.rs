@@ -5,7 +5,7 @@
 
 use rma_lab::{Lab, LabConfig};
 use rma_tests::hosts::Setup;
-use rma_xdp::{Host, keys::Schedule, xdp::Mode};
+use rma_xdp::{Host, device::xdp::Mode, keys::Schedule};
 
 use rma_tests::keys::{HOUR, World, owners_come_and_go};
 

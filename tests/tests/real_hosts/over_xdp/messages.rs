@@ -4,7 +4,7 @@ use rma_tests::{
     hosts::{Hosts, Setup},
     messages::everything,
 };
-use rma_xdp::xdp::Mode;
+use rma_xdp::device::xdp::Mode;
 
 fn run(setup: &Setup) {
     everything(|| Hosts::in_lab(setup));

@@ -12,8 +12,12 @@ use rma_tests::{
     scenario,
 };
 use rma_xdp::{
-    DEFAULT_PORT, DeviceInfo, Host, NicConfigBuilder, OpStatus, OpType, Timing,
-    xdp::{AttachMode, Mode, ModeReason},
+    Host, OpStatus, OpType,
+    config::{DEFAULT_PORT, NicConfigBuilder, Timing},
+    device::{
+        DeviceInfo,
+        xdp::{AttachMode, Mode, ModeReason},
+    },
 };
 
 use super::{

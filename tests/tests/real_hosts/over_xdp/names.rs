@@ -5,7 +5,10 @@
 
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_tests::hosts::{Hosts, Setup};
-use rma_xdp::{Host, HostAddr, HostConfig, HostError, InterfaceState, xdp::Mode};
+use rma_xdp::{
+    Host, HostAddr, HostConfig, HostError,
+    device::{InterfaceState, xdp::Mode},
+};
 
 use super::{
     interface_lost::{Scene, wait_attachments, wait_state},

@@ -14,9 +14,13 @@ use libbpf_rs::{Object, ObjectBuilder, ProgramMut, Xdp, XdpFlags};
 use rma_core::port::Port;
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::{
-    DEFAULT_PORT, Device, Host, HostConfig, HostError,
-    net::Interface,
-    xdp::{Mode, SteeredSockets, XdpConfig, XdpError},
+    Host, HostConfig, HostError,
+    config::DEFAULT_PORT,
+    device::{
+        Device,
+        net::Interface,
+        xdp::{Mode, SteeredSockets, XdpConfig, XdpError},
+    },
 };
 use rustix::io::{FdFlags, fcntl_setfd};
 

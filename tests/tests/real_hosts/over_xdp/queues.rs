@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 
 use rma_lab::{Lab, LabConfig};
 use rma_tests::hosts::{Hosts, Setup};
-use rma_xdp::{DEFAULT_PORT, Host, xdp::Mode};
+use rma_xdp::{Host, config::DEFAULT_PORT, device::xdp::Mode};
 
 use super::interface_lost::{Scene, wait_attachments, wait_for};
 

@@ -9,8 +9,10 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Setup};
 use rma_xdp::{
-    Clock, Grant, Host, HostAddr, HostConfig, InlineHost, NicConfigBuilder, OpStatus, OpType,
-    Permissions, Portal, RegisteredRegion, TscClock,
+    Grant, Host, HostAddr, HostConfig, InlineHost, OpStatus, OpType, Permissions, Portal,
+    RegisteredRegion,
+    config::NicConfigBuilder,
+    time::{Clock, TscClock},
 };
 
 /// Longer than a path takes to be found, by far.

@@ -5,9 +5,11 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallError, CallStatus, ClassOfService, Clock, Executor, Grant, Host, HostConfig,
-    InlineHost, OpStatus, OpType, Permissions, Piece, RegisteredRegion, RetryPolicy, SubmitError,
-    TransferError, TransferOptions, TscClock, WaitError,
+    Call, CallStatus, Executor, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions,
+    Piece, RegisteredRegion, SubmitError, TransferError, WaitError,
+    ops::ClassOfService,
+    time::{Clock, TscClock},
+    transfer::{CallError, RetryPolicy, TransferOptions},
 };
 
 use super::{hosts, hosts_with, served};

@@ -14,13 +14,14 @@ use std::{
 
 use rma_tests::hosts::Hosts;
 use rma_xdp::{
-    AsyncChannels, BufferPool, Channels, EngineThread, HostRegistrar, IdlePolicy, Permissions,
-    Portal, RegionBuf, Rx, Tx,
+    BufferPool, Permissions, Portal, RegionBuf,
     channel::{
-        Close, Half, Peer, SendState, Terms,
+        AsyncChannels, Channels, Close, Half, HostRegistrar, Peer, Rx, SendState, Terms, Tx,
         ring_buffer::{self, RingConfig, without_zeroing},
         write_slot::{SlotConfig, immediate},
     },
+    config::IdlePolicy,
+    engine::EngineThread,
 };
 
 use super::{futures::Tiny, hosts};

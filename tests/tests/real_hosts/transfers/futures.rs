@@ -19,10 +19,11 @@ use std::{
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    BufferPool, CallError, CallStatus, Client, Clock, Executor, ExecutorConfig, Grant, Host,
-    HostAddr, HostConfig, IdlePolicy, InlineHost, NicConfigBuilder, OpStatus, OpType, Permissions,
-    Portal, RegionBuf, RegisteredRegion, RetryPolicy, Timing, TransferError, TscClock, WaitError,
-    cc::Algorithm,
+    BufferPool, CallStatus, Client, Executor, Grant, Host, HostAddr, HostConfig, InlineHost,
+    OpStatus, OpType, Permissions, Portal, RegionBuf, RegisteredRegion, TransferError, WaitError,
+    config::{IdlePolicy, NicConfigBuilder, Timing},
+    time::{Clock, TscClock},
+    transfer::{CallError, ExecutorConfig, RetryPolicy, cc::Algorithm},
 };
 
 use super::{hosts, hosts_with, poll_once, served};
@@ -237,7 +238,7 @@ fn refused_transfers_give_their_buffers_back_at_once() {
     let hosts = hosts();
     let (_region, read, write) = remote(hosts.server(), &hosts);
     let (client, pool) = (client(&hosts), hosts.client.buffer_pool(1, BUF as u32).unwrap());
-    let refused = |transfer: rma_xdp::Transfer| {
+    let refused = |transfer: rma_xdp::transfer::Transfer| {
         let (result, buf) = client.block_on(transfer).unwrap();
         assert_eq!(client.calls(), 0);
         match result.unwrap_err() {

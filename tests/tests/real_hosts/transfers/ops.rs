@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallError, CallStatus, Change, Event, Executor, Grant, Host, HostConfig, InlineHost,
-    NicConfigBuilder, OpCall, OpStatus, OpType, Permissions, Piece, Placement, Publish,
-    ReceiveQueue, ReceiveQueueLayout, RegisteredRegion, RetryPolicy, Settlement, Source,
-    SubmitError, Timing, TransferError, Verdict, WaitError,
+    Call, CallStatus, Executor, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions,
+    Piece, Publish, ReceiveQueue, RegisteredRegion, SubmitError, TransferError, WaitError,
+    config::{NicConfigBuilder, Timing},
+    messages::{Event, ReceiveQueueLayout},
+    ops::{Change, Placement, Settlement, Source, Verdict},
+    transfer::{CallError, OpCall, RetryPolicy},
 };
 
 use super::{futures::until, hosts, hosts_with};

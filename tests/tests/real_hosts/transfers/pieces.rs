@@ -10,8 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    BufPiece, BufferPool, CallError, CallStatus, Client, Clock, Grant, Host, HostConfig, OpStatus,
-    OpType, Permissions, RegionBuf, RegisteredRegion, RetryPolicy, TransferError, TscClock,
+    BufferPool, CallStatus, Client, Grant, Host, HostConfig, OpStatus, OpType, Permissions,
+    RegionBuf, RegisteredRegion, TransferError,
+    memory::BufPiece,
+    time::{Clock, TscClock},
+    transfer::{CallError, RetryPolicy},
 };
 
 use super::{hosts, hosts_with, poll_once, served};

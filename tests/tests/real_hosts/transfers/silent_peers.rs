@@ -6,9 +6,10 @@ use std::future::poll_fn;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallStatus, Client, Executor, Grant, Host, HostConfig, InlineHost, NicConfigBuilder,
-    OpStatus, OpType, Outcome, Permissions, Piece, RegisteredRegion, RetryPolicy, SilentPeers,
-    Timing, TransferError,
+    Call, CallStatus, Client, Executor, Grant, Host, HostConfig, InlineHost, OpStatus, OpType,
+    Permissions, Piece, RegisteredRegion, TransferError,
+    config::{NicConfigBuilder, Timing},
+    transfer::{Outcome, RetryPolicy, SilentPeers},
 };
 
 use super::served;

@@ -12,8 +12,12 @@ use rma_core::executor::CommandExecutor;
 use rma_lab::Scratch;
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
-    Clock as _, HostAddr, HostConfig, HostRegistrar, InlineEngine, InlineHost, Instant,
-    NicConfigBuilder, OpStatus, PortalLease, Timing, TscClock,
+    HostAddr, HostConfig, InlineHost, OpStatus,
+    channel::HostRegistrar,
+    config::{NicConfigBuilder, Timing},
+    engine::InlineEngine,
+    ops::PortalLease,
+    time::{Clock as _, Instant, TscClock},
 };
 
 use crate::{

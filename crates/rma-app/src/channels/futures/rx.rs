@@ -143,7 +143,7 @@ impl<R: Receiver + Send + 'static> Rx<R> {
     ///
     /// ```no_run
     /// # use core::time::Duration;
-    /// # use rma_xdp::{ChannelError, Rx, channel::ring_buffer::without_zeroing::Receiver};
+    /// # use rma_xdp::channel::{ChannelError, Rx, ring_buffer::without_zeroing::Receiver};
     /// # mod tokio { pub mod time { pub async fn sleep(_: core::time::Duration) {} } }
     /// # async fn first(ring: &mut Rx<Receiver>) -> Result<Vec<u8>, ChannelError> {
     /// let message = ring.recv_every(Duration::from_micros(100), tokio::time::sleep).await?;

@@ -20,12 +20,12 @@ use super::{
     *,
 };
 use crate::{
-    bench::{Bench, OTHER, PEER, Process},
     receiver::{Claim, Claims, Receiver as _},
     registrar::{Peer, Registrar},
     ring::Position,
     sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender as _},
     terms::OpenError,
+    tests::bench::{Bench, OTHER, PEER, Process},
 };
 
 const LEN_MAX: u32 = 9000;

@@ -14,7 +14,7 @@ use crate::{
     receiver::{Claims, ReceiveError, Receiver as _},
     ring::{Malformed, RingLen},
     sender::Sender as _,
-    test_hosts::{BEGIN, Host, Station, Ticks, World, message},
+    tests::hosts::{BEGIN, Host, Station, Ticks, World, message},
 };
 
 struct Bench {

@@ -13,11 +13,11 @@ use rma_core::{
 
 use super::*;
 use crate::{
-    bench::{Bench, OTHER, PEER, Process},
     receiver::{Blocking, Claims, Message, ReceiveError, Receiver as _},
     registrar::{Peer, Registrar},
     ring::Malformed,
     sender::{Outgoing, SendError, SendHandle, SendState, Sender as _},
+    tests::bench::{Bench, OTHER, PEER, Process},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use rma_core::{
 use super::*;
 use crate::{
     config::{StarConfigBuilder, StarPlace},
-    counters::Event,
+    counters::StarEvent,
     keys::PdKey,
     mr_table::Access,
     service::Star,
@@ -339,7 +339,7 @@ fn without_a_whitelist_nothing_lands_that_the_stateless_side_has_not_allowed() {
     let [(1, status, ..)] = world.done(0)[..] else { panic!("it completes") };
     assert_ne!(status, Success);
     assert_eq!(world.ends[1].bytes(20_000, 13), [0; 13]);
-    let refused = world.ends[1].star.counters().drops(crate::counters::Drop::Unauthenticated);
+    let refused = world.ends[1].star.counters().drops(crate::counters::StarDrop::Unauthenticated);
     assert!(refused > 0, "{refused}");
 }
 
@@ -443,7 +443,7 @@ fn an_engine_that_is_stopped_in_a_turn_is_not_wrong_about_the_clock() {
         }
         for end in &world.ends {
             let counted = |event| end.star.counters().events(event);
-            let again = (counted(Event::Expired), counted(Event::Retransmit));
+            let again = (counted(StarEvent::Expired), counted(StarEvent::Retransmit));
             assert_eq!(again, (0, 0), "{role:?} {stops}");
             assert_eq!(end.done.len(), 4);
         }
@@ -462,7 +462,7 @@ fn no_set_up_waits_for_a_timeout() {
         world.run(Duration::from_micros(100));
         let states = [0, 1].map(|host| world.state(host));
         assert_eq!(states, [Some(QpState::Ready); 2], "{role:?}");
-        let again = world.ends.iter().map(|end| end.star.counters().events(Event::Retransmit));
+        let again = world.ends.iter().map(|end| end.star.counters().events(StarEvent::Retransmit));
         assert_eq!(again.sum::<u64>(), 0, "{role:?}");
     }
 }

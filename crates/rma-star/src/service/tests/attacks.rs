@@ -120,7 +120,7 @@ fn places_taken_of_one_connection_are_not_taken_of_the_next_one() {
     // Nor does an acknowledgement of the old one come to the new one.
     scene.receive(&ea);
     assert_eq!(scene.application.memory().taken(1), Taken::default());
-    assert_eq!(scene.drops(Drop::LateOrUnsolicited), 1);
+    assert_eq!(scene.drops(StarDrop::LateOrUnsolicited), 1);
 }
 
 #[test]
@@ -277,14 +277,14 @@ fn answers_that_come_and_go_leave_the_table_whole() {
         }
         while !scene.transmit().is_empty() {}
         while scene.application.poll().is_some() {}
-        let before = scene.drops(Drop::NoRoom);
+        let before = scene.drops(StarDrop::NoRoom);
         for _ in 0..64 {
             let gd = scene.gd(&send, 0, 64);
             scene.now = Instant::from_nanos(scene.now.as_nanos() + W * 2_000);
             // Expired, and so answered whatever has become of its work request.
             scene.receive(&gd);
         }
-        assert_eq!(scene.drops(Drop::NoRoom), before);
+        assert_eq!(scene.drops(StarDrop::NoRoom), before);
         let answers: usize = (0..8).map(|_| scene.transmit().len()).sum();
         assert_eq!(answers, 64, "seed {seed}");
     }
@@ -362,7 +362,7 @@ fn a_key_of_a_region_opens_none_that_has_its_number_again() {
     let old = scene.write(&key, first, 0, &[9; 64]);
     scene.receive(&old);
     assert!(scene.transmit().is_empty());
-    assert_eq!((scene.drops(Drop::Unauthenticated), scene.read(0, 64)), (1, vec![0; 64]));
+    assert_eq!((scene.drops(StarDrop::Unauthenticated), scene.read(0, 64)), (1, vec![0; 64]));
     let rule = scene.rule(first);
     let key = rule.write.unwrap();
     let write = scene.write(&key, first, 0, &[7; 64]);

@@ -327,7 +327,7 @@ impl Scene {
         }
     }
 
-    pub(super) fn drops(&self, reason: Drop) -> u64 {
+    pub(super) fn drops(&self, reason: StarDrop) -> u64 {
         self.star.counters().drops(reason)
     }
 }

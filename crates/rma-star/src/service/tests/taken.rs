@@ -55,11 +55,11 @@ fn taken_places_are_noted_whatever_becomes_of_the_completions() {
         let gd = scene.gd(&wqe, 0, 64);
         scene.receive(&gd);
     }
-    let refused = scene.drops(Drop::NoRoom);
+    let refused = scene.drops(StarDrop::NoRoom);
     let cqep = scene.cqep_that(true, (2, 0), &[done]);
     scene.receive(&cqep);
     assert_eq!((taken(&scene).0.send, scene.application.poll()), (Sequence(2), None));
-    assert_eq!(scene.drops(Drop::NoRoom), refused + 1);
+    assert_eq!(scene.drops(StarDrop::NoRoom), refused + 1);
     // A late frame says nothing, nor does one of a connection that is over.
     scene.now = scene.now + Duration::from_micros(W);
     let in_time = scene.cqep_that(true, (3, 0), &[done]);

@@ -5,9 +5,9 @@ use core::time::Duration;
 use super::{FRAME_LEN_MAX, Pair, QP, address};
 use crate::{
     config::StarConfigBuilder,
-    host::z_time,
     names::Qpn,
     portal::{Post, QpRecord, Report},
+    tables::z_time,
     verbs::WcStatus,
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rma_core::time::Instant;
 use rma_star::{
-    counters::Event as Counted,
+    counters::StarEvent,
     library::{Qp, QpConfig, QpState, RecvWr, Remote, Role, SendWr, Wc},
     verbs::{WcStatus, WqeOp},
 };
@@ -352,9 +352,9 @@ impl Run {
             self.hosts.iter().map(|host| host.star.counters().events(event)).sum()
         };
         let now = [
-            counted(Counted::Retransmit),
+            counted(StarEvent::Retransmit),
             self.hosts.iter().map(|it| it.lost).sum::<u64>(),
-            counted(Counted::RolesChanged),
+            counted(StarEvent::RolesChanged),
         ];
         let before = core::mem::replace(&mut self.told, now);
         (outcome.again, outcome.switched) = (now[0] - before[0], now[2] - before[2]);

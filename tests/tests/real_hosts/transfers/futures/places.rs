@@ -56,18 +56,18 @@ impl Slow {
     }
 
     /// A read of several ops, in the class for such, that has been polled once.
-    fn large(&self) -> rma_xdp::Transfer {
+    fn large(&self) -> rma_xdp::transfer::Transfer {
         self.begun(self.client.read(&self.grant, 0, self.pool.try_acquire().unwrap()))
     }
 
     /// A read of one op, that has been polled once.
-    fn small(&self) -> rma_xdp::Transfer {
+    fn small(&self) -> rma_xdp::transfer::Transfer {
         let mut buf = self.pool.try_acquire().unwrap();
         buf.set_len(SMALL);
         self.begun(self.client.read(&self.grant, 0, buf))
     }
 
-    fn begun(&self, mut transfer: rma_xdp::Transfer) -> rma_xdp::Transfer {
+    fn begun(&self, mut transfer: rma_xdp::transfer::Transfer) -> rma_xdp::transfer::Transfer {
         assert!(poll_once(&mut transfer).is_pending());
         transfer
     }
@@ -78,7 +78,7 @@ impl Slow {
     }
 
     /// Turns everything until the future is done.
-    fn done(&mut self, transfer: &mut rma_xdp::Transfer) -> Done {
+    fn done(&mut self, transfer: &mut rma_xdp::transfer::Transfer) -> Done {
         let mut done = None;
         until("it is done", || {
             self.server.turn();
@@ -225,7 +225,7 @@ fn threads_that_wait_for_one_place_wake_each_other() {
 #[test]
 fn a_call_that_does_not_wait_is_told_that_all_places_are_taken() {
     let mut slow = Slow::new(2, 6);
-    let full = |transfer: rma_xdp::Transfer| {
+    let full = |transfer: rma_xdp::transfer::Transfer| {
         let mut transfer = transfer;
         let Poll::Ready((result, buf)) = poll_once(&mut transfer) else { panic!("it waits") };
         let Err(error @ TransferError::Full { calls, waiting }) = result else {
@@ -338,7 +338,7 @@ fn pieces_of_several_buffers_wait_together() {
     let mut slow = Slow::new(1, 5);
     let mut first = slow.large();
     let bufs = vec![slow.pool.try_acquire().unwrap(), slow.pool.try_acquire().unwrap()];
-    let piece = |buf, len| rma_xdp::BufPiece {
+    let piece = |buf, len| rma_xdp::memory::BufPiece {
         grant: slow.grant,
         remote_offset: 0,
         buf,

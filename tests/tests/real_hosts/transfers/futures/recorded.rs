@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use rma_xdp::{ReceiveQueueLayout, Receiver, Verdict};
+use rma_xdp::{
+    messages::{ReceiveQueueLayout, Receiver},
+    ops::Verdict,
+};
 
 use super::*;
 

@@ -18,7 +18,7 @@ use rma_crypto::AeadProvider;
 
 /// The tables of this host, lent for the handling of an event.
 #[derive(Debug)]
-pub(crate) struct Host<'a> {
+pub(crate) struct Tables<'a> {
     pub(crate) config: &'a StarConfig,
     pub(crate) aead: &'static dyn AeadProvider,
     pub(crate) pds: &'a PdTable,
@@ -27,7 +27,7 @@ pub(crate) struct Host<'a> {
     pub(crate) counters: &'a StarCounters,
 }
 
-impl Host<'_> {
+impl Tables<'_> {
     /// Reports to the application how the beginning of a connection has ended.
     pub(crate) fn opened(&self, now: Instant, qp: u32, status: WcStatus, key: [u8; 16]) -> Report {
         let valid_micros = self.config.valid_micros() as u32;

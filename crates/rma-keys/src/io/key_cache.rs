@@ -48,7 +48,7 @@ use state::State;
 /// The keys of one process: clones are of the same cache. Its thread ends with the last of them and
 /// of its regions.
 #[derive(Clone, Debug)]
-pub struct Grants {
+pub struct KeyCache {
     owner: Arc<Owner>,
 }
 
@@ -134,14 +134,14 @@ impl Drop for Owner {
     }
 }
 
-impl Grants {
+impl KeyCache {
     /// A cache for the keys of `holder`, with a thread that fetches as whoever the credentials in
     /// `directory` are of. Those are read anew when they change.
     ///
     /// # Errors
     /// If the credentials are not in order, or there can be no thread.
     pub fn start(holder: Holder, directory: &Path) -> Result<Self, StartError> {
-        let GrantsLoop { mut client, grants, turner, .. } = GrantsLoop::new(holder, directory)?;
+        let KeyCacheLoop { mut client, grants, turner, .. } = KeyCacheLoop::new(holder, directory)?;
         let run = move || {
             let Turner(shared) = &turner;
             let mut until = None;
@@ -264,15 +264,15 @@ impl Grants {
 
 /// A cache whose fetches go on when, and only when, an application turns it.
 #[derive(Debug)]
-pub struct GrantsLoop {
+pub struct KeyCacheLoop {
     client: ClientLoop,
-    grants: Grants,
+    grants: KeyCache,
     turner: Turner,
     until: Option<Instant>,
 }
 
-impl GrantsLoop {
-    /// As [`Grants::start`], without a thread.
+impl KeyCacheLoop {
+    /// As [`KeyCache::start`], without a thread.
     ///
     /// # Errors
     /// If the credentials are not in order.
@@ -284,13 +284,13 @@ impl GrantsLoop {
         let (state, process) = (Mutex::new(State::new(cache)), Process::this());
         let shared = Arc::new(Shared { fetcher, stops, state, process });
         let turner = Turner(Arc::clone(&shared));
-        let grants = Grants { owner: Arc::new(Owner { shared, thread: OnceLock::new() }) };
+        let grants = KeyCache { owner: Arc::new(Owner { shared, thread: OnceLock::new() }) };
         Ok(Self { client, grants, turner, until: None })
     }
 
     /// The cache.
     #[must_use]
-    pub const fn grants(&self) -> &Grants {
+    pub const fn key_cache(&self) -> &KeyCache {
         &self.grants
     }
 

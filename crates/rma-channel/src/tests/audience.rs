@@ -3,9 +3,9 @@
 
 use core::time::Duration;
 
+use super::hand::{Hosts, Node};
 use crate::{
     ReceiveError, SendError, SendHandle,
-    hand::{Hosts, Node},
     readers::{Reader, Standing},
     receiver::Receiver,
     sender::Sender,

@@ -19,7 +19,7 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{Grants, state::Waiter};
+use super::{KeyCache, state::Waiter};
 use crate::{
     cache::RingId,
     identity::SpiffeId,
@@ -108,7 +108,7 @@ pub struct KeyedRegion {
 
 #[derive(Debug)]
 struct Held {
-    grants: Grants,
+    grants: KeyCache,
     ring: RingId,
     name: RegionName,
     service: SpiffeId,
@@ -122,7 +122,7 @@ impl Drop for Held {
 }
 
 impl KeyedRegion {
-    pub(super) fn new(grants: Grants, ring: RingId, name: RegionName, service: SpiffeId) -> Self {
+    pub(super) fn new(grants: KeyCache, ring: RingId, name: RegionName, service: SpiffeId) -> Self {
         Self { held: Arc::new(Held { grants, ring, name, service }) }
     }
 
@@ -146,7 +146,7 @@ impl KeyedRegion {
 
     /// The cache that has its keys.
     #[must_use]
-    pub fn grants(&self) -> &Grants {
+    pub fn key_cache(&self) -> &KeyCache {
         &self.held.grants
     }
 
