@@ -113,7 +113,7 @@
 //! | `channel`, `star`, `keys` | message channels, StaR, the key service: features of those names |
 //!
 //! The protocol itself, without I/O, is the crate `rma-core`, and what an application does with a
-//! portal is the crate `rma-app`; what of them a user meets is re-exported here.
+//! portal is the crate `rma-app`; what a program needs of both is re-exported here.
 //!
 //! [`Metrics::prometheus`]: metrics::Metrics::prometheus
 //! [`Metrics::alerts`]: metrics::Metrics::alerts
