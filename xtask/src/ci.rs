@@ -4,11 +4,15 @@
 //! version), the steering program's object, a swarm of simulated networks, a short demo, the
 //! example of the README, here and in a workspace of its own, and other kernels.
 
+use std::ops::Range;
+
 use crate::{
     cargo::{self, Cargo},
     demo, dependant, ebpf, host,
     not_run::NotRun,
-    program, requirements, size, test, vms,
+    program, requirements, size,
+    swarm::{self, Test},
+    test, vms,
 };
 
 /// The reason why a change cannot be merged.
@@ -30,6 +34,9 @@ pub(crate) enum Error {
     /// Not all tests passed.
     #[error(transparent)]
     Test(#[from] test::Error),
+    /// A simulated network broke a promise.
+    #[error(transparent)]
+    Swarm(#[from] swarm::Error),
     /// The host without AF_XDP cannot be used.
     #[error(transparent)]
     Dependant(#[from] dependant::Error),
@@ -55,9 +62,9 @@ const PORTABLE: [&str; 5] = ["rma-shm", "rma-crypto", "rma-core", "rma-channel",
 const VECTORS: &str = "docs/vectors/check.py";
 const VECTORS_NEED: &str = "import cryptography";
 
-/// How many seeds the swarm of CI runs. Optimised: 75 s of one core; without it would be four times
-/// that.
-const SWARM: &str = "100000";
+/// The seeds of the simulated networks that are run here, optimised: those behind the ones that the
+/// tests run. `CONTRIBUTING.md` says why so many.
+const NETWORKS: Range<u64> = 2_000..25_000;
 
 /// The features of a host, each of which is linted alone: first none.
 const FEATURES: [&str; 5] = ["", "xdp", "channel", "star", "keys"];
@@ -120,10 +127,8 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
 
     test::run(&test::Options::default(), not_run)?;
 
-    println!("\n== {SWARM} simulated networks ==");
-    let swarm =
-        ["test", "--release", "--package", "rma-sim", "--test", "swarm", "--", "--nocapture"];
-    Cargo::new(&swarm).variable("RMA_SIM_SEEDS", SWARM).run()?;
+    println!("\n== simulated networks {NETWORKS:?} ==");
+    swarm::run_seeds(Test::Networks, NETWORKS)?;
 
     println!("\n== the README's examples ==");
     // As the tests have built them: by package they would have other features, and be built anew.

@@ -22,6 +22,7 @@ mod not_run;
 mod program;
 mod requirements;
 mod size;
+mod swarm;
 mod targets;
 mod test;
 mod vms;
@@ -50,6 +51,8 @@ enum Task {
     },
     /// Run all tests, tier by tier.
     Test(test::Options),
+    /// Run the tests that take seeds, with many more of them than `ci` runs.
+    Swarm(swarm::Options),
     /// Measure every figure that the documentation quotes.
     Bench(bench::Options),
     /// Run pairs of virtual machines with other kernels and NICs against each other and a UDP host.
@@ -92,6 +95,7 @@ fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
             let result = test::run(&options, &mut not_run);
             not_run.conclude(result)?;
         }
+        Task::Swarm(options) => swarm::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Vms(options) => {
             let mut not_run = NotRun::default();
