@@ -12,14 +12,17 @@ pub(crate) struct Options {
     /// Print one line of JSON for each figure.
     #[arg(long)]
     json: bool,
-    /// Figures to measure, by name, separated by commas. Default: all.
+    /// Figures to measure, by name, separated by commas. Default: those that say most.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Measure all figures.
+    #[arg(long, conflicts_with = "only")]
+    all: bool,
     /// Fail if a figure misses its limit. Such a figure is measured three times, since the machine
     /// may be busy, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     check: bool,
-    /// List the figures' names.
+    /// List the figures' names: those that are measured by default, or with `--all` all.
     #[arg(long)]
     list: bool,
 }
@@ -41,17 +44,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     }
     let bench = [&["run"], &of[..]].concat();
     let mut cargo = Cargo::new(&bench).args(["--", "measure"]);
-    if options.json {
-        cargo = cargo.args(["--json"]);
+    for (is_set, flag) in [
+        (options.json, "--json"),
+        (options.all, "--all"),
+        (options.check, "--check"),
+        (options.list, "--list"),
+    ] {
+        if is_set {
+            cargo = cargo.args([flag]);
+        }
     }
     if let Some(name) = &options.only {
         cargo = cargo.args(["--only", name]);
-    }
-    if options.check {
-        cargo = cargo.args(["--check"]);
-    }
-    if options.list {
-        cargo = cargo.args(["--list"]);
     }
     Err(cargo.exec().into())
 }

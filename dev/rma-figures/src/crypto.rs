@@ -331,12 +331,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct AeadFigure {
-    /// Its name.
-    pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// The unit of the figure.
-    pub unit: &'static str,
     /// Under which conditions, and what it is made of.
     pub detail: String,
 }
@@ -365,20 +361,21 @@ impl Measured {
         Some(ratio(What::Seal)?.min(ratio(What::Open)?))
     }
 
-    /// The figures; without that of a provider that this processor cannot run.
+    /// The figures of docs/BENCHMARKING.md, in its order; the last is that of a provider that not
+    /// every processor can run.
     #[must_use]
     pub fn figures(&self) -> Vec<AeadFigure> {
         let best = fastest().kind();
         let slower = "the slower of sealing and opening";
         let lesser = "the lesser of sealing and opening";
         let keys = "each frame under a key of its own, with set-up";
-        let time = |name, value: Option<f64>, what: &str| {
+        let time = |value: Option<f64>, what: &str| {
             let detail = format!("{best} provider: {what}; {keys}; in place, one pinned core");
-            value.map(|value| AeadFigure { name, value, unit: "ns", detail })
+            value.map(|value| AeadFigure { value, detail })
         };
-        let ratio = |name, value: Option<f64>, kind, what: &str| {
+        let ratio = |value: Option<f64>, kind, what: &str| {
             let detail = format!("{kind} over portable provider: {what}; {keys}; batch {FRAMES}");
-            value.map(|value| AeadFigure { name, value, unit: "ratio", detail })
+            value.map(|value| AeadFigure { value, detail })
         };
         let aead =
             |payload| format!("{slower}, {payload} B and {RESPONSE_AAD} B of AAD, batch {FRAMES}");
@@ -391,15 +388,15 @@ impl Measured {
         let of = |payload| format!("{lesser}, {payload} B");
         let aes_ni = ProviderKind::AesNi;
         let figures = [
-            time("aead64_batch_ns", self.slower(FRAMES, 64, best), &aead(64)),
-            time("aead1440_batch_ns", self.slower(FRAMES, 1440, best), &aead(1440)),
-            time("aead4096_batch_ns", self.slower(FRAMES, 4096, best), &aead(4096)),
-            ratio("aead64_batch_speedup", self.speedup(64, best), best, &of(64)),
-            ratio("aead4096_batch_speedup", self.speedup(4096, best), best, &of(4096)),
-            time("request_verify_batch_ns", self.fresh(What::Verify, 16, 0, best), &verify(16)),
-            time("request_verify_single_ns", self.fresh(What::Verify, 1, 0, best), &verify(1)),
-            time("aead64_single_ns", self.slower(1, 64, best), &single),
-            ratio("aead64_aesni_speedup", self.speedup(64, aes_ni), aes_ni, &of(64)),
+            time(self.slower(FRAMES, 64, best), &aead(64)),
+            time(self.slower(FRAMES, 1440, best), &aead(1440)),
+            time(self.slower(FRAMES, 4096, best), &aead(4096)),
+            ratio(self.speedup(64, best), best, &of(64)),
+            ratio(self.speedup(4096, best), best, &of(4096)),
+            time(self.fresh(What::Verify, 16, 0, best), &verify(16)),
+            time(self.fresh(What::Verify, 1, 0, best), &verify(1)),
+            time(self.slower(1, 64, best), &single),
+            ratio(self.speedup(64, aes_ni), aes_ni, &of(64)),
         ];
         figures.into_iter().flatten().collect()
     }
@@ -415,11 +412,11 @@ pub fn over_ring() -> Vec<AeadFigure> {
     #[cfg(feature = "peers")]
     pair::pinned(last_core(), || {
         [
-            ("aead64_over_ring", 64, FRAMES, false),
-            ("aead4096_over_ring", 4096, FRAMES, false),
-            ("aead64_single_over_ring", 64, 1, true),
+            (64, FRAMES, false),
+            (4096, FRAMES, false),
+            (64, 1, true),
         ]
-        .map(|(name, payload, batch, fresh)| {
+        .map(|(payload, batch, fresh)| {
             let peer::Beside { ours, ring } = peer::beside_ring(payload, batch, fresh, 3 * ROUNDS);
             let detail = format!(
                 "{} provider {:.0} ns, `ring` {:.0}: the slower of sealing and opening {payload} B and {RESPONSE_AAD} B of AAD, ours \
@@ -431,7 +428,7 @@ pub fn over_ring() -> Vec<AeadFigure> {
                 if fresh { "set up too" } else { "prepared before" },
                 ours.rounds(),
             );
-            AeadFigure { name, value: ours.over(&ring), unit: "ratio", detail }
+            AeadFigure { value: ours.over(&ring), detail }
         })
         .into()
     })
@@ -450,9 +447,6 @@ pub fn crypto(args: &CryptoArgs) {
         for row in &measured.0 {
             line!("{}", serde_json::to_string(row).expect("plain data"));
         }
-        for figure in measured.figures().into_iter().chain(over_ring()) {
-            line!("{}", serde_json::to_string(&figure).expect("plain data"));
-        }
         return;
     }
     for error in ProviderKind::ALL.into_iter().filter_map(|kind| kind.provider().err()) {
@@ -466,10 +460,6 @@ pub fn crypto(args: &CryptoArgs) {
         let nanos: String = nanos.iter().map(|(_, nanos)| format!("{nanos:13.1}")).collect();
         let (what, keys) = (format!("{what:?}"), format!("{keys:?}"));
         line!("  {what:6} {keys:8} {batch:>5} {payload:>7}{nanos}");
-    }
-    let figures = measured.figures().into_iter().chain(over_ring());
-    for AeadFigure { name, value, unit, detail } in figures {
-        line!("  {name:31} {value:>10.2}  {unit:6} {detail}");
     }
 }
 

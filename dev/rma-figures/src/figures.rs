@@ -1,9 +1,11 @@
 //! `rma-figures measure`: every figure that the documentation quotes, by name, and whether it keeps
-//! its limit.
+//! its limit and reaches its goal.
 //!
-//! The figures and their limits are in `table`, each measurement in a file of its own, and what
-//! happens when a limit is missed in `check`.
+//! The figures, their limits and goals are in `table`, the sides that they compare in files beside
+//! it, how two sides take turns in `alone` and `turns`, and what a missed limit does in `check`.
 
+mod alone;
+mod benchmark;
 mod beside;
 mod changes;
 mod channels;
@@ -24,7 +26,6 @@ mod kv;
 mod limit;
 mod queue_pairs;
 mod rate;
-mod reads;
 mod rekey;
 mod scale;
 mod simulated;
@@ -36,8 +37,8 @@ mod stations;
 mod table;
 mod tenants;
 mod turn;
+mod turns;
 mod useless;
-mod writes;
 
 use clap::Args;
 use rma_bench::{aead, interrupt::Interrupt, line};
@@ -46,7 +47,7 @@ use serde::Serialize;
 use self::{
     check::{ATTEMPTS, measure, verdict},
     spec::{Measured, Spec},
-    table::{BENCHMARKS, names},
+    table::{BENCHMARKS, names, specs},
 };
 pub use self::{
     check::{Checked, FiguresError},
@@ -59,14 +60,17 @@ pub struct FiguresArgs {
     /// Print one line of JSON for each figure.
     #[arg(long)]
     pub json: bool,
-    /// Figures to measure, by name, separated by commas. Default: all.
+    /// Figures to measure, by name, separated by commas. Default: those that say most.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Measure all figures.
+    #[arg(long, conflicts_with = "only")]
+    pub all: bool,
     /// Fail if a figure misses its limit. Such a figure is measured three times, since the machine
     /// may be busy, and the median decides. Every value is shown.
     #[arg(long, conflicts_with = "list")]
     pub check: bool,
-    /// List the figures' names.
+    /// List the figures' names: those that are measured by default, or with `--all` all.
     #[arg(long)]
     pub list: bool,
 }
@@ -86,6 +90,10 @@ pub struct Figure {
     pub limit: Option<Limit>,
     /// Whether this value is within the limit, if there is one.
     pub ok: Option<bool>,
+    /// The goal that it should reach.
+    pub goal: Option<Limit>,
+    /// Whether this value reaches the goal, if there is one.
+    pub reached: Option<bool>,
     /// The measurement of this run that it comes from: 1, unless the figure, or one that is
     /// measured with it, missed its limit before.
     pub attempt: usize,
@@ -97,28 +105,31 @@ pub struct Figure {
 /// If a figure does not exist or cannot be measured here, or, if they are checked, is beyond its
 /// limit.
 pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError> {
+    let wanted = |spec: &Spec| match &args.only[..] {
+        [] => args.all || spec.by_default,
+        only => only.iter().any(|only| only == spec.name),
+    };
     if args.list {
-        line!("{}", names().join("\n"));
+        let names: Vec<_> = specs().filter(|spec| wanted(spec)).map(|spec| spec.name).collect();
+        line!("{}", names.join("\n"));
         return Ok(());
     }
-    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     if let Some(name) = args.only.iter().find(|name| !names().contains(&name.as_str())) {
         return Err(FiguresError::Unknown { name: name.clone() });
     }
-    let mut specs = BENCHMARKS.iter().flat_map(|benchmark| benchmark.figures);
     if args.check && !aead::ENCRYPTS {
         return Err(FiguresError::NothingEncrypted);
     }
-    if args.check && !specs.any(|spec| wanted(spec.name) && spec.limit.is_some()) {
+    if args.check && !specs().any(|spec| wanted(spec) && spec.limit.is_some()) {
         return Err(FiguresError::NothingToCheck);
     }
     if !args.json {
-        line!("  {:31} {:>11} {:21} {:6} detail", "figure", "value", "(limit)", "unit");
+        line!("  {:31} {:>11} {:21} {:6} detail", "figure", "value", "(limit; goal)", "unit");
     }
     let attempts = if args.check { ATTEMPTS } else { 1 };
     let mut figures = Vec::new();
     for benchmark in BENCHMARKS {
-        if benchmark.figures.iter().any(|spec| wanted(spec.name)) {
+        if benchmark.figures().iter().any(wanted) {
             let show = |spec: &Spec, measured: &Measured, attempt| {
                 Figure::new(spec, measured, attempt).print(args.json);
             };
@@ -143,10 +154,11 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), FiguresError
 
 impl Figure {
     fn new(spec: &Spec, measured: &Measured, attempt: usize) -> Self {
-        let &Spec { name, unit, limit, .. } = spec;
-        let &Measured { value, ref detail, .. } = measured;
-        let ok = limit.map(|limit| limit.holds(value));
-        Self { name, value, unit, detail: detail.clone(), limit, ok, attempt }
+        let &Spec { name, unit, limit, goal, .. } = spec;
+        let &Measured { value, ref detail } = measured;
+        let holds = |limit: Option<Limit>| limit.map(|limit| limit.holds(value));
+        let (ok, reached) = (holds(limit), holds(goal));
+        Self { name, value, unit, detail: detail.clone(), limit, ok, goal, reached, attempt }
     }
 
     fn print(&self, json: bool) {
@@ -157,14 +169,21 @@ impl Figure {
         }
     }
 
-    /// A line for people: `read64_over_floor  1.390 (at most 1.4)  ratio  …`.
+    /// A line for people: `read64_over_floor  1.490 (at most 1.75; goal at most 1.4: not reached)
+    /// ratio  …`.
     fn row(&self) -> String {
         let Self { name, value, unit, detail, .. } = self;
-        let limit = match (self.limit, self.ok) {
-            (Some(limit), Some(false)) => format!("({limit}: MISSED)"),
-            (Some(limit), _) => format!("({limit})"),
-            (None, _) => String::new(),
+        let bound = |words: &str, limit: Option<Limit>, holds: Option<bool>, missed: &str| {
+            let missed = if holds == Some(false) { missed } else { "" };
+            limit.map(|limit| format!("{words}{limit}{missed}"))
         };
+        let bounds = [
+            bound("", self.limit, self.ok, ": MISSED"),
+            bound("goal ", self.goal, self.reached, ": not reached"),
+        ];
+        let bounds: Vec<String> = bounds.into_iter().flatten().collect();
+        let limit =
+            if bounds.is_empty() { String::new() } else { format!("({})", bounds.join("; ")) };
         let again = match self.attempt {
             1 => String::new(),
             attempt => format!("measured again, {attempt} of {ATTEMPTS}: "),
@@ -178,9 +197,8 @@ mod tests {
     use super::*;
 
     fn figure(value: f64, limit: Option<Limit>, attempt: usize) -> Figure {
-        let spec = Spec { name: "made_up", unit: "ratio", limit, noisy: true, needs: None };
-        let measured = Measured { name: "made_up", value, detail: "of nothing".to_owned() };
-        Figure::new(&spec, &measured, attempt)
+        let spec = Spec { limit, ..Spec::new("made_up", "ratio") };
+        Figure::new(&spec, &Measured::new(value, "of nothing"), attempt)
     }
 
     #[test]
@@ -193,12 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_that_is_not_reached_is_said_and_is_no_miss() {
+        let spec = Spec::new("made_up", "ratio").at_most(1.75).goal_at_most(1.4);
+        let row = |value| Figure::new(&spec, &Measured::new(value, ""), 1).row();
+        assert!(row(1.4).contains("(at most 1.75; goal at most 1.4) "), "{}", row(1.4));
+        let between = row(1.5);
+        assert!(between.contains("(at most 1.75; goal at most 1.4: not reached) "), "{between}");
+        let goal_alone = Spec::new("made_up", "us").goal_at_most(1.4);
+        let row = Figure::new(&goal_alone, &Measured::new(1.5, ""), 1).row();
+        assert!(row.contains("(goal at most 1.4: not reached) "), "{row}");
+    }
+
+    #[test]
     fn json_says_the_limit_and_whether_it_is_kept() {
         let json = |figure: &Figure| serde_json::to_string(figure).unwrap();
         assert_eq!(
             json(&figure(1.5, Some(Limit::AtMost(1.4)), 1)),
-            r#"{"name":"made_up","value":1.5,"unit":"ratio","detail":"of nothing","limit":{"at_most":1.4},"ok":false,"attempt":1}"#
+            r#"{"name":"made_up","value":1.5,"unit":"ratio","detail":"of nothing","limit":{"at_most":1.4},"ok":false,"goal":null,"reached":null,"attempt":1}"#
         );
-        assert!(json(&figure(1.5, None, 1)).ends_with(r#""limit":null,"ok":null,"attempt":1}"#));
+        assert!(json(&figure(1.5, None, 1)).contains(r#""limit":null,"ok":null,"goal":null,"#));
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn beside(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
         )
     };
     Ok(vec![
-        Measured { name: "small_beside_large_p99", value: small.median(), detail: detail(&small) },
-        Measured { name: "large_beside_small", value: kept.median(), detail: detail(&kept) },
+        Measured::new(small.median(), detail(&small)),
+        Measured::new(kept.median(), detail(&kept)),
     ])
 }

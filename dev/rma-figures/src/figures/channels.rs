@@ -1,6 +1,7 @@
 //! Messages through channels, over the ops that they are made of, and over the kernel's TCP.
 
 use rma_bench::{
+    client::Client,
     compare::{self, Transport},
     error::PairError,
     interrupt::Interrupt,
@@ -13,11 +14,12 @@ use rma_bench::{
     pipelined,
     rates::{self, Measure},
 };
-use rma_xdp::{Portal, channel::Kind};
+use rma_xdp::channel::Kind;
 
 use super::{
-    conditions::{CONDITIONS, MTU, lab, sockets},
+    conditions::{CONDITIONS, MTU, lab},
     spec::Measured,
+    turns::{MICROS, PER_S, Side, Stage, Turn},
 };
 use crate::channels::{Channel, Shape, fan_in::FanIn};
 
@@ -36,29 +38,28 @@ const SLOTS: u16 = 64;
 const SIZES: [(u32, u64); 5] =
     [(16, 100_000), (64, 100_000), (512, 50_000), (4096, 10_000), (32_768, 2_000)];
 
-pub(super) fn ring64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let lab = lab()?;
-    let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
-    let ring = Channel::open(&pair, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
-    let portal = pair.client.host.portal(DEPTH)?;
-    // Dropped in this order.
-    let mut shared = (ring, portal, pair);
-    type Shared = (Channel, Portal, Pair);
-    let mut messages = |(ring, _, pair): &mut Shared| ring.rate(pair, 64, COUNTS, interrupt);
-    let mut writes = |(_, portal, pair): &mut Shared| {
-        pair.run(|client| pipelined::writes_per_second(client, portal, DEPTH, COUNTS))
-    };
-    let measures: [&mut Measure<'_, Shared>; 2] = [&mut messages, &mut writes];
-    let [messages, writes] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
-    let detail = format!(
-        "messages of 64 B through a ring without zeroing {:.3} M/s, WRITEs of 64 B {:.3} M/s, up to {DEPTH} ops under way; \
-         medians of {ROUNDS} rounds in turns; every message compared; veth MTU {MTU}, {CONDITIONS}",
-        messages.median() * 1e-6,
-        writes.median() * 1e-6,
-    );
-    let name = "ring64_rate_over_write64_rate";
-    Ok(vec![Measured { name, value: messages.over(&writes), detail }])
-}
+pub(super) const RING64: Side = Side {
+    words: "messages of 64 B through a ring without zeroing, up to 8 ops under way, each compared",
+    unit: PER_S,
+    open: |stage| {
+        let mut ring = Channel::open(stage.pair()?, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
+        Ok(Box::new(move |stage, interrupt| ring.rate(stage.pair()?, 64, COUNTS, interrupt)))
+    },
+};
+
+pub(super) const WRITES64: Side = Side {
+    words: "WRITEs of 64 B, up to 8 under way",
+    unit: PER_S,
+    open: |stage| {
+        let mut portal = stage.pair()?.client.host.portal(DEPTH)?;
+        Ok(Box::new(move |stage, _| {
+            let writes = |client: &mut Client| {
+                pipelined::writes_per_second(client, &mut portal, DEPTH, COUNTS)
+            };
+            stage.pair()?.run(writes)
+        }))
+    },
+};
 
 pub(super) fn zeroing(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
@@ -90,7 +91,7 @@ pub(super) fn zeroing(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
          {ROUNDS} rounds in turns; veth MTU {MTU}, {CONDITIONS}",
         words.join(", "),
     );
-    Ok(vec![Measured { name: "ring_without_over_with_zeroing", value: worst, detail }])
+    Ok(vec![Measured::new(worst, detail)])
 }
 
 /// Messages of each round of a kind: for nothing, and counted.
@@ -157,59 +158,52 @@ pub(super) fn over_ops(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError
          rounds in turns; veth MTU {MTU}, {CONDITIONS}",
         words.join(", "),
     );
-    Ok(vec![Measured { name: "channel64_over_ops", value: worst, detail }])
+    Ok(vec![Measured::new(worst, detail)])
 }
 
-pub(super) fn rpc64(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let lab = lab()?;
-    let sockets = sockets()?;
-    let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
-    let channel = Channel::open(&pair, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
-    let mut shared = (channel, pair);
-    type Shared = (Channel, Pair);
-    let mut rpc = |(it, pair): &mut Shared| {
-        it.round_trips(pair, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
-    };
-    let mut tcp = |_: &mut Shared| {
-        let mut latencies = Latencies::new();
-        latencies.add(&compare::ping_pong(&sockets, Transport::Tcp, 64, ALONE)?.times);
-        Ok(p50(&latencies))
-    };
-    let measures: [&mut Measure<'_, Shared>; 2] = [&mut rpc, &mut tcp];
-    let [rpc, tcp] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
-    let detail = format!(
-        "p50 of a request of 64 B and its answer through two rings without zeroing {:.2} us, there and back over kernel TCP, both \
-         sides spinning, in plaintext, on a veth pair without a program {:.2} us; medians of {ROUNDS} rounds in turns; veth MTU \
-         {MTU}, {CONDITIONS}",
-        rpc.median(),
-        tcp.median(),
-    );
-    Ok(vec![Measured { name: "rpc64_over_tcp", value: rpc.over(&tcp), detail }])
+pub(super) const RPC64: Side = Side {
+    words: "p50 of a request of 64 B and its answer through two rings without zeroing",
+    unit: MICROS,
+    open: |stage| {
+        let mut ring = Channel::open(stage.pair()?, Shape::small(Kind::RingWithoutZeroing, DEPTH))?;
+        Ok(Box::new(move |stage, interrupt| {
+            ring.round_trips(stage.pair()?, 64, ALONE, interrupt).map(|latencies| p50(&latencies))
+        }))
+    },
+};
+
+pub(super) const TCP64: Side = Side {
+    words: "there and back over kernel TCP, both sides spinning, in plaintext, on a veth pair without a program",
+    unit: MICROS,
+    open: |_| {
+        Ok(Box::new(|stage, _| {
+            let mut latencies = Latencies::new();
+            latencies.add(&compare::ping_pong(stage.sockets()?, Transport::Tcp, 64, ALONE)?.times);
+            Ok(p50(&latencies))
+        }))
+    },
+};
+
+/// So many senders of one host on a shared ring.
+fn senders(stage: &mut Stage, senders: u16) -> Result<Box<Turn>, PairError> {
+    let mut ring = FanIn::open(stage.pair()?, senders, 64, SLOTS)?;
+    Ok(Box::new(move |stage, interrupt| ring.rate(stage.pair()?, COUNTS, interrupt)))
 }
 
-pub(super) fn fan_in(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
+pub(super) const ALL_SENDERS: Side = Side {
+    words: "messages of 64 B of 64 senders of one host through a shared ring with zeroing, up to 64 ops under way in all, each compared",
+    unit: PER_S,
+    open: |stage| senders(stage, SENDERS),
+};
+
+pub(super) const ONE_SENDER: Side =
+    Side { words: "those of one sender", unit: PER_S, open: |stage| senders(stage, 1) };
+
+pub(super) fn fan_in_memory(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
-    let (one, all) = (FanIn::open(&pair, 1, 64, SLOTS)?, FanIn::open(&pair, SENDERS, 64, SLOTS)?);
-    let memory = (all.memory, one.memory);
-    // Dropped in this order.
-    let mut shared = (one, all, pair);
-    type Shared = (FanIn, FanIn, Pair);
-    let mut alone = |(one, _, pair): &mut Shared| one.rate(pair, COUNTS, interrupt);
-    let mut together = |(_, all, pair): &mut Shared| all.rate(pair, COUNTS, interrupt);
-    let measures: [&mut Measure<'_, Shared>; 2] = [&mut together, &mut alone];
-    let [together, alone] = rates::in_turns(&mut shared, measures, ROUNDS, interrupt)?;
-    let detail = format!(
-        "messages of 64 B through a shared ring with zeroing: {SENDERS} senders of one host {:.3} M/s, one sender {:.3} M/s, up to \
-         {SLOTS} ops under way in all; medians of {ROUNDS} rounds in turns; every message compared; veth MTU {MTU}, {CONDITIONS}",
-        together.median() * 1e-6,
-        alone.median() * 1e-6,
-    );
-    let registered =
-        format!("bytes that the receiver has registered: {} and {}", memory.0, memory.1);
-    let ratio = memory.0 as f64 / memory.1 as f64;
-    Ok(vec![
-        Measured { name: "fanin64_rate_over_one", value: together.over(&alone), detail },
-        Measured { name: "fanin64_memory_over_one", value: ratio, detail: registered },
-    ])
+    let registered = |senders| FanIn::open(&pair, senders, 64, SLOTS).map(|ring| ring.memory);
+    let (all, one) = (registered(SENDERS)?, registered(1)?);
+    let detail = format!("bytes that the receiver has registered: {all} and {one}");
+    Ok(vec![Measured::new(all as f64 / one as f64, detail)])
 }

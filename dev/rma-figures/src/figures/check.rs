@@ -10,7 +10,8 @@ use core::fmt;
 use rma_bench::{error::PairError, interrupt::Interrupt};
 
 use super::{
-    spec::{Benchmark, Measured, Spec},
+    benchmark::Benchmark,
+    spec::{Measured, Spec},
     table::names,
 };
 
@@ -105,38 +106,35 @@ impl fmt::Display for Checked {
 /// number of the measurement.
 pub(super) fn measure(
     benchmark: &Benchmark,
-    wanted: impl Fn(&str) -> bool,
+    wanted: impl Fn(&Spec) -> bool,
     attempts: usize,
     interrupt: &Interrupt,
     mut show: impl FnMut(&Spec, &Measured, usize),
 ) -> Result<Vec<Checked>, FiguresError> {
-    let wanted = benchmark.figures.iter().filter(|spec| wanted(spec.name));
-    let mut figures: Vec<Checked> =
-        wanted.map(|&spec| Checked { spec, values: Vec::new() }).collect();
+    let all = benchmark.figures();
+    let mut figures: Vec<(usize, Checked)> = all
+        .iter()
+        .enumerate()
+        .filter(|(_, spec)| wanted(spec))
+        .map(|(place, &spec)| (place, Checked { spec, values: Vec::new() }))
+        .collect();
     for attempt in 1..=attempts {
-        let measured = match (benchmark.run)(interrupt) {
+        let measured = match benchmark.run(interrupt) {
             // Noise, as a value beyond the limit is; others can still be measured.
             Err(error @ PairError::SpoiledRounds { .. }) => {
-                let not_measured = |spec: &Spec| Measured {
-                    name: spec.name,
-                    value: f64::NAN,
-                    detail: error.to_string(),
-                };
-                benchmark.figures.iter().map(not_measured).collect()
+                vec![Measured::new(f64::NAN, error.to_string()); all.len()]
             }
             measured => measured?,
         };
-        for Checked { spec, values } in &mut figures {
-            let found = measured.iter().find(|measured| measured.name == spec.name);
-            match (found, spec.needs) {
+        for (place, Checked { spec, values }) in &mut figures {
+            match (measured.get(*place), spec.needs) {
                 (Some(measured), _) => {
                     values.push(measured.value);
                     show(spec, measured, attempt);
                 }
                 (None, Some(needs)) => {
-                    let (name, value) = (spec.name, f64::NAN);
                     let detail = format!("DID NOT RUN: it needs {needs}");
-                    show(spec, &Measured { name, value, detail }, attempt);
+                    show(spec, &Measured::new(f64::NAN, detail), attempt);
                 }
                 (None, None) => return Err(FiguresError::NotMeasured { name: spec.name }),
             }
@@ -145,11 +143,11 @@ pub(super) fn measure(
         // choose it.
         let is_settled =
             |figure: &Checked| !figure.spec.noisy || figure.holds() || figure.not_run().is_some();
-        if attempt == 1 && figures.iter().all(is_settled) {
+        if attempt == 1 && figures.iter().all(|(_, figure)| is_settled(figure)) {
             break;
         }
     }
-    Ok(figures)
+    Ok(figures.into_iter().map(|(_, figure)| figure).collect())
 }
 
 /// Sums up all measurements: how many limits are kept, and for which figures it took more than one.
@@ -193,55 +191,51 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::figures::limit::Limit;
 
     thread_local! {
         static RUNS: Cell<usize> = const { Cell::new(0) };
     }
 
-    fn made_up(name: &'static str, values: [f64; ATTEMPTS]) -> Measured {
-        Measured { name, value: values[(RUNS.get() - 1) % ATTEMPTS], detail: String::new() }
-    }
-
-    const fn spec(name: &'static str, limit: Limit, noisy: bool) -> Spec {
-        Spec { name, unit: "ratio", limit: Some(limit), noisy, needs: None }
+    const fn spec(name: &'static str) -> Spec {
+        Spec::new(name, "ratio")
     }
 
     /// One figure for each way in which three measurements can end.
     fn run(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         RUNS.set(RUNS.get() + 1);
-        Ok(vec![
-            made_up("good", [1.3, 9.9, 1.3]),
-            made_up("late", [1.5, 1.3, 1.4]),
-            made_up("lucky", [1.5, 1.3, 1.6]),
-            made_up("worse", [1.3, 1.5, 1.6]),
-            made_up("never", [f64::NAN, f64::INFINITY, 1.3]),
-            made_up("bad", [1.5, 1.7, 1.6]),
-            made_up("slow", [3.0, 2.0, 1.0]),
-            made_up("broken", [0.0, 1.0, 0.0]),
-            made_up("free", [9.0, 9.0, 9.0]),
-        ])
+        let all: [[f64; ATTEMPTS]; 9] = [
+            [1.3, 9.9, 1.3],
+            [1.5, 1.3, 1.4],
+            [1.5, 1.3, 1.6],
+            [1.3, 1.5, 1.6],
+            [f64::NAN, f64::INFINITY, 1.3],
+            [1.5, 1.7, 1.6],
+            [3.0, 2.0, 1.0],
+            [0.0, 1.0, 0.0],
+            [9.0, 9.0, 9.0],
+        ];
+        Ok(all.map(|values| Measured::new(values[(RUNS.get() - 1) % ATTEMPTS], "")).into())
     }
 
-    const MADE_UP: Benchmark = Benchmark {
-        run,
-        figures: &[
-            spec("good", Limit::AtMost(1.4), true),
-            spec("late", Limit::AtMost(1.4), true),
-            spec("lucky", Limit::AtMost(1.4), true),
-            spec("worse", Limit::AtMost(1.4), true),
-            spec("never", Limit::AtMost(1.4), true),
-            spec("bad", Limit::AtMost(1.4), true),
-            spec("slow", Limit::AtLeast(200_000.0), true),
-            spec("broken", Limit::AtMost(0.0), false),
-            Spec { name: "free", unit: "ratio", limit: None, noisy: true, needs: None },
-        ],
-    };
+    const FIGURES: &[Spec] = &[
+        spec("good").at_most(1.4),
+        spec("late").at_most(1.4),
+        spec("lucky").at_most(1.4),
+        spec("worse").at_most(1.4),
+        spec("never").at_most(1.4),
+        spec("bad").at_most(1.4),
+        spec("slow").at_least(200_000.0),
+        spec("broken").at_most(0.0).always(),
+        // A goal is no limit, reached or not.
+        spec("free").goal_at_most(1.0),
+    ];
+
+    const MADE_UP: Benchmark = Benchmark::Own(run, FIGURES);
 
     /// Checks these figures, and returns the verdict and the number of values shown.
     fn check(names: &[&str]) -> (Result<String, FiguresError>, usize) {
         let mut shown = 0;
-        let wanted = |name: &str| names.contains(&name);
+        let wanted = |spec: &Spec| names.contains(&spec.name);
         let uninterrupted = Interrupt::default();
         let figures = measure(&MADE_UP, wanted, ATTEMPTS, &uninterrupted, |_, _, _| shown += 1);
         (verdict(&figures.unwrap()), shown)
@@ -283,11 +277,11 @@ mod tests {
 
     #[test]
     fn a_spoiled_measurement_is_a_missed_one_and_not_the_end() {
-        const SPOILED: Benchmark = Benchmark { run: run_spoiled_once, ..MADE_UP };
+        const SPOILED: Benchmark = Benchmark::Own(run_spoiled_once, FIGURES);
         let uninterrupted = Interrupt::default();
         let mut details = Vec::new();
         let show = |_: &Spec, measured: &Measured, _| details.push(measured.detail.clone());
-        let figures = measure(&SPOILED, |name| name == "late", ATTEMPTS, &uninterrupted, show);
+        let figures = measure(&SPOILED, |spec| spec.name == "late", ATTEMPTS, &uninterrupted, show);
         let verdict = verdict(&figures.unwrap()).unwrap();
         assert!(verdict.contains("late NaN, then 1.300, then 1.400 (at most 1.4)"), "{verdict}");
         assert!(details[0].contains("a frame was lost"), "{details:?}");
@@ -327,30 +321,26 @@ mod tests {
 
     #[test]
     fn a_figure_that_cannot_run_here_says_so_and_is_no_success() {
-        const LACKS: Benchmark = Benchmark {
-            run: |interrupt| {
-                let mut measured = run(interrupt)?;
-                measured.retain(|measured| measured.name != "late");
-                Ok(measured)
-            },
-            figures: &[
-                spec("late", Limit::AtMost(1.4), true).needs("a feature"),
-                spec("good", Limit::AtMost(1.4), true),
-                spec("bad", Limit::AtMost(1.4), true),
+        const LACKS: Benchmark = Benchmark::Own(
+            |interrupt| run(interrupt).map(|all| vec![all[0].clone(), all[5].clone()]),
+            &[
+                spec("good").at_most(1.4),
+                spec("bad").at_most(1.4),
+                spec("late").at_most(1.4).needs("a feature"),
             ],
-        };
+        );
         let check = |names: &[&str]| {
             RUNS.set(0);
             let mut details = Vec::new();
             let show = |_: &Spec, measured: &Measured, _| details.push(measured.detail.clone());
-            let wanted = |name: &str| names.contains(&name);
+            let wanted = |spec: &Spec| names.contains(&spec.name);
             let figures = measure(&LACKS, wanted, ATTEMPTS, &Interrupt::default(), show).unwrap();
             (figures, details)
         };
         let (figures, details) = check(&["late", "good"]);
-        assert_eq!(details, ["DID NOT RUN: it needs a feature", ""], "measured once");
-        assert_eq!(figures[0].not_run().unwrap(), "late (needs a feature)");
-        assert!(!figures[0].holds() && figures[1].holds());
+        assert_eq!(details, ["", "DID NOT RUN: it needs a feature"], "measured once");
+        assert_eq!(figures[1].not_run().unwrap(), "late (needs a feature)");
+        assert!(figures[0].holds() && !figures[1].holds());
         let error = verdict(&figures).unwrap_err();
         assert!(matches!(&error, FiguresError::NotRun { figures } if figures.len() == 1));
         assert!(error.to_string().contains("late (needs a feature)"), "{error}");
@@ -361,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_figure_that_its_measurement_forgets_is_an_error() {
-        let forgets = Benchmark { run: |_| Ok(Vec::new()), ..MADE_UP };
+        let forgets = Benchmark::Own(|_| Ok(Vec::new()), FIGURES);
         let figures = measure(&forgets, |_| true, 1, &Interrupt::default(), |_, _, _| ());
         assert!(matches!(figures, Err(FiguresError::NotMeasured { name: "good" })));
     }

@@ -15,7 +15,5 @@ pub(super) fn over_ring(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
 }
 
 fn measured(figures: Vec<crypto::AeadFigure>) -> Vec<Measured> {
-    let measured =
-        |crypto::AeadFigure { name, value, detail, .. }| Measured { name, value, detail };
-    figures.into_iter().map(measured).collect()
+    figures.into_iter().map(|figure| Measured::new(figure.value, figure.detail)).collect()
 }

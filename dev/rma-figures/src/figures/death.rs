@@ -42,12 +42,8 @@ pub(super) fn peer_death(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErr
     let with_pauses = "as peer_death_over_bound, with the pauses of the engine that may have delayed an op added to its \
                        bound: those to take it, to see its solicitation, to end it, to see its end; at most 1";
     Ok(vec![
-        Measured { name: "peer_death_over_bound", value: death.over_bound(), detail },
-        Measured {
-            name: "peer_death_over_bound_and_noise",
-            value: death.over_bound_and_pauses,
-            detail: with_pauses.to_owned(),
-        },
-        Measured { name: "peer_death_noise", value: ms(death.pause), detail: noise },
+        Measured::new(death.over_bound(), detail),
+        Measured::new(death.over_bound_and_pauses, with_pauses),
+        Measured::new(ms(death.pause), noise),
     ])
 }

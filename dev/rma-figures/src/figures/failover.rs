@@ -11,25 +11,14 @@ use crate::failover::{self, TASKS};
 const NEVER: f64 = 1e9;
 
 pub(super) fn over_xdp(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let names =
-        ["goodput_after_peer_death", "worst_wait_after_peer_death", "recovery_after_peer_return"];
-    measured(false, names, interrupt)
+    measured(false, interrupt)
 }
 
 pub(super) fn over_udp(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
-    let names = [
-        "goodput_after_peer_death_udp",
-        "worst_wait_after_peer_death_udp",
-        "recovery_after_peer_return_udp",
-    ];
-    measured(true, names, interrupt)
+    measured(true, interrupt)
 }
 
-fn measured(
-    udp: bool,
-    [goodput, wait, recovery]: [&'static str; 3],
-    interrupt: &Interrupt,
-) -> Result<Vec<Measured>, PairError> {
+fn measured(udp: bool, interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let run = failover::run(udp, interrupt)?;
     let (before, after) = run.lookups();
     let device = if udp { "UDP" } else { "AF_XDP" };
@@ -58,11 +47,10 @@ fn measured(
         }
         None => "it served no tenth of a second at 0.9 of the rate before",
     };
-    let value = |name, value, detail| Measured { name, value, detail };
     let timeouts = longest.as_secs_f64() / run.timeout.as_secs_f64();
     Ok(vec![
-        value(goodput, after / before, detail),
-        value(wait, timeouts, longest_detail),
-        value(recovery, back.map_or(NEVER, |it| it.as_secs_f64()), back_detail.to_owned()),
+        Measured::new(after / before, detail),
+        Measured::new(timeouts, longest_detail),
+        Measured::new(back.map_or(NEVER, |it| it.as_secs_f64()), back_detail),
     ])
 }

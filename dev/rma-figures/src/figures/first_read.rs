@@ -119,5 +119,5 @@ fn on_two_cores(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
         ratios.rounds(),
         mode::asked_for().name(),
     );
-    Ok(vec![Measured { name: "first_read_over_tcp", value: ratios.median(), detail }])
+    Ok(vec![Measured::new(ratios.median(), detail)])
 }

@@ -19,6 +19,7 @@ pub(super) fn convergence(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let [slowest_ramp, slowest_join] = [&ramp, &join].map(|all| worst(all));
     let quickest_total = total.first().map_or(0.0, |settling| settling.rtts);
     let failed: usize = [&ramp, &join].into_iter().flatten().map(|it| it.failures).sum();
+    let if_ok = |rtts| if failed == 0 { rtts } else { f64::INFINITY };
     let common = "100 Gbit/s, RTT 5 us, 4 MiB reads, solicitation window 64 KiB; settled when from then on each 20 us \
                   use at least 95 % of the link, with equal shares to within 20 %";
     let detail = |what: &str, all: &[Settling]| {
@@ -29,21 +30,9 @@ pub(super) fn convergence(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         describe(&total)
     );
     Ok(vec![
-        Measured {
-            name: "sim_ramp_rtts",
-            value: if failed == 0 { slowest_ramp } else { f64::INFINITY },
-            detail: detail("0 to full rate", &ramp),
-        },
-        Measured {
-            name: "sim_fair_rtts",
-            value: if failed == 0 { slowest_join } else { f64::INFINITY },
-            detail: detail("a second server joins at one client", &join),
-        },
-        Measured {
-            name: "sim_nosplit_slowdown",
-            value: quickest_total / slowest_join,
-            detail: slower,
-        },
+        Measured::new(if_ok(slowest_ramp), detail("0 to full rate", &ramp)),
+        Measured::new(if_ok(slowest_join), detail("a second server joins at one client", &join)),
+        Measured::new(quickest_total / slowest_join, slower),
     ])
 }
 
@@ -99,5 +88,5 @@ pub(super) fn small_beside_large(_: &Interrupt) -> Result<Vec<Measured>, PairErr
         alone.p99,
         sizes.join("; "),
     );
-    Ok(vec![Measured { name: "sim_small_beside_large_p99", value: worst, detail }])
+    Ok(vec![Measured::new(worst, detail)])
 }

@@ -31,21 +31,19 @@ pub(super) fn old_ops(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
          recorded ops {:.0} and {:.0}, by rustc 1.95",
         now.initiator, now.responder, BEFORE.initiator, BEFORE.responder,
     );
-    let old_ops =
-        Measured { name: "old_ops_instructions", value: now.sum() / BEFORE.sum(), detail };
+    let old_ops = Measured::new(now.sum() / BEFORE.sum(), detail);
     let detail = format!(
         "the same count; before 1RMA shared its parts with a second service {:.0} and {:.0}",
         ALONE_BEFORE.initiator, ALONE_BEFORE.responder,
     );
-    let tax = Measured { name: "nic_turn_tax", value: now.sum() / ALONE_BEFORE.sum(), detail };
+    let tax = Measured::new(now.sum() / ALONE_BEFORE.sum(), detail);
     let beside = instructions::of_a_read_beside_another().map_err(FigureError::Valgrind)?;
     let Some(beside) = beside else { return Ok(vec![old_ops, tax]) };
     let detail = format!(
         "the same count with a second service on both engines, which is idle, over it: initiator {:.0}, responder {:.0}",
         beside.initiator, beside.responder,
     );
-    let beside = Measured { name: "idle_service_tax", value: beside.sum() / now.sum(), detail };
-    Ok(vec![old_ops, tax, beside])
+    Ok(vec![old_ops, tax, Measured::new(beside.sum() / now.sum(), detail)])
 }
 
 /// Sizes of messages that receivers of both rings are compared at.
@@ -69,5 +67,5 @@ pub(super) fn ring_receivers(_: &Interrupt) -> Result<Vec<Measured>, PairError> 
          of {BATCH}, each found, copied, given back, and the tail told; the worst of: {}",
         words.join(", "),
     );
-    Ok(vec![Measured { name: "ring_receiver_instructions", value: worst, detail }])
+    Ok(vec![Measured::new(worst, detail)])
 }

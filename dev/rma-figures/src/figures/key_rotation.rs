@@ -16,19 +16,16 @@ use crate::{
 };
 
 /// Clients, and rotations before so many: ten thousands of gaps, so that there is a p99.
-const REACTIVE: [(&str, Kind, (usize, u64)); 3] = [
-    ("rotation_reactive_extra_rtts_1", Kind::Reactive, (1, 5000)),
-    ("rotation_reactive_extra_rtts_10", Kind::Reactive, (10, 1500)),
-    ("rotation_reactive_extra_rtts_100", Kind::Reactive, (100, 500)),
-];
+const REACTIVE: [(Kind, (usize, u64)); 3] =
+    [(Kind::Reactive, (1, 5000)), (Kind::Reactive, (10, 1500)), (Kind::Reactive, (100, 500))];
 
 /// The same where the next key is handed out before, at a beat of some milliseconds and ten times a
 /// second.
-const PROACTIVE: [(&str, Kind, (usize, u64)); 4] = [
-    ("rotation_proactive_rtts_1", Kind::Proactive, (1, 1000)),
-    ("rotation_proactive_rtts_100", Kind::Proactive, (100, 150)),
-    ("rotation_scheduled_rtts_1", Kind::Scheduled, (1, 100)),
-    ("rotation_scheduled_rtts_100", Kind::Scheduled, (100, 60)),
+const PROACTIVE: [(Kind, (usize, u64)); 4] = [
+    (Kind::Proactive, (1, 1000)),
+    (Kind::Proactive, (100, 150)),
+    (Kind::Scheduled, (1, 100)),
+    (Kind::Scheduled, (100, 60)),
 ];
 
 /// Rounds of large reads with a key that changes, and as many without.
@@ -72,7 +69,7 @@ pub(super) fn rotations(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErro
     let lab = lab()?;
     let mut measured = Vec::new();
     let (mut ops, mut failed, mut fetches) = (0, 0, 0.0_f64);
-    for (name, kind, amount) in REACTIVE.into_iter().chain(PROACTIVE) {
+    for (kind, amount) in REACTIVE.into_iter().chain(PROACTIVE) {
         let rotations = rotate(Place::Lab(&lab), scene(kind, amount), interrupt)?;
         ops += rotations.other_ops;
         failed += rotations.other_failed;
@@ -82,22 +79,16 @@ pub(super) fn rotations(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErro
         } else {
             (rotations.gaps.quantile_us(0.5), "p50 of a client's gap")
         };
-        let (value, detail) = (micros / rotations.rtt_us(), detail(&rotations, what));
-        measured.push(Measured { name, value, detail });
+        measured.push(Measured::new(micros / rotations.rtt_us(), detail(&rotations, what)));
     }
-    measured.push(Measured {
-        name: "rotation_fetches_per_client",
-        value: fetches,
-        detail: "requests to the key service for each client and reactive rotation, the most of 1, 10 and 100 clients"
-            .to_owned(),
-    });
-    measured.push(Measured {
-        name: "rotation_bystander_failures",
-        value: failed as f64,
-        detail: format!(
-            "of {ops} READs of another region meanwhile, by a portal of the clients' host"
-        ),
-    });
+    measured.push(Measured::new(
+        fetches,
+        "requests to the key service for each client and reactive rotation, the most of 1, 10 and 100 clients",
+    ));
+    measured.push(Measured::new(
+        failed as f64,
+        format!("of {ops} READs of another region meanwhile, by a portal of the clients' host"),
+    ));
     Ok(measured)
 }
 
@@ -116,20 +107,15 @@ pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
     let rekeyed: u64 = rounds.rotated.iter().map(|it| it.rekeyed).sum();
     let fetches: u64 = rounds.rotated.iter().map(|it| it.fetches).sum();
     Ok(vec![
-        Measured {
-            name: "rotation_goodput_over_steady",
-            value: median(&mut ratios),
-            detail: format!(
+        Measured::new(
+            median(&mut ratios),
+            format!(
                 "READs of 4 MiB, two under way, by a KeyedExecutor: {rotated:.0} MB/s while the key changes every {PERIOD:?}, \
                  the next one fetched before, over {steady:.0} MB/s while it stays; median of {ROUNDS} ratios; {} rotations, \
                  {rekeyed} times a call went on under another key, {fetches} fetches; veth MTU {MTU}, {CONDITIONS}",
                 rounds.rotations
             ),
-        },
-        Measured {
-            name: "rotation_failed_calls",
-            value: all().map(|it| it.failed).sum::<u64>() as f64,
-            detail: "of these READs, in both".to_owned(),
-        },
+        ),
+        Measured::new(all().map(|it| it.failed).sum::<u64>() as f64, "of these READs, in both"),
     ])
 }

@@ -15,17 +15,13 @@ pub(super) fn rates(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
          the audit log written; medians of {ROUNDS} rounds"
     );
     Ok(vec![
-        Measured {
-            name: "key_grants_per_s",
-            value: grants,
-            detail: format!("grants of one region a request, over connections that stay; {common}"),
-        },
-        Measured {
-            name: "key_handshakes_per_s",
-            value: handshakes,
-            detail: format!(
-                "connections with a full handshake, certificates at both ends, and one grant each; {common}"
-            ),
-        },
+        Measured::new(
+            grants,
+            format!("grants of one region a request, over connections that stay; {common}"),
+        ),
+        Measured::new(
+            handshakes,
+            format!("full handshakes, certificates at both ends, and one grant each; {common}"),
+        ),
     ])
 }

@@ -15,7 +15,7 @@ pub(super) fn latency(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError>
         micros(read)
     );
     let value = get.as_secs_f64() / read.as_secs_f64();
-    Ok(vec![Measured { name: "kv_get_over_read64", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }
 
 pub(super) fn under_load(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -29,12 +29,10 @@ pub(super) fn under_load(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErr
         before.hit_rate(),
         before.gets()
     );
-    let value = |name, value, detail| Measured { name, value, detail };
     Ok(vec![
-        value("kv_hit_after_kill", gone.hit_rate() / before.hit_rate(), hits),
-        value("kv_wrong_values", all.wrong as f64, format!("of {} gets; {common}", all.gets())),
-        value(
-            "kv_rotation_failures",
+        Measured::new(gone.hit_rate() / before.hit_rate(), hits),
+        Measured::new(all.wrong as f64, format!("of {} gets; {common}", all.gets())),
+        Measured::new(
             (before.failed + before.misses) as f64,
             format!("of {} gets while keys changed {rotated} times; {common}", before.gets()),
         ),

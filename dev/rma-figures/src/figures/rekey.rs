@@ -51,22 +51,17 @@ pub(super) fn rekey(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     };
     let (p50, max) = (rotations.gaps.quantile_us(0.5), rotations.gaps.max_us());
     Ok(vec![
-        Measured { name: "rekey_gap_over_read", value: p50 / read, detail: detail("p50", p50) },
-        Measured {
-            name: "rekey_gap_max_over_read",
-            value: max / read,
-            detail: detail("longest", max),
-        },
-        Measured {
-            name: "rekey_other_region_failures",
-            value: rotations.other_failed as f64,
-            detail: format!(
+        Measured::new(p50 / read, detail("p50", p50)),
+        Measured::new(max / read, detail("longest", max)),
+        Measured::new(
+            rotations.other_failed as f64,
+            format!(
                 "of {} READs of another region of the same host meanwhile, by another portal of the same host; {} of \
                  them with {}",
                 rotations.other_ops,
                 rotations.other_refused,
                 OpStatus::RemoteAuthenticationFailure
             ),
-        },
+        ),
     ])
 }

@@ -17,42 +17,34 @@ const PORTALS: u16 = 1000;
 const REGIONS: usize = 64_000;
 const INITIATORS: usize = 20_000;
 
-/// `idle_turn_1000_over_1`, `turn_portals1000_over_1`: an engine with a thousand portals, of which
+/// An engine with a thousand portals, of which
 /// at most one is used, against one with a single portal.
 pub(super) fn with_portals(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let Portals { idle_turn, turns } =
         pinned(cores().1, || portals(aead::chosen(), PORTALS, ROUNDS));
     Ok(vec![
-        measured(
-            "idle_turn_1000_over_1",
-            &idle_turn,
-            "a turn of an engine whose portals have been quiet for a while",
-        ),
-        measured(
-            "turn_portals1000_over_1",
-            &turns,
-            "the initiator's turns for a READ, all issued through one of its portals",
-        ),
+        measured(&idle_turn, "a turn of an engine whose portals have been quiet for a while"),
+        measured(&turns, "the initiator's turns for a READ, all issued through one of its portals"),
     ])
 }
 
-/// `turn_regions64000_over_1`: a responder whose READs are each of another region of 64,000,
+/// A responder whose READs are each of another region of 64,000,
 /// against one with a single region.
 pub(super) fn with_regions(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let it = pinned(cores().1, || regions(aead::chosen(), REGIONS, ROUNDS));
     let what = "the responder's turns for a READ of any region, 4 KiB each, with keys of their own";
-    Ok(vec![measured("turn_regions64000_over_1", &it, what)])
+    Ok(vec![measured(&it, what)])
 }
 
-/// `turn_initiators20000_over_1`: a responder whose READs each come from another of 20,000
+/// A responder whose READs each come from another of 20,000
 /// initiators, against one with a single initiator.
 pub(super) fn with_initiators(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let it = pinned(cores().1, || initiators(aead::chosen(), INITIATORS, ROUNDS));
     let what = "the responder's turns for a READ of any initiator, written just before the turn";
-    Ok(vec![measured("turn_initiators20000_over_1", &it, what)])
+    Ok(vec![measured(&it, what)])
 }
 
-fn measured(name: &'static str, it: &OneAndMany, what: &str) -> Measured {
+fn measured(it: &OneAndMany, what: &str) -> Measured {
     let detail = format!(
         "{what}: {:.1} ns with one, {:.1} ns with many; 64 B READs in batches of 32, {} by the {} provider, \
          engines in one thread, joined by memory; median of the ratios of {ROUNDS} rounds in turns",
@@ -61,5 +53,5 @@ fn measured(name: &'static str, it: &OneAndMany, what: &str) -> Measured {
         aead::CIPHER,
         aead::chosen().name(),
     );
-    Measured { name, value: it.ratio, detail }
+    Measured::new(it.ratio, detail)
 }

@@ -19,7 +19,7 @@ pub(super) fn table2(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         none(wrong.join("; ")),
         none(missing.join(", ")),
     );
-    Ok(vec![Measured { name: "table2_rows", value: right as f64, detail }])
+    Ok(vec![Measured::new(right as f64, detail)])
 }
 
 pub(super) fn recovery(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -37,5 +37,5 @@ pub(super) fn recovery(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError
         by_kind.join("; "),
     );
     let value = all.iter().map(|it| it.over_bound).fold(0.0, f64::max);
-    Ok(vec![Measured { name: "hole_recovery_over_bound", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }

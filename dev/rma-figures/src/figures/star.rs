@@ -76,11 +76,10 @@ pub(super) fn at_400(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         ml(Curve::FAITHFUL, cached),
         rpc(&base, Curve::FAITHFUL, ideal),
     );
-    let measured = |name, value, detail| Measured { name, value, detail };
     Ok(vec![
-        measured("star_over_cached_rc_400", rpc(&base, Curve::STAR, cached), over_cached),
-        measured("star_over_ideal_rc_400", rpc(&base, Curve::STAR, ideal), over_ideal),
-        measured("star_faithful_over_cached_rc_400", rpc(&base, Curve::FAITHFUL, cached), faithful),
+        Measured::new(rpc(&base, Curve::STAR, cached), over_cached),
+        Measured::new(rpc(&base, Curve::STAR, ideal), over_ideal),
+        Measured::new(rpc(&base, Curve::FAITHFUL, cached), faithful),
     ])
 }
 
@@ -103,7 +102,7 @@ pub(super) fn over_scala(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         words(THREE_ANSWERS),
     );
     let value = ratios.into_iter().fold(f64::MAX, f64::min);
-    Ok(vec![Measured { name: "star_over_scala_ml", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }
 
 pub(super) fn knees(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -135,10 +134,7 @@ pub(super) fn knees(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         "simulated; up to where 95 % of the peak are kept, the worst distance from the entries of the state cache: {}",
         words.join("; "),
     );
-    Ok(vec![
-        Measured { name: "sim_rc_knee", value: worst, detail },
-        Measured { name: "sim_fig1_at_3000", value: left, detail: fitted },
-    ])
+    Ok(vec![Measured::new(worst, detail), Measured::new(left, fitted)])
 }
 
 /// Connections over which StaR must be flat.
@@ -166,5 +162,5 @@ pub(super) fn flat(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
         "simulated, RPC, infinite queues, no timers: the least from the peak on; M calls/s and latency by connections: {}",
         words.join(", "),
     );
-    Ok(vec![Measured { name: "sim_star_flat", value: least / peak, detail }])
+    Ok(vec![Measured::new(least / peak, detail)])
 }

@@ -69,7 +69,7 @@ pub(super) fn loss(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
         lossy.again,
         others.join(", "),
     );
-    Ok(vec![Measured { name: "star_loss_goodput", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }
 
 /// How often roles change in a run, and how long each time lasts.
@@ -121,7 +121,7 @@ pub(super) fn switch(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
         options.clients,
         parts.join("; "),
     );
-    Ok(vec![Measured { name: "star_switch_gap", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }
 
 pub(super) fn death(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -142,5 +142,5 @@ pub(super) fn death(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
         worst[0], bounds[0], worst[1], bounds[1],
     );
     let value = worst[0].max(worst[1]);
-    Ok(vec![Measured { name: "star_death_over_bound", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }

@@ -39,13 +39,13 @@ pub(super) fn memory(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let detail = format!(
         "bytes that the engine of a stateless side is given by the allocator, set-up of {MANY} connections and a call on each",
     );
-    let flat = Measured { name: "star_memory_flat", value: asked.given as f64, detail };
+    let flat = Measured::new(asked.given as f64, detail);
     let more = tables_of_all as f64 - tables_of_one as f64;
     let detail = format!(
         "tables of stateless processing: {tables_of_one} B with one connection, {tables_of_all} B with {MANY}"
     );
     let value = more / f64::from(MANY - 1);
-    let tables = Measured { name: "star_engine_bytes_per_connection", value, detail };
+    let tables = Measured::new(value, detail);
     let OfLibrary { per_qp, per_wr, all, rings } = asked::by_library(aead::chosen());
     let words = format!(
         "by what the allocator gave to the portal and the library of a stateless side with room for {MORE} more, all connected \
@@ -53,17 +53,12 @@ pub(super) fn memory(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
          {:.0} B each with all that there is, of which rings {rings} B",
         all as f64 / f64::from(MORE),
     );
-    let per = |name, value, what: &str| {
+    let per = |value, what: &str| {
         let detail =
             format!("bytes that one {what} adds, its words in the portal included, {words}");
-        Measured { name, value, detail }
+        Measured::new(value, detail)
     };
-    Ok(vec![
-        flat,
-        tables,
-        per("star_library_bytes_per_qp", per_qp, "queue pair"),
-        per("star_library_bytes_per_wr", per_wr, "work request"),
-    ])
+    Ok(vec![flat, tables, per(per_qp, "queue pair"), per(per_wr, "work request")])
 }
 
 pub(super) fn instructions(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -77,7 +72,7 @@ pub(super) fn instructions(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         "instructions of the stateless side's engine for a call of 3 SENDs of 32 B and one back, one after the other: {one:.0} \
          with 1 connection, {many:.0} on any of {MANY}",
     );
-    Ok(vec![Measured { name: "star_instructions_flat", value: many / one, detail }])
+    Ok(vec![Measured::new(many / one, detail)])
 }
 
 pub(super) fn time(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -89,7 +84,7 @@ pub(super) fn time(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         aead::CIPHER,
         aead::chosen().name(),
     );
-    Ok(vec![Measured { name: "star_time_flat", value: ratio, detail }])
+    Ok(vec![Measured::new(ratio, detail)])
 }
 
 pub(super) fn turn(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -119,7 +114,7 @@ pub(super) fn turn(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         words(fast_many),
     );
     let value = one.side.over_aead().max(many.side.over_aead());
-    Ok(vec![Measured { name: "star_turn_over_aead", value, detail }])
+    Ok(vec![Measured::new(value, detail)])
 }
 
 pub(super) fn security(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
@@ -143,16 +138,14 @@ pub(super) fn security(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let whitelist = 1.0 - rpc.whitelist_over_bare.min(write.whitelist_over_bare);
     let auth = 1.0 - rpc.sealed_over_whitelist;
     Ok(vec![
-        Measured {
-            name: "star_whitelist_cost",
-            value: whitelist,
-            detail: format!("nothing authenticated, the worse of calls and WRITEs; {common}"),
-        },
-        Measured {
-            name: "star_auth_cost",
-            value: auth,
-            detail: format!("calls, sealed over the paper's form, which has whitelists; {common}"),
-        },
+        Measured::new(
+            whitelist,
+            format!("nothing authenticated, the worse of calls and WRITEs; {common}"),
+        ),
+        Measured::new(
+            auth,
+            format!("calls, sealed over the paper's form, which has whitelists; {common}"),
+        ),
     ])
 }
 
@@ -163,5 +156,5 @@ pub(super) fn share(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
          READs, StaR {} ({} B), 32 B WRITEs to a stateless side; 16 frames leave in a turn",
         sent.turns, sent.one_rma.0, sent.one_rma.1, sent.star.0, sent.star.1,
     );
-    Ok(vec![Measured { name: "star_share_min", value: sent.share(), detail }])
+    Ok(vec![Measured::new(sent.share(), detail)])
 }

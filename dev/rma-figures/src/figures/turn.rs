@@ -22,24 +22,15 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let over_aead = sides.map(|side| side.over_aead()).fold(0.0, larger);
     let [known, _] = &by_fastest;
     let share = known.sides().map(|side| side.aead_share());
-    let figure = |name, value, what: &str, aead: &dyn AeadProvider, both| {
-        let detail = format!("{what}; {}", words(aead, both));
-        Measured { name, value, detail }
+    let figure = |value, what: &str, aead: &dyn AeadProvider, both| {
+        Measured::new(value, format!("{what}; {}", words(aead, both)))
     };
-    let rate =
-        |name, side: Side| figure(name, side.ops_per_s(), "one key", aead::chosen(), &by_fastest);
+    let rate = |side: Side| figure(side.ops_per_s(), "one key", aead::chosen(), &by_fastest);
     Ok(vec![
+        figure(over_aead, "the worse side, one key or many", portable, &by_portable),
+        rate(known.initiator),
+        rate(known.responder),
         figure(
-            "turn64_over_aead",
-            over_aead,
-            "the worse side, one key or many",
-            portable,
-            &by_portable,
-        ),
-        rate("turn64_initiator_ops_per_s", known.initiator),
-        rate("turn64_responder_ops_per_s", known.responder),
-        figure(
-            "turn64_aead_share",
             larger(share[0], share[1]),
             "of the side where it is larger, one key",
             aead::chosen(),

@@ -14,31 +14,16 @@ use crate::useless::{Beside, Useless, measure};
 pub(super) fn reads_under_replayed_writes(
     interrupt: &Interrupt,
 ) -> Result<Vec<Measured>, PairError> {
-    let names = [
-        "reads_under_replayed_writes",
-        "reads_under_replayed_writes_p99",
-        "reads_under_replayed_writes_failed",
-    ];
-    reads(Useless::Replayed, "recorded WRITEs of one host, replayed", names, interrupt)
+    reads(Useless::Replayed, "recorded WRITEs of one host, replayed", interrupt)
 }
 
 pub(super) fn reads_under_silent_writers(
     interrupt: &Interrupt,
 ) -> Result<Vec<Measured>, PairError> {
-    let names = [
-        "reads_under_silent_writers",
-        "reads_under_silent_writers_p99",
-        "reads_under_silent_writers_failed",
-    ];
-    reads(Useless::Silent, "WRITEs of 64 hosts that answer nothing", names, interrupt)
+    reads(Useless::Silent, "WRITEs of 64 hosts that answer nothing", interrupt)
 }
 
-fn reads(
-    useless: Useless,
-    of: &str,
-    names: [&'static str; 3],
-    interrupt: &Interrupt,
-) -> Result<Vec<Measured>, PairError> {
+fn reads(useless: Useless, of: &str, interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let all = measure(&lab, useless, OpType::Read, interrupt)?;
     let (quiet, beside) = all.split_first().expect("measured without any first");
@@ -50,19 +35,13 @@ fn reads(
     let tail = worst(&|it| p99(it) / p99(quiet), f64::max);
     let failed = all.iter().map(|it| it.failed).sum::<u64>();
     let detail = detail(&all, "READs of the target itself", of);
-    let [share, longer, fail] = names;
     Ok(vec![
-        Measured { name: share, value: goodput, detail },
-        Measured {
-            name: longer,
-            value: tail,
-            detail: format!("p99 over that without useless requests, the largest; see {share}"),
-        },
-        Measured {
-            name: fail,
-            value: failed as f64,
-            detail: format!("READs that did not end with OK; see {share}"),
-        },
+        Measured::new(goodput, detail.as_str()),
+        Measured::new(
+            tail,
+            format!("p99 over that without useless requests, the largest; {detail}"),
+        ),
+        Measured::new(failed as f64, format!("READs that did not end with OK; {detail}")),
     ])
 }
 
@@ -74,14 +53,10 @@ pub(super) fn writes_under_useless_writes(
     let of = "recorded WRITEs of another host, replayed";
     let detail = detail(&all, "WRITEs of an honest host", of);
     let share = |it: &Beside| it.ok_per_s / all[0].ok_per_s;
-    let name = "writes_under_useless_writes";
+    let of_most = format!("of 64,000 useless requests a second; {detail}");
     Ok(vec![
-        Measured { name, value: share(&all[1]).min(share(&all[2])), detail },
-        Measured {
-            name: "writes_under_64000_useless_writes",
-            value: share(&all[3]),
-            detail: format!("of 64,000 useless requests a second; see {name}"),
-        },
+        Measured::new(share(&all[1]).min(share(&all[2])), detail),
+        Measured::new(share(&all[3]), of_most),
     ])
 }
 
