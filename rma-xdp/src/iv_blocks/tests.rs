@@ -22,8 +22,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::*;
 use crate::{
-    DerivedRegionKey, Grant, HostAddr, NicConfigBuilder, OpType, Permissions, Pid, RegionId,
-    RegionKey, RegisteredRegion, TscClock,
+    Grant, HostAddr, OpType, Permissions, Pid, RegionKey, RegisteredRegion,
+    config::NicConfigBuilder, crypto::DerivedRegionKey, memory::RegionId, time::TscClock,
 };
 
 mod loss;

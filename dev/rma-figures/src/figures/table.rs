@@ -381,7 +381,7 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Own(
         tenants::bad_tenant,
         &[
-            ratio("bad_tenant_p99_over_idle").at_most(2.0).goal_at_most(1.5),
+            ratio("bad_tenant_p99_over_idle").at_most(1.5),
             Spec::new("bad_tenant_failed", "ops").at_most(0.0),
             ratio("bad_tenant_records_over_idle").at_least(0.5).by_name(),
         ],
