@@ -7,8 +7,8 @@ use rma_core::executor::{CallStatus, Outcome};
 use rma_keys::{
     catalog::CatalogError,
     io::{
-        grants::NoKey,
         keeper::{KeeperError, PublishError},
+        key_cache::NoKey,
         server::StartError,
     },
     name::NameError,
