@@ -2,8 +2,8 @@
 //!
 //! The same sockets, rings, chunks and doorbells as the backend uses
 //! ([`rma_xdp::device::xdp::socket::Socket`]), with UDP packets that are written once, before the
-//! clock starts, and never looked at again. Nothing that uses these sockets can be faster; everything
-//! measured is printed beside it.
+//! clock starts, and never looked at again. Nothing that uses these sockets can be faster;
+//! everything measured is printed beside it.
 //!
 //! It is not a benchmark of the protocol, and not reliable: a lost packet is counted and the
 //! exchange is repeated, and a result with losses says so.

@@ -31,8 +31,8 @@ use rma_keys::{
 use super::error::KeyedError;
 
 /// Reads and writes regions by name, and sends to queues and counts in words by name, over a
-/// [`Client`], under the keys of [`KeyCache`]. Clones share both. It gives futures, for any executor
-/// (tokio's, or another), or none.
+/// [`Client`], under the keys of [`KeyCache`]. Clones share both. It gives futures, for any
+/// executor (tokio's, or another), or none.
 ///
 /// A transfer that finds no key waits for one. One whose key has changed goes on with the bytes
 /// that are missing, under the new key and inside its time, so an application sees a rotation as a

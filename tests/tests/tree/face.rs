@@ -71,9 +71,10 @@ fn the_root_of_rma_xdp_has_few_names_and_none_in_two_places() {
 
 #[test]
 fn exports_are_found_however_they_are_written() {
-    let text = "pub mod ops;\nmod host;\npub(crate) mod engine;\n#[doc(inline)]\npub use rma_app::{\n    \
-                Client,\n    cells::{Cells, Lens},\n};\npub use host::Host;\npub(crate) use host::Inner;\n\
-                /// A setting.\npub struct Timing {\n    pub slot: u64,\n}\npub const fn made() {}\n";
+    let text = "pub mod ops;\nmod host;\npub(crate) mod engine;\n#[doc(inline)]\n\
+                pub use rma_app::{\n    Client,\n    cells::{Cells, Lens},\n};\n\
+                pub use host::Host;\npub(crate) use host::Inner;\n\
+                pub struct Timing {\n    pub slot: u64,\n}\npub const fn made() {}\n";
     let (modules, names) = exports(text);
     assert_eq!(modules, ["ops".to_owned()].into());
     let names: Vec<_> = names.iter().map(|(of, name)| format!("{of}::{name}")).collect();
