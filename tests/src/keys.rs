@@ -187,7 +187,7 @@ pub struct Owner {
     pub keys: Option<KeyServer>,
     /// The region under the name `kv/index`.
     pub region: RegisteredRegion,
-    /// The host.
+    /// The host that has the region.
     pub host: Arc<Host>,
 }
 

@@ -18,8 +18,8 @@ use rma_lab::{Scratch, udp_port_is_unused};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// `rmactl`, beside `rma-bench`: built, as a test of one package builds no other's programs. The whole
-/// workspace is named, so that nothing is compiled where its tests are built already.
+/// `rmactl`, beside `rma-bench`: built, as a test of one package builds no other's programs. The
+/// whole workspace is named, so that nothing is compiled where its tests are built already.
 fn rmactl() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_rma-bench")).with_file_name("rmactl");
     let folder = beside.parent().unwrap();
@@ -28,7 +28,7 @@ fn rmactl() -> PathBuf {
         other => other,
     };
     let mut build = Command::new(env!("CARGO"));
-    // Integration tests are built with the programs of their packages; `rmactl` has some of this name.
+    // Integration tests are built with the programs of their packages; this is one of `rmactl`.
     build.args(["test", "--quiet", "--no-run", "--workspace", "--test", "first_use"]);
     build.args(["--profile", profile, "--target-dir"]);
     assert!(build.arg(folder.parent().unwrap()).status().unwrap().success());

@@ -23,7 +23,7 @@ use rma_xdp::{
 
 use super::turn;
 
-/// Returns the descriptors that a program started now inherits, beside its input, output and errors.
+/// Returns the descriptors that a program started now inherits, beside the standard three.
 fn inherited() -> BTreeSet<String> {
     let mut child =
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

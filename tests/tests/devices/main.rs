@@ -1,5 +1,4 @@
-//! What hosts stand on: the steering program, the backends of AF_XDP, addresses and paths as the
-//! kernel has them.
+//! The kernel below a host: the steering program, AF_XDP sockets, addresses and paths.
 
 mod narrow_paths;
 mod net_paths;

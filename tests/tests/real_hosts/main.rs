@@ -1,5 +1,5 @@
-//! Hosts as applications have them, on the kernel of this machine: over UDP sockets on loopback, and
-//! over AF_XDP on veth pairs, which needs root.
+//! Hosts as applications have them, on the kernel of this machine: over UDP sockets on loopback,
+//! and over AF_XDP on veth pairs, which needs root.
 
 mod blocking_wait;
 mod channels;

@@ -2,7 +2,8 @@
 //! of them, by the CDDL of docs/KEYS.md.
 //!
 //! A difference means that the messages have changed: then `VERSION` changes, if a release has
-//! spoken it, and a new file is written by `RMA_BLESS=1 cargo test -p rma-keys --test service vectors`.
+//! spoken it, and a new file is written by
+//! `RMA_BLESS=1 cargo test -p rma-keys --test service vectors`.
 
 use std::{fs, path::PathBuf, time::Duration};
 
