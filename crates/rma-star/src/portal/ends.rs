@@ -48,6 +48,8 @@ pub struct StarPort {
     stateful_max: u32,
     /// How many it is.
     stateful: u32,
+    /// Whether no further post is taken.
+    is_closed: bool,
 }
 
 /// Posts of one portal that may come to nothing in one turn: the others wait for the next one, or
@@ -157,6 +159,7 @@ impl StarPort {
             is_waiting: false,
             stateful_max: u32::MAX,
             stateful: 0,
+            is_closed: false,
         }
     }
 
@@ -201,6 +204,22 @@ impl StarPort {
     /// Such a connection is no more.
     pub(crate) const fn stateful_closed(&mut self) {
         self.stateful = self.stateful.saturating_sub(1);
+    }
+
+    /// Whether this host is the stateful side of a connection for the application.
+    pub(crate) const fn has_stateful(&self) -> bool {
+        self.stateful > 0
+    }
+
+    /// No further post is taken: the next one neither.
+    pub(crate) const fn close(&mut self) {
+        self.is_closed = true;
+        self.done();
+    }
+
+    /// Whether no further post is taken.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The engine looks after an application's thread that sleeps: it rings `bell` after reports.
