@@ -207,7 +207,8 @@ fn sent_to(scene: &mut Scene) -> Vec<Port> {
     let mut buffers = vec![[0; 1472]; 4];
     let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
     let sent = scene.star.poll_transmits(scene.now, &mut frames, &mut Quantum::new(1 << 16));
-    frames[..sent].iter().map(|it| it.transmit.unwrap().port).collect()
+    let sent = frames[..sent].iter().map(|it| it.transmit.unwrap());
+    sent.inspect(|it| assert_eq!(it.tenant, TENANT)).map(|it| it.port).collect()
 }
 
 /// Its application goes on posting, and would open a connection anew as soon as one has ended.
