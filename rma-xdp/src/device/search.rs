@@ -25,7 +25,7 @@
 //! *narrow* if that dies and the shorter length lives before it and behind. It stays so for
 //! [`NARROW_FOR`], the kernel's own time for what ICMP told it; then full length is asked about
 //! again, at the price of what is under way within one timeout. *Asking* of a way that is not known
-//! to be narrow ends after [`SUSPECTED_FOR`]: two hosts that stood still are no narrow way.
+//! to be narrow ends after [`SUSPECTED_FOR`]: a host that stood still twice is no narrow way.
 //!
 //! It is a state machine without clock and without I/O: who drives it knows what the kernel says of
 //! the way, tells it of losses and of what was heard, and sends no longer packets than
