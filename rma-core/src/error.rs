@@ -215,6 +215,9 @@ pub enum ReceiveQueueError {
         /// The receive.
         number: u16,
     },
+    /// The queue is the parent's of this process.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// Only a SEND leaves a message in a buffer.
     #[error("a {op_type} leaves no message in a buffer; look at its immediate")]
     NoMessage {

@@ -550,7 +550,7 @@ impl<P: ControlPath> HostOf<P> {
     }
 
     /// Returns the state of the network interface: up, down, gone, and if it is back but cannot be
-    /// attached to, the reason. `None` over UDP.
+    /// attached to, the reason. `None` over UDP, and in a child of this process.
     ///
     /// A host outlives its interface: where that is removed, or moved to another network namespace,
     /// ops end within their bounds, and when there is an interface of its name again, with the
@@ -561,21 +561,24 @@ impl<P: ControlPath> HostOf<P> {
     /// opening the host cannot attach again.
     #[must_use]
     pub fn interface(&self) -> Option<InterfaceStatus> {
+        self.process.check().ok()?;
         self.device.interface()
     }
 
     /// The ways to other hosts that carry less than the device: as routes or routers say, or as
     /// losses told where these say nothing. Ops take more frames on them and are as certain. What
-    /// is found by losses costs the first ops; it is asked anew after ten minutes.
+    /// is found by losses costs the first ops; it is asked anew after ten minutes. None in a child
+    /// of this process.
     #[must_use]
     pub fn narrow_paths(&self) -> Vec<NarrowPath> {
-        self.device.ways().narrow()
+        self.process.check().map_or_else(|_| Vec::new(), |()| self.device.ways().narrow())
     }
 
-    /// The host's addresses, and whether the machine still has them.
+    /// The host's addresses, and whether the machine still has them. None in a child of this
+    /// process, whose engine is its parent's.
     #[must_use]
     pub fn address_status(&self) -> Vec<AddressStatus> {
-        self.device.ways().addresses()
+        self.process.check().map_or_else(|_| Vec::new(), |()| self.device.ways().addresses())
     }
 
     /// Everything that works less well than it could, a sentence each: of the device, and of the

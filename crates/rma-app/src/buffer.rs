@@ -26,7 +26,7 @@ use rma_core::{
     portal::Source,
     region::RegisteredRegion,
 };
-use rma_shm::OutOfBounds;
+use rma_shm::{Forked, OutOfBounds, Process};
 use thiserror::Error;
 
 /// A fixed number of equal buffers in one registered region. Clones are the same pool.
@@ -59,6 +59,8 @@ struct Shared {
     buffer_len: u32,
     count: u32,
     state: Mutex<State>,
+    /// In a child a thread of the parent's may hold the lock, for ever.
+    process: Process,
 }
 
 #[derive(Debug)]
@@ -131,28 +133,32 @@ impl BufferPool {
         }
         let state =
             State { free: (0..count).rev().collect(), waiting: VecDeque::new(), next_ticket: 0 };
-        Ok(Self {
-            shared: Arc::new(Shared { region, buffer_len, count, state: Mutex::new(state) }),
-        })
+        let (state, process) = (Mutex::new(state), Process::this());
+        Ok(Self { shared: Arc::new(Shared { region, buffer_len, count, state, process }) })
     }
 
     /// A buffer, as long as all of the pool are, with whatever bytes its last user left; `None` if
-    /// none is free.
+    /// none is free. In a child of this process none is.
     #[must_use]
     pub fn try_acquire(&self) -> Option<RegionBuf> {
-        let index = self.shared.state().free.pop()?;
+        let index = self.shared.state().ok()?.free.pop()?;
         Some(self.lend(index))
     }
 
     /// Waits for a buffer.
+    ///
+    /// # Panics
+    /// The future, in a child of this process: the buffers are its parent's, and none would ever
+    /// come.
     pub const fn acquire(&self) -> Acquire<'_> {
         Acquire { pool: self, ticket: None }
     }
 
-    /// How many buffers are free. Those that calls have which were dropped are not.
+    /// How many buffers are free. Those that calls have which were dropped are not, and in a child
+    /// of this process none is.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.shared.state().free.len()
+        self.shared.state().map_or(0, |state| state.free.len())
     }
 
     /// How many buffers there are.
@@ -180,9 +186,10 @@ impl BufferPool {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> Result<MutexGuard<'_, State>, Forked> {
+        self.process.check()?;
         // Nothing that could panic happens under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Wakes the first of those who wait, if there is a buffer for it.
@@ -211,7 +218,7 @@ impl Future for Acquire<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<RegionBuf> {
         let this = &mut *self;
-        let mut state = this.pool.shared.state();
+        let mut state = this.pool.shared.state().unwrap_or_else(|forked| panic!("{forked}"));
         if let Some(index) = state.free.pop() {
             // Dropping this future passes on what else is free.
             drop(state);
@@ -238,8 +245,9 @@ impl Future for Acquire<'_> {
 
 impl Drop for Acquire<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            let mut state = self.pool.shared.state();
+        if let Some(ticket) = self.ticket
+            && let Ok(mut state) = self.pool.shared.state()
+        {
             let place = state.waiting.iter().position(|(waiting, _)| *waiting == ticket);
             let old = place.and_then(|place| state.waiting.remove(place));
             // It may have been woken for a buffer that it did not take.
@@ -452,8 +460,9 @@ impl fmt::Debug for RegionBuf {
 
 impl Drop for RegionBuf {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.free.push(self.index);
-        Shared::pass_on(state);
+        if let Ok(mut state) = self.shared.state() {
+            state.free.push(self.index);
+            Shared::pass_on(state);
+        }
     }
 }

@@ -67,17 +67,17 @@ impl Portals {
         Some(number as u16)
     }
 
-    /// No further post of a portal is taken, nor one that waits for a frame.
-    pub(crate) fn close(&mut self, number: u16) {
+    /// No further post of a portal is taken, nor one that waits for a frame. Whether that is new.
+    pub(crate) fn close(&mut self, number: u16) -> bool {
         let Self { ports, watch, waiting, .. } = self;
-        let Some(port) = ports.get_mut(usize::from(number)).and_then(Option::as_mut) else {
-            return;
-        };
+        let port = ports.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let Some(port) = port.filter(|port| !port.is_closed()) else { return false };
         watch.forget(number, port.flag());
         if port.set_waiting(false) {
             waiting.retain(|&waiting| waiting != number);
         }
-        port.done();
+        port.close();
+        true
     }
 
     /// Serves a portal no more, which is [closed](Portals::close).

@@ -165,16 +165,19 @@ impl Star {
     /// next, who is to have nothing of it. Connections of which this host is the stateful side are
     /// closed first, which takes until all that they have sent is dead: until then, and for a
     /// portal that there is not, this returns `None`, and must be called again. From the first call
-    /// on it takes no post, so that is within W and a bit, whatever its application posts.
+    /// on it takes no post, so that is within W and a bit, whatever its application posts. Only the
+    /// first call looks at each of its queue pairs.
     pub fn detach(&mut self, now: Instant, portal: u16) -> Option<StarPort> {
-        self.portals.close(portal);
-        let (mut host, _, stateless, stateful) = self.split();
-        let qps = host.portals.get(portal.into()).map_or(0, |port| port.memory().qps());
-        for qp in (0..qps).filter(|&qp| !stateful.is_stateful(portal, qp)) {
-            // Its peer is told, once, as if the application had closed it.
-            stateless.close(&mut host, now, portal, qp);
+        if self.portals.close(portal) {
+            let (mut host, _, stateless, stateful) = self.split();
+            let qps = host.portals.get(portal.into()).map_or(0, |port| port.memory().qps());
+            for qp in (0..qps).filter(|&qp| !stateful.is_stateful(portal, qp)) {
+                // Its peer is told, once, as if the application had closed it.
+                stateless.close(&mut host, now, portal, qp);
+            }
+            stateful.leave(&mut host, now, portal);
         }
-        if !stateful.leave(&mut host, now, portal) {
+        if self.portals.get(portal.into())?.has_stateful() {
             return None;
         }
         let port = self.portals.detach(portal)?;

@@ -1,6 +1,6 @@
 //! The tables of this host that are of no connection, which both sides' processing works with.
 
-use rma_core::addr::HostAddr;
+use rma_core::{addr::HostAddr, nic::TenantIndex};
 
 use crate::{
     clock::ZTime,
@@ -9,7 +9,7 @@ use crate::{
     mr_table::MrTable,
     names::{ConnectionName, PdId, Qpn},
     pd_table::{Pd, PdTable},
-    portal::Report,
+    portal::{Report, StarPort},
     portals::Portals,
     verbs::WcStatus,
 };
@@ -43,6 +43,11 @@ impl Tables<'_> {
     /// The protection domain of that name, if portal number `portal` has it.
     pub(crate) fn pd_of_portal(&self, pd: PdId, portal: u32) -> Option<&Pd> {
         self.pds.get(pd).filter(|pd| u32::from(pd.owner) == portal)
+    }
+
+    /// The tenant whose portal has this number; the host's where there is none.
+    pub(crate) fn tenant_of(&self, portal: u32) -> TenantIndex {
+        self.portals.get(portal).map_or(TenantIndex::HOST, StarPort::tenant)
     }
 
     /// This host's address that `peer` is spoken to from.

@@ -4,8 +4,9 @@ use core::{cell::Cell, time::Duration};
 
 use rma_core::time::{Clock, Instant};
 
-/// A clock of one thread that shows what it was set to. It begins at [`Instant::ZERO`].
-#[derive(Debug, Default)]
+/// A clock of one thread that shows what it was set to. It begins at [`Instant::ZERO`]. A clone
+/// goes on by itself.
+#[derive(Clone, Debug, Default)]
 pub struct HandClock(Cell<Instant>);
 
 impl HandClock {

@@ -2,138 +2,83 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use core::{cell::RefCell, time::Duration};
-use std::{collections::VecDeque, rc::Rc};
+use core::time::Duration;
 
 use rma_core::{
     addr::HostAddr,
-    backend::{Backend, RxFrame, RxPacket, Transmit, TxFrame},
+    backend::{RxFrame, TxFrame},
     port::{Port, SourcePort},
     quantum::Quantum,
     service::{Both, Service},
     time::{Clock, Instant},
-    wire,
 };
 use rma_lab::{
-    HandClock,
+    HandClock, MemoryBackend,
     echo::{Echo, PATIENCE},
     scene::Scene,
 };
 
 const ECHO: Port = Port(7);
 
-/// One clock for both hosts.
-#[derive(Clone, Debug, Default)]
-struct OneClock(Rc<HandClock>);
-
-impl Clock for OneClock {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-}
-
-type Way = Rc<RefCell<VecDeque<(Transmit, Vec<u8>)>>>;
-
-/// One end of a wire in memory.
-struct Wire {
-    inbound: Way,
-    outbound: Way,
-}
-
-impl Backend for Wire {
-    fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
-        let count = max.min(self.inbound.borrow().len());
-        let mut flights: Vec<_> = self.inbound.borrow_mut().drain(..count).collect();
-        let mut frames: Vec<_> = flights.iter_mut().map(|(it, bytes)| rx(it, bytes)).collect();
-        if count > 0 {
-            on_packets(&mut frames);
-        }
-        count
-    }
-
-    fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let mut buffers = vec![[0; wire::FRAME_LEN_MAX]; max];
-        let mut frames: Vec<_> = buffers.iter_mut().map(|bytes| TxFrame::new(bytes)).collect();
-        let filled = if max > 0 { fill(&mut frames) } else { 0 };
-        for TxFrame { bytes, transmit } in &frames[..filled] {
-            // Those of this host to itself have no `transmit`.
-            let sent = transmit.map(|transmit| (transmit, bytes[..transmit.len].to_vec()));
-            self.outbound.borrow_mut().extend(sent);
-        }
-        filled
-    }
-
-    fn flush(&mut self, _: Instant) {}
-}
-
-fn rx<'a>(transmit: &Transmit, bytes: &'a mut [u8]) -> RxPacket<'a> {
-    let &Transmit { source, destination, port, source_port, .. } = transmit;
-    RxPacket {
-        source_port,
-        source,
-        destination,
-        port,
-        reply_len_max: wire::FRAME_LEN_MAX,
-        link: None,
-        bytes,
-    }
-}
-
 fn address(host: u8) -> HostAddr {
     [192, 0, 2, host].into()
 }
 
-/// Two hosts at a wire in memory.
-fn scene() -> (Scene<Wire, OneClock>, OneClock) {
-    let [there, back]: [Way; 2] = Default::default();
-    let wires = [
-        Wire { inbound: back.clone(), outbound: there.clone() },
-        Wire { inbound: there, outbound: back },
-    ];
-    let clock = OneClock::default();
+/// Two hosts whose devices are in memory.
+type Hosts = Scene<MemoryBackend, HandClock>;
+
+fn scene() -> Hosts {
     let ports = [Port::ONE_RMA, ECHO];
-    (Scene::new(wires, [1, 2].map(address), ports, &clock), clock)
+    Scene::new(Default::default(), [1, 2].map(address), ports, &HandClock::default())
 }
 
-fn wait(clock: &OneClock, time: Duration) {
-    clock.0.advance(time);
+fn wait(scene: &Hosts, time: Duration) {
+    scene.hosts.iter().for_each(|host| host.clock().advance(time));
+}
+
+/// A turn of each host, and of what they have sent to its arrival.
+fn turn(scene: &mut Hosts) -> usize {
+    let work = scene.turn();
+    let [near, far] = scene.hosts.each_mut().map(|host| host.backend_mut());
+    near.arriving.append(&mut far.sent);
+    far.arriving.append(&mut near.sent);
+    work
 }
 
 #[test]
 fn an_echo_beside_1rma_answers_while_reads_go_on_and_both_are_right() {
-    let (mut scene, clock) = scene();
-    scene.reads_beside_calls(|scene| {
-        wait(&clock, Duration::from_micros(1));
-        scene.turn() > 0
+    scene().reads_beside_calls(|scene| {
+        wait(scene, Duration::from_micros(1));
+        turn(scene) > 0
     });
 }
 
 #[test]
 fn a_host_calls_itself_on_every_service() {
-    let (mut scene, _) = scene();
+    let mut scene = scene();
     scene.echo().call(address(1), 9, 64);
     while scene.turn() > 0 {}
     assert_eq!(scene.echo().told, [(9, true)]);
-    assert!(scene.hosts[0].backend().outbound.borrow().is_empty(), "nothing went to the device");
+    assert!(scene.hosts[0].backend().sent.is_empty(), "nothing went to the device");
 }
 
 #[test]
 fn the_engine_wakes_for_the_first_timeout_of_either_service() {
-    let (mut scene, clock) = scene();
-    let timeout = |scene: &Scene<_, _>| scene.hosts[0].service().poll_timeout();
+    let mut scene = scene();
+    let timeout = |scene: &Hosts| scene.hosts[0].service().poll_timeout();
     assert_eq!(timeout(&scene), None);
     scene.echo().call(address(2), 1, 64);
     assert!(!scene.hosts[0].is_idle(), "the echo has a command");
     scene.hosts[0].turn();
     assert!(scene.hosts[0].is_idle());
-    let of_call = clock.now() + PATIENCE;
+    let of_call = scene.hosts[0].clock().now() + PATIENCE;
     assert_eq!(timeout(&scene), Some(of_call));
-    wait(&clock, PATIENCE / 2);
+    wait(&scene, PATIENCE / 2);
     scene.read(0);
     assert!(!scene.hosts[0].is_idle());
     scene.hosts[0].turn();
     assert_eq!(timeout(&scene), Some(of_call), "the read's comes later");
-    wait(&clock, PATIENCE / 2);
+    wait(&scene, PATIENCE / 2);
     scene.hosts[0].turn();
     assert_eq!(scene.echo().told, [(1, false)], "in vain, while the read still waits");
     assert!(timeout(&scene) > Some(of_call));

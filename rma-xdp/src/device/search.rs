@@ -24,7 +24,8 @@
 //! carries. Full length is asked about once, as the other host may only have stood still. A way is
 //! *narrow* if that dies and the shorter length lives before it and behind. It stays so for
 //! [`NARROW_FOR`], the kernel's own time for what ICMP told it; then full length is asked about
-//! again, at the price of what is under way within one timeout.
+//! again, at the price of what is under way within one timeout. *Asking* of a way that is not known
+//! to be narrow ends after [`SUSPECTED_FOR`]: a host that stood still twice is no narrow way.
 //!
 //! It is a state machine without clock and without I/O: who drives it knows what the kernel says of
 //! the way, tells it of losses and of what was heard, and sends no longer packets than
@@ -65,7 +66,9 @@ pub(super) const NARROW_FOR: Duration = Duration::from_secs(600);
 /// was lost before is known to be. Longer than any usual timeout of an op.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How long a loss is remembered, and a host is left alone that did not answer at any length.
+/// How long a loss is remembered, a host is left alone that did not answer at any length, and a
+/// loss at full length tells of a way on which less than that has lived. Longer: a host that stands
+/// still twice is taken for a narrow way. Shorter: one that is asked for little is not found.
 const SUSPECTED_FOR: Duration = Duration::from_secs(30);
 
 /// How often it is looked what was heard of hosts that are searched.
@@ -125,8 +128,12 @@ impl State {
     /// For how long this is kept if nothing else is told.
     const fn kept_for(self) -> Duration {
         match self {
-            Self::Lossy { .. } | Self::Silent => SUSPECTED_FOR,
-            Self::Short { .. } | Self::Asking { .. } => NARROW_FOR,
+            // Whoever stands still a second time may do so at any time: that full length dies
+            // counts only soon after less than that has lived.
+            Self::Lossy { .. } | Self::Silent | Self::Asking { is_narrow: false, .. } => {
+                SUSPECTED_FOR
+            }
+            Self::Short { .. } | Self::Asking { is_narrow: true, .. } => NARROW_FOR,
         }
     }
 
@@ -189,6 +196,10 @@ impl Way {
             if next != *before {
                 self.set(next, now);
             }
+        }
+        if self.state == State::CLEAR {
+            // Nothing is suspected unless more of the same burst is lost.
+            self.until = self.burst.until;
         }
     }
 }

@@ -122,6 +122,7 @@ impl<P: ControlPath> Driver<P> {
         let flag = self.star_flags.lend();
         port.set_flag(flag.clone());
         port.set_stateful_max(stateful_connections);
+        port.set_tenant(self.ledger.accounts().identity(account).1);
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }

@@ -21,6 +21,14 @@ pub enum HostTextError {
         /// The text in the place of the device.
         text: Box<str>,
     },
+    /// It should be an address of UDP, and is none.
+    #[error(
+        "{text:?} is no address: give udp:ADDRESS, as udp:192.0.2.1 or udp:2001:db8::1, and a port behind a comma, as udp:192.0.2.1,port=4000; an interface is xdp:INTERFACE"
+    )]
+    Address {
+        /// The text in the place of the address.
+        text: Box<str>,
+    },
     /// AF_XDP is not there.
     #[error(
         "xdp:{interface} is AF_XDP, and this program is built without it: give udp:ADDRESS, or build it with the feature `xdp`"
@@ -59,7 +67,7 @@ const SETTINGS: [&str; 6] = ["address=", "port=", "core=", "pid=", "mode=", "sta
 /// From a device, and settings after commas: `xdp:eth1`, `udp:192.0.2.1`,
 /// `xdp:eth1,port=4000,core=3`. So an operator says in one argument, or one variable of the
 /// environment, which host a service opens. The device may stand without what is before its colon:
-/// what is an address is UDP's, and all else is an interface.
+/// what is written as an address is UDP's, and all else but `udp` and `xdp` is an interface.
 ///
 /// | setting | is |
 /// |---|---|
@@ -121,17 +129,31 @@ impl FromStr for HostConfig {
 
 fn device(text: &str) -> Result<HostConfig, HostTextError> {
     let none = || HostTextError::Device { text: text.into() };
-    let udp = |address: &str| address.parse::<HostAddr>().ok().map(HostConfig::udp);
+    let udp = |address: &str| {
+        let parsed = address.parse::<HostAddr>().ok();
+        parsed.map(HostConfig::udp).ok_or_else(|| HostTextError::Address { text: address.into() })
+    };
     match text.split_once(':') {
-        Some(("udp", address)) => udp(address).ok_or_else(none),
+        Some(("udp", "")) => Err(none()),
+        Some(("udp", address)) => udp(address),
         Some(("xdp", interface)) if is_interface(interface) => xdp(interface),
         // IPv6 addresses have colons, and interfaces' names have none.
         _ => match udp(text) {
-            Some(config) => Ok(config),
-            None if is_interface(text) => xdp(text),
-            None => Err(none()),
+            Err(_) if text == "udp" || text == "xdp" => Err(none()),
+            Err(_) if is_interface(text) && !is_like_address(text) => xdp(text),
+            Err(_) if !is_like_address(text) => Err(none()),
+            of_udp => of_udp,
         },
     }
+}
+
+/// Whether somebody who writes this means an address: of IPv4, of IPv6, or one with a port or a
+/// prefix behind it. A VLAN's interface, as `bed.100`, has a letter and no colon.
+fn is_like_address(text: &str) -> bool {
+    let is_of = |it: char| it.is_ascii_digit() || it == '.' || it == ':' || it == '/';
+    let is_ipv4 = text.contains('.') && text.contains(|it: char| it.is_ascii_digit());
+    let is_ipv6 = text.starts_with('[') || text.matches(':').count() > 1;
+    is_ipv6 || (is_ipv4 && text.chars().all(is_of))
 }
 
 /// Whether Linux lets an interface have this name.
@@ -201,9 +223,15 @@ mod tests {
             let wanted = if text.contains("zc") { Mode::NativeZeroCopy } else { Mode::Auto };
             assert_eq!(mode, wanted, "{text}");
         }
-        // One that is named as if it were another device.
-        let Device::Xdp { interface, .. } = parsed("xdp:udp").device else { panic!() };
-        assert_eq!(&*interface, "udp");
+        // Ones that are named as if they were something else.
+        for name in ["udp", "xdp", "192.0.2.300", "bed.100"] {
+            let Device::Xdp { interface, .. } = parsed(&format!("xdp:{name}")).device else {
+                panic!("{name}")
+            };
+            assert_eq!(&*interface, name);
+        }
+        let Device::Xdp { interface, .. } = parsed("bed.100").device else { panic!() };
+        assert_eq!(&*interface, "bed.100");
     }
 
     #[test]
@@ -219,7 +247,17 @@ mod tests {
     fn an_error_names_the_wrong_part_and_a_right_one() {
         for (text, told) in [
             ("", "\"\" names no device: give xdp:INTERFACE, as xdp:eth1, or udp:"),
-            ("udp:eth1", "\"udp:eth1\" names no device"),
+            ("udp", "\"udp\" names no device: give xdp:INTERFACE, as xdp:eth1, or udp:"),
+            ("xdp", "\"xdp\" names no device: give xdp:INTERFACE, as xdp:eth1, or udp:"),
+            ("udp:", "\"udp:\" names no device"),
+            ("udp:eth1", "\"eth1\" is no address: give udp:ADDRESS, as udp:192.0.2.1 or "),
+            ("192.0.2.300", "\"192.0.2.300\" is no address: give udp:ADDRESS"),
+            ("192.0.2", "\"192.0.2\" is no address: give udp:ADDRESS"),
+            ("192.0.2.1:4000", "\"192.0.2.1:4000\" is no address: give udp:ADDRESS"),
+            ("udp:192.0.2.1:4000", "\"192.0.2.1:4000\" is no address: give udp:ADDRESS"),
+            ("192.0.2.1/24", "\"192.0.2.1/24\" is no address: give udp:ADDRESS"),
+            ("[2001:db8::1]:4000", "\"[2001:db8::1]:4000\" is no address: give udp:ADDRESS"),
+            ("2001:db8::x", "\"2001:db8::x\" is no address: give udp:ADDRESS"),
             ("xdp:", "\"xdp:\" names no device"),
             ("tcp:192.0.2.1", "\"tcp:192.0.2.1\" names no device"),
             ("port=1", "\"port=1\" names no device"),

@@ -21,12 +21,12 @@ use std::{
 
 use rma_star::library::{Qp, Wc};
 use rma_xdp::{
-    Client, Executor, Grant, Host, HostConfig, HostError, InlineHost, OpStatus, OpType,
-    Permissions, Portal, RegisteredRegion, SubmitError, TransferError, WaitError,
+    BufferPool, Client, Executor, Grant, Host, HostConfig, HostError, InlineHost, OpStatus, OpType,
+    Permissions, Portal, RegionBuf, RegisteredRegion, SubmitError, TransferError, WaitError,
     config::CounterConfig,
     keys::{CacheError, Holder, KeyCache, KeyedRegion, NoKey, OpSet, Source},
     memory::Forked,
-    messages::ReceiveQueueLayout,
+    messages::{ReceiveQueueLayout, Receiver},
     metrics::MetricsEndpoint,
     star::{
         Access, AsyncQp, AsyncVerbs, QpConfig, SetUpError, SetUpStream, StarConfigBuilder,
@@ -60,6 +60,10 @@ struct Made {
     portal: Portal,
     executor: Executor,
     client: Client,
+    buffers: BufferPool,
+    /// A buffer that the parent has.
+    _buffer: RegionBuf,
+    receiver: Receiver,
     verbs: StarVerbs,
     futures: Futures,
     keys: Keys,
@@ -195,6 +199,10 @@ impl Made {
         let portal = host.portal(4)?;
         let executor = host.executor(4)?;
         let client = Client::start(host.executor(4)?)?;
+        let layout = ReceiveQueueLayout::new(4, 64).expect("a power of two");
+        let receiver = client.receiver(host.receive_queue(None, layout, Permissions::SEND)?);
+        let buffers = host.buffer_pool(2, 64)?;
+        let buffer = buffers.try_acquire().expect("both are free");
         let verbs = host.verbs(StarPortalConfig::default())?;
         let (futures, keys) = (Futures::new(&host)?, Keys::new(&host, credentials));
         let inline = InlineHost::open(HostConfig::udp([127, 0, 0, 204]))?;
@@ -208,6 +216,9 @@ impl Made {
             portal,
             executor,
             client,
+            buffers,
+            _buffer: buffer,
+            receiver,
             verbs,
             futures,
             keys,
@@ -226,7 +237,8 @@ impl Made {
 
     /// All calls of a child, and whether each was refused for what it is.
     fn refusals(&mut self) -> Vec<(&'static str, bool)> {
-        let Self { host, region, grant, portal, executor, client, verbs, inline, .. } = self;
+        let Self { host, region, grant, portal, executor, client, buffers, receiver, .. } = self;
+        let (verbs, inline) = (&mut self.verbs, &mut self.inline);
         let of_host = |it: HostError| matches!(it, HostError::Forked(Forked));
         let layout = ReceiveQueueLayout::new(4, 64).expect("a power of two");
         let permissions = Permissions::READ;
@@ -250,6 +262,11 @@ impl Made {
             ),
             ("Host::fallbacks", host.fallbacks() == [Forked.to_string()]),
             ("Host::metrics", !host.metrics().engine_up),
+            ("Host::interface", host.interface().is_none()),
+            ("Host::narrow_paths", host.narrow_paths().is_empty()),
+            ("Host::address_status", host.address_status().is_empty()),
+            ("BufferPool::try_acquire", buffers.try_acquire().is_none()),
+            ("BufferPool::free", buffers.free() == 0),
             ("InlineHost::turn", inline.turn() == 0),
             ("InlineHost::register", inline.register(64, permissions).is_err_and(of_host)),
         ];
@@ -263,6 +280,8 @@ impl Made {
         refusals.push(("Executor::wait_any", waited == Err(WaitError::Forked(Forked))));
         let awaited = client.block_on(async {});
         refusals.push(("Client::block_on", awaited == Err(WaitError::Forked(Forked))));
+        let received = (receiver.try_recv().is_none(), receiver.posted());
+        refusals.push(("Receiver::try_recv", received == (true, 0)));
         let idle = (client.poll(), client.calls(), client.waiting());
         refusals.push(("Client::poll", idle == (0, 0, 0)));
         let cq = verbs.create_cq(4);

@@ -11,11 +11,16 @@ use rma_core::{
     error::ReceiveQueueError,
     receive_queue::{Event, Receive, ReceiveQueue},
 };
+use rma_shm::{Forked, Process};
 
 /// A receive queue, and its waiter. Its lock is taken under that of the client's state, never
-/// around it.
+/// around it, and in a child not at all where that state is not asked first: a thread of the
+/// parent's may hold it for ever.
 #[derive(Debug)]
-pub(super) struct Inbox(Mutex<Inner>);
+pub(super) struct Inbox {
+    inner: Mutex<Inner>,
+    process: Process,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -28,17 +33,22 @@ impl Inbox {
     /// An inbox of `queue`, of which all receives are posted.
     pub(super) fn new(mut queue: ReceiveQueue) -> Self {
         queue.post_all();
-        Self(Mutex::new(Inner { queue, waker: None }))
+        Self { inner: Mutex::new(Inner { queue, waker: None }), process: Process::this() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing that could panic happens under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next event, if there is one.
+    fn own(&self) -> Result<MutexGuard<'_, Inner>, Forked> {
+        self.process.check()?;
+        Ok(self.lock())
+    }
+
+    /// The next event, if there is one; in a child there is none.
     pub(super) fn take(&self) -> Option<Event> {
-        self.lock().queue.poll()
+        self.own().ok()?.queue.poll()
     }
 
     /// The next event; or the future with this `context` waits for it from now on, whose last
@@ -82,19 +92,22 @@ impl Inbox {
         if inner.waker.is_some() && inner.queue.has_event() { inner.waker.take() } else { None }
     }
 
-    /// How many receives are posted.
+    /// How many receives are posted: none of a child's.
     pub(super) fn posted(&self) -> usize {
-        self.lock().queue.posted()
+        self.own().map_or(0, |inner| inner.queue.posted())
     }
 
     /// The application is done with an event.
     pub(super) fn post(&self, receive: Receive) {
-        let posted = self.lock().queue.post(receive);
+        let Ok(mut inner) = self.own() else { return };
+        let posted = inner.queue.post(receive);
+        // The lock first: it would be poisoned.
+        drop(inner);
         posted.expect("one event has a receive, until it is posted again");
     }
 
     /// Copies a message out.
     pub(super) fn read(&self, event: &Event, bytes: &mut [u8]) -> Result<(), ReceiveQueueError> {
-        self.lock().queue.read(event, bytes)
+        self.own()?.queue.read(event, bytes)
     }
 }

@@ -82,7 +82,7 @@ impl Receiver {
         Recv { receiver: self }
     }
 
-    /// The next message, if it has come.
+    /// The next message, if it has come. In a child of this process none does.
     #[must_use]
     pub fn try_recv(&mut self) -> Option<Message> {
         self.inbox.take().map(|event| self.message(event))
@@ -166,7 +166,8 @@ impl Message {
     /// Copies the bytes of a SEND into the beginning of `bytes`.
     ///
     /// # Errors
-    /// If it is not a SEND's, or `bytes` is shorter than the message; then it is unchanged.
+    /// If it is not a SEND's, or `bytes` is shorter than the message, or it came to the parent of
+    /// this process; then `bytes` is unchanged.
     pub fn read(&self, bytes: &mut [u8]) -> Result<(), ReceiveQueueError> {
         self.inbox.read(&self.event, bytes)
     }

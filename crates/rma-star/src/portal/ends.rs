@@ -1,6 +1,9 @@
 //! The two ends of a portal.
 
-use rma_core::portal::{Bell, Flag};
+use rma_core::{
+    nic::TenantIndex,
+    portal::{Bell, Flag},
+};
 use rma_shm::{Consumer, Full, Line, Producer, RingError};
 use std::sync::Arc;
 
@@ -44,10 +47,14 @@ pub struct StarPort {
     flag: Option<Flag>,
     /// Whether it is among those that wait for a frame.
     is_waiting: bool,
+    /// The tenant of the host that the application is.
+    tenant: TenantIndex,
     /// How many connections this host may be the stateful side of for the application.
     stateful_max: u32,
     /// How many it is.
     stateful: u32,
+    /// Whether no further post is taken.
+    is_closed: bool,
 }
 
 /// Posts of one portal that may come to nothing in one turn: the others wait for the next one, or
@@ -155,8 +162,10 @@ impl StarPort {
             given: false,
             flag: None,
             is_waiting: false,
+            tenant: TenantIndex::HOST,
             stateful_max: u32::MAX,
             stateful: 0,
+            is_closed: false,
         }
     }
 
@@ -174,6 +183,16 @@ impl StarPort {
     /// Notes whether it is among those that wait for a frame. Whether that is new.
     pub(crate) const fn set_waiting(&mut self, is_waiting: bool) -> bool {
         core::mem::replace(&mut self.is_waiting, is_waiting) != is_waiting
+    }
+
+    /// The application is this tenant of the host, for whom its frames go.
+    pub const fn set_tenant(&mut self, tenant: TenantIndex) {
+        self.tenant = tenant;
+    }
+
+    /// Returns the tenant of the host that the application is.
+    pub(crate) const fn tenant(&self) -> TenantIndex {
+        self.tenant
     }
 
     /// The application may have no more than `most` connections of which this host is the stateful
@@ -201,6 +220,22 @@ impl StarPort {
     /// Such a connection is no more.
     pub(crate) const fn stateful_closed(&mut self) {
         self.stateful = self.stateful.saturating_sub(1);
+    }
+
+    /// Whether this host is the stateful side of a connection for the application.
+    pub(crate) const fn has_stateful(&self) -> bool {
+        self.stateful > 0
+    }
+
+    /// No further post is taken: the next one neither.
+    pub(crate) const fn close(&mut self) {
+        self.is_closed = true;
+        self.done();
+    }
+
+    /// Whether no further post is taken.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The engine looks after an application's thread that sleeps: it rings `bell` after reports.

@@ -8,6 +8,7 @@ use rma_core::{
     backend::{RxFrame, RxPacket, TxFrame},
     crypto::{CounterBlock, EngineId},
     limits::TAG_LEN,
+    nic::TenantIndex,
     port::{Port, SourcePort},
     quantum::Quantum,
     service::Service,
@@ -42,7 +43,7 @@ use crate::{
         work::{TAKEN_LEN, WORK_HEADER_LEN},
     },
 };
-use scene::{F, NONCE, QPN_F, Scene, W, Z, address, cqe};
+use scene::{F, NONCE, QPN_F, Scene, TENANT, W, Z, address, cqe};
 
 //= star#III-C2-wqep
 //= type=test

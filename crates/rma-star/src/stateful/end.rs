@@ -80,16 +80,14 @@ impl Stateful {
         }
     }
 
-    /// All connections of a portal end. Returns whether there is none left.
-    pub(crate) fn leave(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16) -> bool {
+    /// All connections of a portal end.
+    pub(crate) fn leave(&mut self, host: &mut Tables<'_>, now: Instant, portal: u16) {
         for at in 0..self.connections.capacity() as u16 {
             let of_portal = self.connections.get(at).filter(|it| it.portal == portal);
             if let Some(qp) = of_portal.map(|connection| connection.qp) {
                 self.close(host, now, portal, qp);
             }
         }
-        let mut left = (0..self.connections.capacity() as u16).map(|at| self.connections.get(at));
-        !left.any(|connection| connection.is_some_and(|it| it.portal == portal))
     }
 
     /// Sends no more, and waits until everything that was sent is dead.

@@ -146,6 +146,7 @@ fn transmit<const LEN: usize>(
     writing.out.transmit = Some(Transmit {
         source_port: SourcePort::of_turn(writing.now),
         packet_len_max: connection.packet_len_max,
+        tenant: host.tenant_of(connection.portal.into()),
         ..Transmit::new(ends, host.config.place().stateful_port, class, len)
     });
 }

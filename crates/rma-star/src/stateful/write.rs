@@ -436,6 +436,7 @@ fn send<const LEN: usize>(
     out.transmit = Some(Transmit {
         source_port: SourcePort::of_turn(*now),
         packet_len_max: connection.packet_len_max,
+        tenant: host.tenant_of(connection.portal.into()),
         ..Transmit::new(ends, port, class, len)
     });
 }

@@ -329,6 +329,7 @@ impl Writer<'_, '_> {
         out.transmit = Some(Transmit {
             source_port: SourcePort::of_turn(self.now),
             packet_len_max: UNANNOUNCED_LEN_MAX.max(len as u16),
+            tenant: self.host.tenant_of(binding.connection.qpn_z.portal()),
             ..Transmit::new(ends, port, class, len)
         });
         true

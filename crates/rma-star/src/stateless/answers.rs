@@ -328,6 +328,7 @@ impl Writer<'_, '_> {
         out.transmit = Some(Transmit {
             source_port: self.asker.source_port.answering(self.now),
             packet_len_max: UNANNOUNCED_LEN_MAX.max(len as u16),
+            tenant: self.host.tenant_of(self.asker.connection.qpn_z.portal()),
             ..Transmit::new(ends, port, class, len)
         });
         true

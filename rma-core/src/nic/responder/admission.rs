@@ -259,6 +259,6 @@ impl Admission {
     /// Writes the next notice, if there is one that may be sent. Returns whether there was.
     #[inline]
     pub(super) fn poll_transmit(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> bool {
-        self.notices.poll_transmit(self.now, tables.security, out)
+        self.notices.poll_transmit(self.now, tables, out)
     }
 }

@@ -19,10 +19,9 @@ use crate::{
     crypto::DerivedRegionKey,
     error::{DropReason, NotSent},
     fair_queue::{BucketSecret, FairLinks, FairQueue},
-    nic::{NicConfig, NicCounters, security::Security},
+    nic::{NicConfig, NicCounters, tables::Tables},
     notice_limiter::NoticeLimiter,
     op::{ClassOfService, OpStatus},
-    port::Port,
     time::Instant,
     wire::{Failure, failure::FAILURE_LEN},
 };
@@ -108,7 +107,6 @@ pub(in crate::nic) struct Notices {
     first: Cause,
     told: ToldRequests,
     secret: BucketSecret,
-    port: Port,
     timeout_nanos: u64,
 }
 
@@ -132,7 +130,6 @@ impl Notices {
             first: Cause::Known,
             told: ToldRequests::new(config.timeout_nanos),
             secret: config.place.bucket_secret,
-            port: config.place.port,
             timeout_nanos: config.timeout_nanos,
         }
     }
@@ -250,18 +247,18 @@ impl Notices {
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
-        security: &mut Security,
+        tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> bool {
         // As before most responses.
-        !self.is_empty() && self.write_next(now, security, out).is_some()
+        !self.is_empty() && self.write_next(now, tables, out).is_some()
     }
 
     #[inline(never)]
     fn write_next(
         &mut self,
         now: Instant,
-        security: &mut Security,
+        tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> Option<()> {
         let cause = self.next_cause()?;
@@ -278,8 +275,8 @@ impl Notices {
             // From now on it counts: it may have waited for nearly a timeout.
             self.told.note(now, &asked.seal.tag);
         }
-        let failure = Failure { header: security.stamped(asked.header), status };
-        security.write_failure(key.as_ref(), &asked.seal, &failure, frame);
+        let failure = Failure { header: tables.security.stamped(asked.header), status };
+        tables.security.write_failure(key.as_ref(), &asked.seal, &failure, frame);
         let behind = out.bytes[FAILURE_LEN..].first_chunk_mut();
         let link_behind = match (link, behind) {
             (Some(link), Some(behind)) => {
@@ -288,15 +285,13 @@ impl Notices {
             }
             _ => false,
         };
-        let ends = [asked.responder, asked.initiator];
-        // Others decide how many there are.
-        let class = ClassOfService::Latency;
         out.hold(Transmit {
-            source_port: asked.source_port,
+            // Others decide how many there are.
+            class: ClassOfService::Latency,
             opens_packet,
             may_resolve: cause != Cause::Stranger,
             link_behind,
-            ..Transmit::new(ends, self.port, class, FAILURE_LEN)
+            ..asked.reply_for(tables, FAILURE_LEN)
         });
         Some(())
     }

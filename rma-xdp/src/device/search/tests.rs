@@ -229,3 +229,32 @@ fn a_way_stays_known_as_narrow_while_full_length_is_asked_about_again() {
     }
     assert_eq!(scene.findings, [Finding::Narrow { mtu: 1280 }], "it is told once");
 }
+
+#[test]
+fn a_host_that_stands_still_twice_in_ten_minutes_is_no_narrow_way() {
+    let mut scene = Scene::new("192.0.2.1", 1500, 1500);
+    for _ in 0..20 {
+        scene.carries = 0;
+        for _ in 0..4 {
+            scene.burst(16, 100);
+        }
+        scene.carries = 1500;
+        let end = scene.now + 60 * SECOND;
+        while scene.now < end {
+            // What is heard of are single ops, none of which is long.
+            scene.burst(8, 100);
+        }
+        assert_eq!(scene.findings, []);
+        assert!(scene.search.is_empty());
+    }
+}
+
+#[test]
+fn a_short_packet_that_is_lost_is_not_remembered() {
+    let mut scene = Scene::new("192.0.2.1", 1500, 0);
+    scene.op(200);
+    assert!(scene.search.has(scene.peer), "more of its burst may come");
+    scene.now += BURST;
+    assert_eq!(scene.search.handle_timeout(scene.now), [scene.peer]);
+    assert!(scene.search.is_empty());
+}

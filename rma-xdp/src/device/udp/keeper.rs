@@ -342,10 +342,13 @@ impl Thread {
         let known = self.search.known(peer).map_or(asked, |known| known.min(asked));
         let narrow = NarrowPath { peer, mtu: known, device_mtu };
         self.ways.set_narrow(peer, (known < device_mtu).then_some(narrow));
-        if mtu < device_mtu || self.search.has(peer) {
+        let is_told = mtu < device_mtu || self.search.has(peer);
+        // What was lost on a way is remembered for longer than the way is: it has no place then.
+        if is_told && self.asked.contains_key(&peer) {
             let path = Path { source_mac: [0; 6], next_hop_mac: [0; 6], mtu };
-            let inserted = self.seed.writer.insert(peer, path);
-            debug_assert!(inserted.is_ok(), "no more are asked for than the table has places");
+            if let Err(full) = self.seed.writer.insert(peer, path) {
+                tracing::warn!(%peer, mtu, %full, "the engine is not told what this way carries");
+            }
         } else {
             self.seed.writer.remove(peer);
         }
@@ -388,6 +391,43 @@ fn news() -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::paths::PathTable;
+
+    /// A host that does not answer, at `number`.
+    fn silent(number: usize) -> HostAddr {
+        [127, 1, (number >> 8) as u8, number as u8].into()
+    }
+
+    #[test]
+    fn a_way_that_is_forgotten_takes_no_place_of_one_that_is_asked_for() {
+        let waker = Arc::new(Waker::new().unwrap());
+        let (table, writer) = PathTable::with_waker(0, Some(Arc::clone(&waker)));
+        let mut thread = Thread {
+            seed: Seed {
+                writer,
+                waker,
+                // Wider than any way, so that each is told.
+                mtus: Arc::new(DeviceMtus::new(|_| 1 << 20)),
+                addresses: HostAddr::from([127, 0, 0, 1]).into(),
+                is_fixed: true,
+            },
+            ways: Arc::default(),
+            stop: Arc::default(),
+            inbox: mpsc::sync_channel(1).1,
+            news: None,
+            asked: BTreeMap::new(),
+            search: Search::default(),
+        };
+        let forgotten = silent(0);
+        thread.want(forgotten, Duration::ZERO);
+        let lost = Lost { len: 1500, heard: 0, full: 1500 };
+        assert_eq!(thread.search.lost(forgotten, lost, Duration::ZERO), None);
+        thread.forget(forgotten);
+        (1..=DESTINATIONS_MAX).for_each(|number| thread.want(silent(number), Duration::ZERO));
+        thread.found(forgotten, None);
+        assert!(table.lookup(forgotten).is_none());
+        assert!((1..=DESTINATIONS_MAX).all(|it| table.lookup(silent(it)).is_some()));
+    }
 
     #[test]
     fn news_without_end_have_all_asked_for_once_in_a_pause() {

@@ -207,11 +207,15 @@ impl<R: Receiver + Send + 'static> Rx<R> {
         Ok(done?)
     }
 
-    /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`].
+    /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`]. In
+    /// a child of this process nothing of that is its own.
     ///
     /// # Errors
     /// If the host refuses. Then the rest stays registered.
     pub fn close<G: Registrar>(self, registrar: &mut G) -> Result<(), G::Error> {
+        if self.handle.shared().check_process().is_err() {
+            return Ok(());
+        }
         let mut registered = mem::take(self.end.lock().receiver.registered());
         drop(self);
         registered.give_back(registrar)
@@ -299,19 +303,24 @@ impl<R: Claims> Received<R> {
     }
 
     /// Copies the message into the beginning of `bytes`. Returns how many bytes it has: of a
-    /// message longer than `bytes` the rest is left out.
+    /// message longer than `bytes` the rest is left out. None in a child of this process, where the
+    /// message is its parent's.
     pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
-        if let Some(claim) = &self.claim {
-            self.end.lock().receiver.read(claim, 0, bytes);
+        match &self.claim {
+            Some(claim) if self.handle.shared().check_process().is_ok() => {
+                self.end.lock().receiver.read(claim, 0, bytes);
+                self.len()
+            }
+            _ => 0,
         }
-        self.len()
     }
 
     /// The message's bytes, copied.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
-        self.copy_to(&mut bytes);
+        let copied = self.copy_to(&mut bytes);
+        bytes.truncate(copied);
         bytes
     }
 }

@@ -313,23 +313,28 @@ impl<S: Sender + Send + 'static> Tx<S> {
 
     /// How many bytes before a message, and behind it, padded to 8, the channel writes beside one
     /// that is sent out of a buffer; see [`Outgoing::beside`](rma_channel::Outgoing::beside). If
-    /// there are any, buffers are to begin at multiples of 8 of their region.
+    /// there are any, buffers are to begin at multiples of 8 of their region. None in a child of
+    /// this process, which sends nothing.
     #[must_use]
     pub fn beside(&self) -> (u64, u64) {
-        self.end.lock().sender.beside()
+        self.handle.shared().check_process().map_or((0, 0), |()| self.end.lock().sender.beside())
     }
 
-    /// The longest message, in bytes.
+    /// The longest message, in bytes: 0 in a child of this process.
     #[must_use]
     pub fn len_max(&self) -> u32 {
-        self.end.lock().sender.len_max()
+        self.handle.shared().check_process().map_or(0, |()| self.end.lock().sender.len_max())
     }
 
-    /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`].
+    /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`]. In
+    /// a child of this process nothing of that is its own.
     ///
     /// # Errors
     /// If the host refuses. Then the rest stays registered.
     pub fn close<G: Registrar>(self, registrar: &mut G) -> Result<(), G::Error> {
+        if self.handle.shared().check_process().is_err() {
+            return Ok(());
+        }
         let mut registered = mem::take(self.end.lock().sender.registered());
         drop(self);
         registered.give_back(registrar)

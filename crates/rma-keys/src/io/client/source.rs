@@ -237,15 +237,11 @@ impl Source {
             Ok(true) => self.state = State::Connected(connection),
             // Nobody has used it for long, or somebody needs another one.
             Ok(false) => {
-                if self.waiting.is_empty() {
-                    self.unbound = None;
-                }
                 connection.link.close(&mut connection.socket);
                 self.state = State::Pause(now);
             }
             // The service takes leave, for its limits: it has not gone away.
             Err(Hindrance::Closed) if connection.is_open && connection.asked.is_none() => {
-                self.unbound = None;
                 self.state = State::Pause(now);
             }
             // Nobody may be at fault but the address that it was made from.

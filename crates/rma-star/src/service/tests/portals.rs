@@ -207,7 +207,8 @@ fn sent_to(scene: &mut Scene) -> Vec<Port> {
     let mut buffers = vec![[0; 1472]; 4];
     let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
     let sent = scene.star.poll_transmits(scene.now, &mut frames, &mut Quantum::new(1 << 16));
-    frames[..sent].iter().map(|it| it.transmit.unwrap().port).collect()
+    let sent = frames[..sent].iter().map(|it| it.transmit.unwrap());
+    sent.inspect(|it| assert_eq!(it.tenant, TENANT)).map(|it| it.port).collect()
 }
 
 /// Its application goes on posting, and would open a connection anew as soon as one has ended.
@@ -253,4 +254,25 @@ fn a_portal_that_is_being_closed_takes_no_further_post_and_ends_each_once() {
     next.post(&OPEN, None).unwrap();
     assert_eq!(scene.star.take_commands(scene.now), 1);
     assert!(is_answered(&mut next));
+}
+
+/// Its QP words are memory that its application shares, and may write to.
+#[test]
+fn a_portal_that_is_being_closed_has_its_queue_pairs_looked_at_once() {
+    let mut scene = Scene::new();
+    let number = scene.connection.qpn_z.portal() as u16;
+    let record = scene.application.memory().record(1).unwrap();
+    scene.application.set_record(0, &record);
+    scene.application.post(&Post::Open { qp: 0, is_stateful: true }, None).unwrap();
+    scene.application.post(&Post::Introduce { qp: 0 }, None).unwrap();
+    assert_eq!(scene.star.take_commands(scene.now), 2);
+    assert_eq!(sent_to(&mut scene), [STATELESS_PORT]);
+    let open = scene.application.memory().qp_word(1);
+    assert!(scene.star.detach(scene.now, number).is_none(), "a frame is under way");
+    assert_eq!(sent_to(&mut scene), [STATEFUL_PORT, STATELESS_PORT]);
+    for _ in 0..3 {
+        StarPort::new(scene.application.memory().clone()).set_qp_word(1, open);
+        assert!(scene.star.detach(scene.now, number).is_none());
+        assert_eq!(sent_to(&mut scene), [], "its peer was told");
+    }
 }

@@ -8,6 +8,9 @@ pub(super) const F: [u8; 4] = [192, 0, 2, 2];
 pub(super) const QPN_F: u32 = 77;
 pub(super) const NONCE: u32 = 5;
 
+/// The tenant that its application is.
+pub(super) const TENANT: TenantIndex = TenantIndex::of(7);
+
 /// W of these hosts, in microseconds.
 pub(super) const W: u64 = 16_000;
 
@@ -41,7 +44,8 @@ impl Scene {
     pub(super) fn with(settings: StarConfigBuilder) -> Self {
         let config = settings.build(StarPlace::at(address(Z))).unwrap();
         let mut star = Star::new(config, CounterBlock::new(0, u64::MAX));
-        let (mut application, port) = portal(8, 2).unwrap();
+        let (mut application, mut port) = portal(8, 2).unwrap();
+        port.set_tenant(TENANT);
         let number = star.attach(port).unwrap();
         let pd = star.alloc_pd(number, &PdKey::from_bytes([9; 16])).unwrap();
         let memory = Arc::new(Region::new(1 << 16).unwrap());
@@ -109,6 +113,7 @@ impl Scene {
         let sent: Vec<_> = frames[..count].iter().map(|it| it.transmit.unwrap()).collect();
         for transmit in &sent {
             assert_eq!((transmit.destination, transmit.port), (address(F), STATEFUL_PORT));
+            assert_eq!(transmit.tenant, TENANT);
         }
         sent.iter().zip(&buffers).map(|(sent, octets)| octets[..sent.len].to_vec()).collect()
     }

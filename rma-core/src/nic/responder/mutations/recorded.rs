@@ -268,7 +268,7 @@ impl Pending {
         result.copy_from_slice(&self.recorded.result.to_be_bytes());
         let iv = &self.solicitation_iv;
         tables.security.write_answer(&self.key, iv, acknowledgement, frame);
-        out.hold(self.asked.reply(tables.config, RESULT_LEN));
+        out.hold(self.asked.reply_for(tables, RESULT_LEN));
         Some(())
     }
 

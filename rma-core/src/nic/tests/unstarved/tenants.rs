@@ -2,7 +2,7 @@
 //! leave if both were one.
 
 use super::*;
-use crate::nic::TenantIndex;
+use crate::{command::RecordedOp, nic::TenantIndex};
 
 /// Both are the host's own, or two tenants.
 const PARTIES: [[usize; 2]; 2] = [[0, 0], [1, 2]];
@@ -202,6 +202,24 @@ fn a_frame_names_the_tenant_that_it_goes_for() {
             let nic = &mut net.hosts[HONEST].nic;
             nic.handle_timeout(net.now);
             assert!(nic.poll_completion().is_some());
+        }
+        // The solicitation, then the result; a refusal.
+        for (remote_offset, frames) in [(0, 2), (1 << 40, 1)] {
+            let add = RecordedOp::FetchAdd { remote_offset, addend: 1 };
+            let command = net.recorded((HONEST, TARGET), 0, add);
+            net.issue(HONEST, Command { remote_region: region, ..command });
+            let mut sent = Vec::new();
+            while let [frame] = &net.hosts[HONEST].transmit(net.now)[..] {
+                let nic = &mut net.hosts[TARGET].nic;
+                let _ = deliver(nic, net.now, frame, wire::FRAME_LEN_MAX);
+                for answer in net.hosts[TARGET].transmit(net.now) {
+                    sent.push(answer.transmit.tenant.index());
+                    let nic = &mut net.hosts[HONEST].nic;
+                    deliver(nic, net.now, &answer, wire::FRAME_LEN_MAX).unwrap();
+                }
+            }
+            assert_eq!(sent, vec![party; frames]);
+            assert!(net.hosts[HONEST].nic.poll_completion().is_some());
         }
     }
 }
