@@ -37,7 +37,7 @@
 //! # Channels
 //!
 //! Twenty kinds of message channels stand on these ops: the module [`channel`] has them, and which
-//! suits whom. Ends are opened with a [`HostRegistrar`], told each other's terms, and then used by
+//! suits whom. Ends are opened at a host, told each other's terms, and then used by
 //! a thread's [`Channels`], which wait; or, by whoever owns a core, through a
 //! [`Link`](channel::Link).
 //!
@@ -137,8 +137,7 @@ pub use engine::{inline::InlineEngine, thread::EngineThread};
 pub use error::HostError;
 #[cfg(feature = "star")]
 pub use error::StarError;
-#[cfg(feature = "channel")]
-pub use host::registrar::HostRegistrar;
+pub use host::gate::HostFor;
 pub use host::{DEFAULT_PORT, Host, HostConfig, HostOf, InlineHost, text::HostTextError};
 pub use iv_blocks::{CounterConfig, CounterError, CounterSource};
 #[cfg(feature = "star")]
@@ -148,7 +147,7 @@ pub use metrics::endpoint::{EndpointError, MetricsEndpoint};
 pub use metrics::{Metrics, MetricsSource, NicTotals, OpDelays, alerts::Alert};
 pub use random::random_region_key;
 
-/// Message channels over this host and its ops: `rma-channel`, set up by a [`HostRegistrar`].
+/// Message channels over this host and its ops: `rma-channel`, whose ends are opened at a host.
 #[cfg(feature = "channel")]
 #[doc(inline)]
 pub use rma_channel as channel;
@@ -173,6 +172,7 @@ pub use rma_core::{
         Call, CallError, CallId, CallStatus, ExecutorConfig, ExecutorConfigError, Missing, OpCall,
         Outcome, PIECES_MAX, PayloadLenMax, Piece, Publish, RetryPolicy, SilentPeers,
     },
+    gate,
     grant::Grant,
     limits::OP_SIZE_MAX,
     nic::{

@@ -30,13 +30,15 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Returns the descriptors that a program started now inherits, beside its input, output and errors.
 fn inherited() -> BTreeSet<String> {
-    let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // Once it answers, it has closed the files that it opens for itself as it starts.
     child.stdin.as_mut().unwrap().write_all(b"?").unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().map(Result::unwrap);
     let beyond = descriptors.filter(|it| !["0", "1", "2"].iter().any(|own| it.file_name() == *own));
-    let targets = beyond.map(|it| fs::read_link(it.path()).unwrap().display().to_string()).collect();
+    let targets =
+        beyond.map(|it| fs::read_link(it.path()).unwrap().display().to_string()).collect();
     drop(child.stdin.take());
     child.wait().unwrap();
     targets

@@ -23,7 +23,7 @@ use rma_bench::{
 };
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
-    Clock, HostRegistrar, InlineHost, Instant, OpType, PortalLease,
+    Clock, InlineHost, Instant, OpType, PortalLease,
     channel::{Link, Message, Peer, Receiver, SendError, Sender},
 };
 
@@ -110,11 +110,9 @@ impl Opened {
             Peer { address: grant.initiator, pid: client.pid() },
             Peer { address: grant.responder, pid: server.pid() },
         ];
-        let mut here = HostRegistrar::new(client, grant.initiator);
-        let mut there = HostRegistrar::new(server, grant.responder);
         let [one, other] = peers;
-        let to = open(shape, &mut here, &mut there, [one, other])?;
-        let back = open(shape, &mut there, &mut here, [other, one])?;
+        let to = open(shape, client, server, [one, other])?;
+        let back = open(shape, server, client, [other, one])?;
         let (client, server) = (Side::open(client, shape.slots)?, Side::open(server, SLOTS_BACK)?);
         Ok(Self { there: to, back, client, server })
     }
