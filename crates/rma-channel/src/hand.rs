@@ -86,7 +86,7 @@ impl Hosts {
 }
 
 impl Node {
-    /// What its ends are opened with.
+    /// Its host, which its ends are opened at.
     pub(crate) const fn host(&self) -> &FakeHost {
         &self.engine.host
     }

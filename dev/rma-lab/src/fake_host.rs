@@ -41,7 +41,7 @@ struct Queue {
     events: Producer,
 }
 
-/// What hosts say to a Rekey.
+/// The answer of hosts to a Rekey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rekeys {
     /// Done.
@@ -84,7 +84,7 @@ pub struct FakeHost {
     pub peer: Peer,
 }
 
-/// What became of an op: its status, and for one with a result that.
+/// The end of an op: its status, and its result if it has one.
 pub type Ended = (OpStatus, Option<u64>);
 
 impl FakeHosts {
@@ -122,7 +122,7 @@ impl FakeHosts {
         table.publish(queue.id(), Event { receive, ..event });
     }
 
-    /// What they say to each Rekey from now on.
+    /// Sets the answer to each Rekey from now on.
     pub fn set_rekeys(&self, rekeys: Rekeys) {
         self.0.borrow_mut().rekeys = rekeys;
     }
