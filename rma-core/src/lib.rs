@@ -14,6 +14,7 @@
 //! | module | knows | does not know |
 //! |---|---|---|
 //! | [`executor`] | calls of any size, retry, order, pace | frames |
+//! | [`gate`] | what a program asks of its host | who answers |
 //! | [`portal`] | slots and rings of one application | frames |
 //! | [`cc`] | congestion windows, by what completions say | ops, frames, the NIC |
 //! | [`engine`] | whom to ask next: backend, service | what is in a frame, whose commands these are |
@@ -50,6 +51,7 @@ pub mod engine;
 pub mod error;
 pub mod executor;
 pub mod fair_queue;
+pub mod gate;
 pub mod grant;
 pub mod granules;
 pub mod index_list;

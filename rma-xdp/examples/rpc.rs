@@ -4,7 +4,7 @@
 use rma_xdp::{
     Host, HostConfig,
     channel::{
-        Channels, Close, HostRegistrar, Peer, Terms,
+        Channels, Close, Peer, Terms,
         write_slot::{SlotConfig, immediate},
     },
 };
@@ -23,17 +23,17 @@ fn main() -> Result<(), Error> {
     // Each end is opened at its own host, for the other as its peer. What comes for a receiver
     // wakes who sleeps at the portal that it was opened with.
     let portal = there.portal(8)?;
-    let mut registrar = HostRegistrar::new(&there, server.address).waking(&portal);
-    let requests = immediate::Receiver::open(&mut registrar, SlotConfig::with_peer(client))?;
-    let answers = immediate::Sender::open(&mut registrar, SlotConfig::with_peer(client))?;
+    let host = there.waking(&portal);
+    let requests = immediate::Receiver::open(&host, SlotConfig::with_peer(client))?;
+    let answers = immediate::Sender::open(&host, SlotConfig::with_peer(client))?;
     let mut channels = Channels::new(portal, there.executor_config())?;
     // To the client, over something that keeps secrets.
     let told = [requests.terms().to_bytes(), answers.terms().to_bytes()];
 
     let portal = here.portal(8)?;
-    let mut registrar = HostRegistrar::new(&here, client.address).waking(&portal);
-    let to_server = immediate::Sender::open(&mut registrar, SlotConfig::with_peer(server))?;
-    let from_server = immediate::Receiver::open(&mut registrar, SlotConfig::with_peer(server))?;
+    let host = here.waking(&portal);
+    let to_server = immediate::Sender::open(&host, SlotConfig::with_peer(server))?;
+    let from_server = immediate::Receiver::open(&host, SlotConfig::with_peer(server))?;
     let mut mine = Channels::new(portal, here.executor_config())?;
     // To the server, likewise.
     let told_back = [to_server.terms().to_bytes(), from_server.terms().to_bytes()];
@@ -50,8 +50,7 @@ fn main() -> Result<(), Error> {
         let goodbye = channels.send(&mut answers, b"that is all")?;
         channels.sent(&mut answers, goodbye)?;
         // The regions that the ends have registered go back to their host.
-        let mut registrar = HostRegistrar::new(&there, server.address);
-        requests.close(&mut registrar).and_then(|()| answers.close(&mut registrar))?;
+        requests.close(&there).and_then(|()| answers.close(&there))?;
         Ok::<_, Error>(())
     });
 
@@ -65,8 +64,7 @@ fn main() -> Result<(), Error> {
     }
     let goodbye = mine.recv(&mut from_server, &mut [&mut to_server])?.to_vec();
     println!("{}", String::from_utf8_lossy(&goodbye));
-    let mut registrar = HostRegistrar::new(&here, client.address);
-    to_server.close(&mut registrar).and_then(|()| from_server.close(&mut registrar))?;
+    to_server.close(&here).and_then(|()| from_server.close(&here))?;
     serving.join().expect("the server's thread goes on to its end")?;
     Ok(())
 }

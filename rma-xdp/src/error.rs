@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use rma_app::{BufferPoolError, StartError, WaitError};
 use rma_core::{
-    addr::HostAddr, error::RegionError, executor::ExecutorConfigError, nic::ConfigError,
+    addr::HostAddr, error::RegionError, executor::ExecutorConfigError, gate::Refused,
+    nic::ConfigError,
 };
 use rma_shm::{Forked, Told};
 #[cfg(feature = "star")]
@@ -266,6 +267,13 @@ fn cores(available: &[usize]) -> String {
         [] => "none that the system tells of".to_owned(),
         [_] => format!("core {}", texts.join(",")),
         _ => format!("cores {}", texts.join(",")),
+    }
+}
+
+impl From<HostError> for Refused {
+    fn from(error: HostError) -> Self {
+        let is_under_way = matches!(error, HostError::EngineStuck { is_under_way: true, .. });
+        Self::new(error).with_under_way(is_under_way)
     }
 }
 

@@ -6,9 +6,8 @@
 //! (`ShardState`). A host has one shard.
 
 mod executors;
+pub(crate) mod gate;
 mod queues;
-#[cfg(feature = "channel")]
-pub(crate) mod registrar;
 #[cfg(feature = "star")]
 mod star;
 mod tenants;
@@ -427,7 +426,7 @@ impl<P: ControlPath> HostOf<P> {
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.register_as(None, len, permissions)
+        self.own().register(len, permissions)
     }
 
     /// Registers memory under a region key of the caller's: memory of any kind, and circular
@@ -454,7 +453,7 @@ impl<P: ControlPath> HostOf<P> {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver()?.register(None, memory, key, permissions)
+        self.own().register_memory(memory, key, permissions)
     }
 
     /// Ends all access to a region through the NIC. Ops on it that are in flight fail.
@@ -471,7 +470,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # Errors
     /// If that many are not free.
     pub fn portal(&self, slots: u16) -> Result<Portal, HostError> {
-        self.portal_as(None, slots)
+        self.own().portal(slots)
     }
 
     /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived

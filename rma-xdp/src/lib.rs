@@ -39,9 +39,8 @@
 //! # Channels
 //!
 //! Twenty kinds of message channels stand on these ops: the module `channel`, with the feature of
-//! that name, has them, and which suits whom. Ends are opened with a `HostRegistrar`, told each
-//! other's terms, and then used by a thread's `Channels`, which wait; or, by whoever owns a core,
-//! through a `Link`.
+//! that name, has them, and which suits whom. Ends are opened at a host, told each other's terms, and
+//! then used by a thread's `Channels`, which wait; or, by whoever owns a core, through a `Link`.
 //!
 //! ```
 #![doc = include_str!("../examples/rpc.rs")]
@@ -145,7 +144,7 @@ pub mod star;
 
 pub use driver::tenant::{Quotas, Tenant, TenantConfig};
 pub use error::HostError;
-pub use host::{Host, HostConfig, HostOf, InlineHost};
+pub use host::{Host, HostConfig, HostOf, InlineHost, gate::HostFor};
 
 #[doc(inline)]
 pub use rma_app::{
@@ -158,6 +157,7 @@ pub use rma_core::{
     crypto::RegionKey,
     error::SubmitError,
     executor::{Call, CallStatus, Piece, Publish},
+    gate,
     grant::Grant,
     op::{OpStatus, OpType},
     receive_queue::ReceiveQueue,

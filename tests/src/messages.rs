@@ -198,8 +198,9 @@ fn several_senders_share_a_queue_and_each_event_names_its_own(hosts: &Hosts) {
             scope.spawn(move || {
                 let config = TenantConfig::named("sender").with(|it| it.pid = Some(pid));
                 let tenant = hosts.client.tenant(config).unwrap();
-                let mut portal = hosts.client.portal_for(&tenant, 1).unwrap();
-                let local = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
+                let mut portal = hosts.client.for_tenant(&tenant).portal(1).unwrap();
+                let local =
+                    hosts.client.for_tenant(&tenant).register(64, Permissions::NONE).unwrap();
                 let grant =
                     hosts.server().grant(&region, hosts.client_addr, pid, OpType::Send).unwrap();
                 for number in 0..MESSAGES {
@@ -322,7 +323,7 @@ fn a_target_tells_what_became_of_an_op_for_whom_has_its_name(hosts: &Hosts) {
     // Of another process's op nothing is told.
     let other = TenantConfig::named("other").with(|it| it.pid = Some(Pid(5)));
     let other = hosts.client.tenant(other).unwrap();
-    let mut its = hosts.client.portal_for(&other, 1).unwrap();
+    let mut its = hosts.client.for_tenant(&other).portal(1).unwrap();
     let grant = hosts.server().grant(&region, hosts.client_addr, Pid(5), OpType::FetchAdd).unwrap();
     its.settle(&grant, name).unwrap();
     assert_eq!(ended(&mut its).verdict(), Some(Verdict::Forgotten));

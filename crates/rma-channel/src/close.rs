@@ -19,18 +19,18 @@
 //!
 //! In a [`Link`](crate::Link) remains, as of ends that are dropped, what became of their calls.
 
+use core::cell::RefCell;
 use std::sync::Arc;
 
 use rma_core::{
     crypto::RegionKey,
+    gate::{Gate, Identity, Peer, Refused},
     grant::Grant,
     op::OpType,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
-
-use crate::registrar::{Peer, Registrar};
 
 /// Whoever has registered something at its host, and gives it back: an end of a channel, or a half
 /// of which there was to be one.
@@ -43,11 +43,11 @@ pub trait Close {
     /// # Errors
     /// If the host refuses: it is another one, or its engine is gone. (Who wants to try again
     /// keeps the end, and asks [`Close::registered`].)
-    fn close<R: Registrar>(mut self, registrar: &mut R) -> Result<(), R::Error>
+    fn close(mut self, host: &dyn Gate) -> Result<(), Refused>
     where
         Self: Sized,
     {
-        self.registered().give_back(registrar)
+        self.registered().give_back(host)
     }
 }
 
@@ -67,107 +67,104 @@ impl Registered {
     ///
     /// # Errors
     /// As [`Close::close`]. What was not given back is still here.
-    pub fn give_back<R: Registrar>(&mut self, registrar: &mut R) -> Result<(), R::Error> {
+    pub fn give_back(&mut self, host: &dyn Gate) -> Result<(), Refused> {
         while let Some(region) = self.0.last() {
-            registrar.deregister(region)?;
+            host.deregister(region)?;
             self.0.pop();
         }
         Ok(())
     }
 
     /// Keeps what `open` registers. If that fails it is given back, as far as the host lets it.
-    pub(crate) fn keep<R: Registrar, T, E>(
+    pub(crate) fn keep<T, E>(
         &mut self,
-        registrar: &mut R,
-        open: impl FnOnce(&mut Recorder<'_, R>) -> Result<T, E>,
+        host: &dyn Gate,
+        open: impl FnOnce(&dyn Gate) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut recorder = Recorder { registrar, registered: Self::default() };
-        let opened = open(&mut recorder);
-        let Recorder { registrar, mut registered } = recorder;
+        let recorder = Recorder { host, registered: RefCell::default() };
+        let opened = open(&recorder);
+        let mut registered = recorder.registered.into_inner();
         match opened {
             Ok(_) => self.0.append(&mut registered.0),
             // The cause of the failure says more than the reason why nothing can be given back.
-            Err(_) => drop(registered.give_back(registrar)),
+            Err(_) => drop(registered.give_back(host)),
         }
         opened
     }
 }
 
 /// An end that knows all that `open` has registered for it.
-pub(crate) fn opened<R: Registrar, T: Close, E>(
-    registrar: &mut R,
-    open: impl FnOnce(&mut Recorder<'_, R>) -> Result<T, E>,
+pub(crate) fn opened<T: Close, E>(
+    host: &dyn Gate,
+    open: impl FnOnce(&dyn Gate) -> Result<T, E>,
 ) -> Result<T, E> {
-    opened_with(registrar, |registrar| Ok((open(registrar)?, ()))).map(|(end, ())| end)
+    opened_with(host, |host| Ok((open(host)?, ()))).map(|(end, ())| end)
 }
 
 /// The same, with the terms for the other end.
-pub(crate) fn opened_with<R: Registrar, T: Close, U, E>(
-    registrar: &mut R,
-    open: impl FnOnce(&mut Recorder<'_, R>) -> Result<(T, U), E>,
+pub(crate) fn opened_with<T: Close, U, E>(
+    host: &dyn Gate,
+    open: impl FnOnce(&dyn Gate) -> Result<(T, U), E>,
 ) -> Result<(T, U), E> {
     let mut registered = Registered::default();
-    let (mut end, told) = registered.keep(registrar, open)?;
+    let (mut end, told) = registered.keep(host, open)?;
     *end.registered() = registered;
     Ok((end, told))
 }
 
-/// A registrar, and what it has registered.
-#[derive(Debug)]
-pub(crate) struct Recorder<'a, R> {
-    registrar: &'a mut R,
-    registered: Registered,
+/// A host, and what it has registered.
+struct Recorder<'a> {
+    host: &'a dyn Gate,
+    registered: RefCell<Registered>,
 }
 
-impl<R: Registrar> Registrar for Recorder<'_, R> {
-    type Error = R::Error;
-
-    fn peer(&self) -> Peer {
-        self.registrar.peer()
+impl Gate for Recorder<'_> {
+    fn identity(&self) -> Identity {
+        self.host.identity()
     }
 
-    fn key(&mut self) -> Result<RegionKey, R::Error> {
-        self.registrar.key()
+    fn key(&self) -> Result<RegionKey, Refused> {
+        self.host.key()
     }
 
     fn register(
-        &mut self,
+        &self,
         memory: Arc<Region>,
         key: RegionKey,
         permissions: Permissions,
         events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, R::Error> {
-        let region = self.registrar.register(memory, key, permissions, events)?;
-        self.registered.0.push(region.clone());
+    ) -> Result<RegisteredRegion, Refused> {
+        let region = self.host.register(memory, key, permissions, events)?;
+        self.registered.borrow_mut().0.push(region.clone());
         Ok(region)
     }
 
     fn receive_queue(
-        &mut self,
+        &self,
         layout: ReceiveQueueLayout,
         permissions: Permissions,
-    ) -> Result<ReceiveQueue, R::Error> {
-        let queue = self.registrar.receive_queue(layout, permissions)?;
-        self.registered.0.push(queue.region().clone());
+    ) -> Result<ReceiveQueue, Refused> {
+        let queue = self.host.receive_queue(layout, permissions)?;
+        self.registered.borrow_mut().0.push(queue.region().clone());
         Ok(queue)
     }
 
-    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), R::Error> {
-        self.registrar.deregister(region)?;
-        self.registered.0.retain(|it| it.id() != region.id());
+    fn deregister(&self, region: &RegisteredRegion) -> Result<(), Refused> {
+        self.host.deregister(region)?;
+        self.registered.borrow_mut().0.retain(|it| it.id() != region.id());
         Ok(())
     }
 
     fn grant(
-        &mut self,
+        &self,
         region: &RegisteredRegion,
         peer: Peer,
         op_type: OpType,
-    ) -> Result<Grant, R::Error> {
-        self.registrar.grant(region, peer, op_type)
+    ) -> Result<Grant, Refused> {
+        self.host.grant(region, peer, op_type)
     }
 
-    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), R::Error> {
-        self.registrar.rekey(region, key)
+    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Refused> {
+        self.host.rekey(region, key)
     }
 }

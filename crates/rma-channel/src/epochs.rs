@@ -18,12 +18,15 @@
 
 use std::collections::VecDeque;
 
-use rma_core::{crypto::RegionKey, grant::Grant, op::OpType, region::RegisteredRegion};
-
-use crate::{
-    registrar::{Peer, Registrar},
-    terms::OpenError,
+use rma_core::{
+    crypto::RegionKey,
+    gate::{Gate, Peer, Refused},
+    grant::Grant,
+    op::OpType,
+    region::RegisteredRegion,
 };
+
+use crate::terms::OpenError;
 
 /// The owner's side: `N` regions that are fenced together.
 #[derive(Debug)]
@@ -38,17 +41,14 @@ pub(crate) struct Epochs<const N: usize> {
 impl<const N: usize> Epochs<N> {
     /// The regions that `register` makes under the keys that it is given. `ahead`: how many epochs
     /// others are given grants for, the present one among them; at least 1.
-    pub(crate) fn open<R: Registrar>(
-        registrar: &mut R,
+    pub(crate) fn open(
+        host: &dyn Gate,
         ahead: usize,
-        register: impl FnOnce(
-            &mut R,
-            [RegionKey; N],
-        ) -> Result<[RegisteredRegion; N], OpenError<R::Error>>,
-    ) -> Result<Self, OpenError<R::Error>> {
-        let keys = (0..ahead).map(|_| keys(registrar)).collect::<Result<VecDeque<_>, _>>();
+        register: impl FnOnce(&dyn Gate, [RegionKey; N]) -> Result<[RegisteredRegion; N], OpenError>,
+    ) -> Result<Self, OpenError> {
+        let keys = (0..ahead).map(|_| keys(host)).collect::<Result<VecDeque<_>, _>>();
         let keys = keys.map_err(OpenError::Host)?;
-        let regions = register(registrar, keys[0])?;
+        let regions = register(host, keys[0])?;
         Ok(Self { regions, keys, epoch: 0 })
     }
 
@@ -64,15 +64,15 @@ impl<const N: usize> Epochs<N> {
 
     /// Makes the grants that `peer` needs for the present epoch and all whose keys there are: for
     /// each epoch, a grant for each of `each`, by region and type of op.
-    pub(crate) fn grants<R: Registrar>(
+    pub(crate) fn grants(
         &self,
-        registrar: &mut R,
+        host: &dyn Gate,
         peer: Peer,
         each: &[(usize, OpType)],
-    ) -> Result<Vec<Grant>, R::Error> {
+    ) -> Result<Vec<Grant>, Refused> {
         let mut present = Vec::with_capacity(each.len());
         for &(region, op_type) in each {
-            present.push((region, registrar.grant(&self.regions[region], peer, op_type)?));
+            present.push((region, host.grant(&self.regions[region], peer, op_type)?));
         }
         let of = |keys: &[RegionKey; N]| -> Vec<Grant> {
             present.iter().map(|(region, grant)| grant.under(&keys[*region])).collect()
@@ -82,22 +82,22 @@ impl<const N: usize> Epochs<N> {
 
     /// Gives all regions keys that nobody has: nothing of others lands from now on. Fenced already,
     /// or in part, they are once more.
-    pub(crate) fn fence<R: Registrar>(&self, registrar: &mut R) -> Result<(), R::Error> {
+    pub(crate) fn fence(&self, host: &dyn Gate) -> Result<(), Refused> {
         for region in &self.regions {
-            let nobodys = registrar.key()?;
-            registrar.rekey(region, nobodys)?;
+            let nobodys = host.key()?;
+            host.rekey(region, nobodys)?;
         }
         Ok(())
     }
 
     /// Begins the next epoch: the regions have its keys now. They were fenced. After an error it
     /// must be tried again.
-    pub(crate) fn resume<R: Registrar>(&mut self, registrar: &mut R) -> Result<(), R::Error> {
-        let last = keys(registrar)?;
+    pub(crate) fn resume(&mut self, host: &dyn Gate) -> Result<(), Refused> {
+        let last = keys(host)?;
         let next = *self.keys.get(1).unwrap_or(&last);
         // The first is what is used first: who gets at it finds the others in their places.
         for (region, key) in self.regions.iter().zip(next).rev() {
-            registrar.rekey(region, key)?;
+            host.rekey(region, key)?;
         }
         self.keys.push_back(last);
         self.keys.pop_front();
@@ -106,10 +106,10 @@ impl<const N: usize> Epochs<N> {
     }
 }
 
-fn keys<R: Registrar, const N: usize>(registrar: &mut R) -> Result<[RegionKey; N], R::Error> {
+fn keys<const N: usize>(host: &dyn Gate) -> Result<[RegionKey; N], Refused> {
     let mut keys = [RegionKey::from_bytes([0; 16]); N];
     for key in &mut keys {
-        *key = registrar.key()?;
+        *key = host.key()?;
     }
     Ok(keys)
 }

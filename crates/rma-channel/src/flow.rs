@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use rma_core::{
     executor::{Call, CallError, CallId, CallStatus, Piece},
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -27,29 +28,28 @@ use rma_shm::Region;
 
 use crate::{
     link::{Link, if_room},
-    registrar::{Peer, Registrar},
     ring::{Position, WORD},
     terms::OpenError,
 };
 
 /// A word of this host's, zero, that `peer` may write: where a sender is told the tail.
-pub(crate) fn tail_word<R: Registrar>(
-    registrar: &mut R,
+pub(crate) fn tail_word(
+    host: &dyn Gate,
     peer: Peer,
-) -> Result<(RegisteredRegion, Grant), OpenError<R::Error>> {
-    let word = region(registrar, Region::new(WORD as usize)?, Permissions::WRITE)?;
-    let grant = registrar.grant(&word, peer, OpType::Write).map_err(OpenError::Host)?;
+) -> Result<(RegisteredRegion, Grant), OpenError> {
+    let word = region(host, Region::new(WORD as usize)?, Permissions::WRITE)?;
+    let grant = host.grant(&word, peer, OpType::Write).map_err(OpenError::Host)?;
     Ok((word, grant))
 }
 
 /// Memory of an end, under a key of its own.
-pub(crate) fn region<R: Registrar>(
-    registrar: &mut R,
+pub(crate) fn region(
+    host: &dyn Gate,
     memory: impl Into<Arc<Region>>,
     permissions: Permissions,
-) -> Result<RegisteredRegion, OpenError<R::Error>> {
-    let key = registrar.key().map_err(OpenError::Host)?;
-    registrar.register(memory.into(), key, permissions, None).map_err(OpenError::Host)
+) -> Result<RegisteredRegion, OpenError> {
+    let key = host.key().map_err(OpenError::Host)?;
+    host.register(memory.into(), key, permissions, None).map_err(OpenError::Host)
 }
 
 /// How long a receiver that has processed all there is waits for more before it tells its tail:
@@ -114,14 +114,14 @@ const fn later(a: Position, b: Position, tail: Position) -> Position {
 }
 
 /// Memory of an end, under a key of its own, whose WRITE_WITH_IMMs make events in `queue`.
-pub(crate) fn region_with_events<R: Registrar>(
-    registrar: &mut R,
+pub(crate) fn region_with_events(
+    host: &dyn Gate,
     memory: Region,
     permissions: Permissions,
     queue: &ReceiveQueue,
-) -> Result<RegisteredRegion, OpenError<R::Error>> {
-    let key = registrar.key().map_err(OpenError::Host)?;
-    let region = registrar.register(Arc::new(memory), key, permissions, Some(queue));
+) -> Result<RegisteredRegion, OpenError> {
+    let key = host.key().map_err(OpenError::Host)?;
+    let region = host.register(Arc::new(memory), key, permissions, Some(queue));
     region.map_err(OpenError::Host)
 }
 
@@ -198,10 +198,8 @@ impl Teller {
     }
 
     /// The word that a tail is told from.
-    pub(crate) fn word<R: Registrar>(
-        registrar: &mut R,
-    ) -> Result<RegisteredRegion, OpenError<R::Error>> {
-        region(registrar, Region::new(WORD as usize)?, Permissions::NONE)
+    pub(crate) fn word(host: &dyn Gate) -> Result<RegisteredRegion, OpenError> {
+        region(host, Region::new(WORD as usize)?, Permissions::NONE)
     }
 
     /// Tells `tail` if it is time. `is_all`: nothing that has come is left to be processed.

@@ -2,12 +2,14 @@
 
 use core::ops::Range;
 
-use rma_core::region::{Permissions, RegisteredRegion};
+use rma_core::{
+    gate::Gate,
+    region::{Permissions, RegisteredRegion},
+};
 use rma_shm::Region;
 
 use crate::{
     flow,
-    registrar::Registrar,
     ring::{Position, padded},
     sender::{SendError, checked_place},
     terms::OpenError,
@@ -32,13 +34,9 @@ pub(crate) struct Lying {
 
 impl Image {
     /// So many places for messages of up to so many bytes.
-    pub(crate) fn open<R: Registrar>(
-        registrar: &mut R,
-        places: u16,
-        len_max: u32,
-    ) -> Result<Self, OpenError<R::Error>> {
+    pub(crate) fn open(host: &dyn Gate, places: u16, len_max: u32) -> Result<Self, OpenError> {
         let memory = Region::new(usize::from(places) * padded(len_max) as usize)?;
-        let memory = flow::region(registrar, memory, Permissions::NONE)?;
+        let memory = flow::region(host, memory, Permissions::NONE)?;
         Ok(Self { memory, places, len_max })
     }
 

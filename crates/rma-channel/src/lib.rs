@@ -4,7 +4,7 @@
 //! The paper sorts every known way to move messages over remote memory into six families and twenty
 //! channels ([`table::Kind`]): there is no best one, so [`choose`](mod@choose) leads from needs to
 //! kinds, as `docs/CHANNELS.md` does in words. Each channel here has a module of its own in that of
-//! its family, with two ends, which are opened at two hosts ([`Registrar`]), told what the other
+//! its family, with two ends, which are opened at two hosts ([`Gate`](rma_core::gate::Gate)), told what the other
 //! end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the same for all:
 //! [`Sender`] and [`Receiver`], after the paper's API (§6).
 //!
@@ -44,7 +44,6 @@ pub mod read_slot;
 pub mod readers;
 mod reading;
 pub mod receiver;
-pub mod registrar;
 pub mod ring;
 pub mod ring_buffer;
 pub mod send_recv;
@@ -65,7 +64,7 @@ pub use receiver::{
     Blocking, Claim, Claims, Incoming, Message, ReceiveError, ReceiveHandle, ReceiveInto,
     ReceiveState, Receiver, RecoverError,
 };
-pub use registrar::{Peer, Registrar};
+pub use rma_core::gate::Peer;
 pub use sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender};
 pub use table::Kind;
 pub use terms::{Half, OpenError, Terms, TermsError};

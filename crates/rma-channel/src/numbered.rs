@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use rma_core::{
+    gate::{Gate, Identity, Peer},
     grant::Grant,
     op::OpType,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
@@ -23,7 +24,6 @@ use rma_shm::Region;
 use crate::{
     close::Close,
     flow::{self, Teller},
-    registrar::{Peer, Registrar},
     table::Kind,
     terms::{Agreed, Half, Needs, OpenError, Side},
 };
@@ -52,62 +52,62 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    const fn needs(&self, us: Peer, side: Side, grants: &'static [OpType]) -> Needs {
+    const fn needs(&self, us: Identity, side: Side, grants: &'static [OpType]) -> Needs {
         let Self { kind, name, places, option, .. } = *self;
         let numbers = [places.count as u64, places.len_max as u64, option];
         Needs { us, agreed: Agreed { kind, name, numbers }, side, grants }
     }
 
     /// Opens a sender's end, which needs `grants` and makes its carrier of them.
-    pub(crate) fn sender<R: Registrar, C: Carries + 'static>(
+    pub(crate) fn sender<C: Carries + 'static>(
         self,
-        registrar: &mut R,
+        host: &dyn Gate,
         grants: &'static [OpType],
         carrier: impl FnOnce(&[Grant]) -> C + Send + 'static,
-    ) -> Result<Half<NumberedSender<C>>, OpenError<R::Error>> {
+    ) -> Result<Half<NumberedSender<C>>, OpenError> {
         let Self { peer, places, .. } = self;
-        let image = flow::region(registrar, Region::new(places.len() as usize)?, NONE)?;
-        let (tail, grant) = flow::tail_word(registrar, peer)?;
-        let needs = self.needs(registrar.peer(), Side::Sender, grants);
+        let image = flow::region(host, Region::new(places.len() as usize)?, NONE)?;
+        let (tail, grant) = flow::tail_word(host, peer)?;
+        let needs = self.needs(host.identity(), Side::Sender, grants);
         Ok(Half::new(needs, vec![grant], move |grants| {
             NumberedSender::new(carrier(grants), places, image, tail)
         }))
     }
 
     /// Opens a receiver's end, which gives `grants` and is made of what tells its tail.
-    pub(crate) fn receiver<R: Registrar, E: Close>(
+    pub(crate) fn receiver<E: Close>(
         self,
-        registrar: &mut R,
+        host: &dyn Gate,
         grants: Vec<Grant>,
         finish: impl FnOnce(Teller) -> E + Send + 'static,
-    ) -> Result<Half<E>, OpenError<R::Error>> {
-        let word = Teller::word(registrar)?;
-        let needs = self.needs(registrar.peer(), Side::Receiver, &[OpType::Write]);
+    ) -> Result<Half<E>, OpenError> {
+        let word = Teller::word(host)?;
+        let needs = self.needs(host.identity(), Side::Receiver, &[OpType::Write]);
         let capacity = self.places.count.into();
         Ok(Half::new(needs, grants, move |grants| finish(Teller::new(grants[0], word, capacity))))
     }
 
     /// A queue with a receive for each place, with buffers of `buffer_len` bytes: of this channel
     /// alone, and posted, so that a message of an honest sender finds a receive.
-    pub(crate) fn queue<R: Registrar>(
+    pub(crate) fn queue(
         &self,
-        registrar: &mut R,
+        host: &dyn Gate,
         buffer_len: u32,
         permissions: Permissions,
-    ) -> Result<ReceiveQueue, OpenError<R::Error>> {
+    ) -> Result<ReceiveQueue, OpenError> {
         let layout = ReceiveQueueLayout::new(self.places.count, buffer_len)?;
-        let mut queue = registrar.receive_queue(layout, permissions).map_err(OpenError::Host)?;
+        let mut queue = host.receive_queue(layout, permissions).map_err(OpenError::Host)?;
         queue.post_all();
         Ok(queue)
     }
 
     /// Registers `memory`, which the places are in, for WRITEs and perhaps events.
-    pub(crate) fn register<R: Registrar>(
+    pub(crate) fn register(
         &self,
-        registrar: &mut R,
+        host: &dyn Gate,
         memory: Arc<Region>,
         events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, OpenError<R::Error>> {
+    ) -> Result<RegisteredRegion, OpenError> {
         let (value, needed) = (memory.len() as u64, self.places.len());
         if value < needed {
             let (what, why) = ("the memory of slots, in bytes,", "ask the settings for its length");
@@ -117,18 +117,18 @@ impl Opening {
             Some(_) => Permissions::WRITE | Permissions::NOTIFY,
             None => Permissions::WRITE,
         };
-        let key = registrar.key().map_err(OpenError::Host)?;
-        registrar.register(memory, key, permissions, events).map_err(OpenError::Host)
+        let key = host.key().map_err(OpenError::Host)?;
+        host.register(memory, key, permissions, events).map_err(OpenError::Host)
     }
 
     /// Makes the grant that the other end needs for ops of `op_type` on `region`.
-    pub(crate) fn grant<R: Registrar>(
+    pub(crate) fn grant(
         &self,
-        registrar: &mut R,
+        host: &dyn Gate,
         region: &RegisteredRegion,
         op_type: OpType,
-    ) -> Result<Grant, OpenError<R::Error>> {
-        registrar.grant(region, self.peer, op_type).map_err(OpenError::Host)
+    ) -> Result<Grant, OpenError> {
+        host.grant(region, self.peer, op_type).map_err(OpenError::Host)
     }
 }
 

@@ -33,7 +33,13 @@
 
 use core::time::Duration;
 
-use rma_core::{grant::Grant, portal::CommandPortal, region::Permissions, time::Instant};
+use rma_core::{
+    gate::{Gate, Peer},
+    grant::Grant,
+    portal::CommandPortal,
+    region::Permissions,
+    time::Instant,
+};
 use rma_shm::Region;
 
 use crate::{
@@ -41,7 +47,6 @@ use crate::{
     flow,
     link::Link,
     readers::{READERS_MAX, Reader, Readers},
-    registrar::{Peer, Registrar},
     ring::{Position, RingLen, padded},
     sender::{Outgoing, SendError, SendHandle, SendState, Sender, checked_len},
     table::Kind,
@@ -103,7 +108,7 @@ impl ReadRingConfig {
         self
     }
 
-    fn check<E: core::error::Error>(&self) -> Result<(), OpenError<E>> {
+    fn check(&self) -> Result<(), OpenError> {
         let Self { len, len_max, prefetch, readers, reader_timeout, .. } = *self;
         let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
         if prefetch > LOOK_MAX - 8 {
@@ -127,7 +132,7 @@ impl ReadRingConfig {
     }
 
     /// Decodes the ring's settings from terms, if they are possible.
-    fn from_agreed<E: core::error::Error>(agreed: &Agreed) -> Result<Self, OpenError<E>> {
+    fn from_agreed(agreed: &Agreed) -> Result<Self, OpenError> {
         let [len, lens, timeout] = agreed.numbers;
         let why = "a power of two, from 128 to 2^30";
         let len = RingLen::new(len);
@@ -146,10 +151,7 @@ impl ReadRingConfig {
 }
 
 /// Refuses what no sender can have of readers.
-pub(crate) fn check_readers<E: core::error::Error>(
-    readers: u16,
-    timeout: Duration,
-) -> Result<(), OpenError<E>> {
+pub(crate) fn check_readers(readers: u16, timeout: Duration) -> Result<(), OpenError> {
     let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
     if readers == 0 || readers > READERS_MAX {
         return settings("the number of readers", readers.into(), "from 1 to 64");
@@ -224,31 +226,23 @@ pub struct RingSender<B: Bell> {
 
 #[expect(private_bounds, reason = "the three kinds of bells are all there are")]
 impl<B: Bell> RingSender<B> {
-    fn open_with<R: Registrar>(
-        registrar: &mut R,
-        config: ReadRingConfig,
-        bell: B,
-    ) -> Result<Self, OpenError<R::Error>> {
+    fn open_with(host: &dyn Gate, config: ReadRingConfig, bell: B) -> Result<Self, OpenError> {
         config.check()?;
         let memory = Region::circular(config.len.get() as usize)?;
-        let ring = flow::region(registrar, memory, Permissions::READ)?;
+        let ring = flow::region(host, memory, Permissions::READ)?;
         let writer = Writer::new(ring, config.len, config.prefetch);
         let readers = Readers::new(config.readers, config.reader_timeout);
         Ok(Self { writer, readers, config, bell, registered: Registered::default() })
     }
 
     /// A seat for `peer`, and what it needs besides: grants for its seat, and for the ring.
-    fn admit_to<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<(usize, Vec<Grant>), OpenError<R::Error>> {
+    fn admit_to(&mut self, host: &dyn Gate, peer: Peer) -> Result<(usize, Vec<Grant>), OpenError> {
         use rma_core::op::OpType::Read;
         let ring = self.writer.memory();
-        let ring = registrar.grant(ring, peer, Read).map_err(OpenError::Host)?;
+        let ring = host.grant(ring, peer, Read).map_err(OpenError::Host)?;
         let (readers, registered) = (&mut self.readers, &mut self.registered);
         let from = (peer, self.writer.head());
-        let (index, [read, write]) = readers.admit(registrar, registered, from)?;
+        let (index, [read, write]) = readers.admit(host, registered, from)?;
         Ok((index, vec![read, write, ring]))
     }
 

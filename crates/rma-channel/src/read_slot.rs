@@ -28,6 +28,7 @@ use core::{ops::Range, time::Duration};
 use std::sync::Arc;
 
 use rma_core::{
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -44,7 +45,6 @@ use crate::{
     read_ring::{check_readers, published},
     readers::{Reader, Readers},
     reading::{Reading, ReadingMemory},
-    registrar::{Peer, Registrar},
     ring::{Position, WORD},
     sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender, checked_len},
     table::Kind,
@@ -107,7 +107,7 @@ impl ReadSlotConfig {
         self
     }
 
-    fn check<E: core::error::Error>(&self) -> Result<(), OpenError<E>> {
+    fn check(&self) -> Result<(), OpenError> {
         let Self { slots, len_max, readers, reader_timeout, .. } = *self;
         let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
         if !(1..=SLOTS_MAX).contains(&slots) {
@@ -129,18 +129,10 @@ pub(crate) trait Bells: core::fmt::Debug + Sized {
     fn len(config: &ReadSlotConfig) -> u64;
 
     /// Of messages in `memory`, which is as long as that at least.
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        config: &ReadSlotConfig,
-        memory: &Region,
-    ) -> Result<Self, OpenError<R::Error>>;
+    fn open(host: &dyn Gate, config: &ReadSlotConfig, memory: &Region) -> Result<Self, OpenError>;
 
     /// For READ of bells that have a region of their own.
-    fn grant<R: Registrar>(
-        &self,
-        _: &mut R,
-        _: Peer,
-    ) -> Result<Option<Grant>, OpenError<R::Error>> {
+    fn grant(&self, _: &dyn Gate, _: Peer) -> Result<Option<Grant>, OpenError> {
         Ok(None)
     }
 
@@ -190,13 +182,10 @@ impl<B: Bells> SlotSender<B> {
     ///
     /// # Errors
     /// If it cannot be like that, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReadSlotConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: ReadSlotConfig) -> Result<Self, OpenError> {
         config.check()?;
         let memory = Arc::new(Region::new(B::len(&config) as usize)?);
-        Self::open_in(registrar, config, memory)
+        Self::open_in(host, config, memory)
     }
 
     /// The same in the application's memory, of which the channel takes the beginning:
@@ -207,20 +196,20 @@ impl<B: Bells> SlotSender<B> {
     /// # Errors
     /// As [`SlotSender::open`], and if the memory is shorter than that; or not shorter than 2^31,
     /// unless bells are inlined.
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: ReadSlotConfig,
         memory: Arc<Region>,
-    ) -> Result<Self, OpenError<R::Error>> {
+    ) -> Result<Self, OpenError> {
         config.check()?;
         let (value, what) = (memory.len() as u64, "the memory of slots, in bytes,");
         if value < B::len(&config) {
             let why = "room for what is copied, or for all slots where bells are inlined";
             return Err(OpenError::Settings { what, value, why });
         }
-        opened(registrar, |registrar| {
-            let bells = B::open(registrar, &config, &memory)?;
-            let memory = flow::region(registrar, memory, Permissions::READ)?;
+        opened(host, |host| {
+            let bells = B::open(host, &config, &memory)?;
+            let memory = flow::region(host, memory, Permissions::READ)?;
             let readers = Readers::new(config.readers, config.reader_timeout);
             let (head, registered) = (Position::ZERO, Registered::default());
             Ok(Self { memory, readers, config, head, bells, registered })
@@ -228,15 +217,11 @@ impl<B: Bells> SlotSender<B> {
     }
 
     /// A seat for `peer`, and grants for its seat, for messages, and for bells elsewhere.
-    fn admit_to<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<(usize, Vec<Grant>), OpenError<R::Error>> {
-        let memory = registrar.grant(&self.memory, peer, OpType::Read).map_err(OpenError::Host)?;
-        let bells = self.bells.grant(registrar, peer)?;
+    fn admit_to(&mut self, host: &dyn Gate, peer: Peer) -> Result<(usize, Vec<Grant>), OpenError> {
+        let memory = host.grant(&self.memory, peer, OpType::Read).map_err(OpenError::Host)?;
+        let bells = self.bells.grant(host, peer)?;
         let (readers, registered) = (&mut self.readers, &mut self.registered);
-        let (index, [read, write]) = readers.admit(registrar, registered, (peer, self.head))?;
+        let (index, [read, write]) = readers.admit(host, registered, (peer, self.head))?;
         Ok((index, [read, write, memory].into_iter().chain(bells).collect()))
     }
 
@@ -373,15 +358,15 @@ pub(crate) struct Joined {
 }
 
 /// Checks the terms of a channel of this kind and name.
-fn check<R: Registrar>(
-    registrar: &R,
+fn check(
+    host: &dyn Gate,
     (kind, name): (Kind, u64),
     grants: &'static [OpType],
     terms: &Terms,
-) -> Result<Joined, OpenError<R::Error>> {
+) -> Result<Joined, OpenError> {
     let Agreed { numbers, .. } = terms.agreed();
     let agreed = Agreed { kind, name, numbers };
-    let needs = Needs { us: registrar.peer(), agreed, side: Side::Receiver, grants };
+    let needs = Needs { us: host.identity(), agreed, side: Side::Receiver, grants };
     let grants = needs.check(terms)?.to_vec();
     let config = ReadSlotConfig {
         slots: numbers[0].min(u16::MAX.into()) as u16,
@@ -396,12 +381,12 @@ fn check<R: Registrar>(
 
 impl Joined {
     /// A receiver that finds messages so, and reads them into the application's memory.
-    fn into_receiver<R: Registrar, F: Finds>(
+    fn into_receiver<F: Finds>(
         self,
-        registrar: &mut R,
+        host: &dyn Gate,
         finds: F,
-    ) -> Result<IntoReceiver<F>, OpenError<R::Error>> {
-        let memory = ReadingMemory::open(registrar)?;
+    ) -> Result<IntoReceiver<F>, OpenError> {
+        let memory = ReadingMemory::open(host)?;
         let seat = [self.grants[0], self.grants[1]];
         let reading = Reading::new(memory, seat, (self.timeout, self.slots.into()));
         Ok(IntoReceiver::new(finds, self.grants[2], reading))
@@ -409,8 +394,8 @@ impl Joined {
 }
 
 /// A region of a receiver's, which nobody else may use.
-fn own<R: Registrar>(registrar: &mut R, len: u64) -> Result<RegisteredRegion, OpenError<R::Error>> {
-    flow::region(registrar, Region::new(len as usize)?, Permissions::NONE)
+fn own(host: &dyn Gate, len: u64) -> Result<RegisteredRegion, OpenError> {
+    flow::region(host, Region::new(len as usize)?, Permissions::NONE)
 }
 
 #[cfg(test)]

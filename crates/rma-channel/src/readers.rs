@@ -34,6 +34,7 @@
 use core::{fmt, time::Duration};
 
 use rma_core::{
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     region::{Permissions, RegisteredRegion},
@@ -44,7 +45,6 @@ use rma_shm::Region;
 use crate::{
     close::Registered,
     flow,
-    registrar::{Peer, Registrar},
     ring::{Position, WORD},
     terms::OpenError,
 };
@@ -136,34 +136,33 @@ impl Readers {
 
     /// A seat for a reader of what is sent from `head` on: its number, and grants to read and to
     /// write it. What is new in it is `registered` for the sender.
-    pub(crate) fn admit<R: Registrar>(
+    pub(crate) fn admit(
         &mut self,
-        registrar: &mut R,
+        host: &dyn Gate,
         registered: &mut Registered,
         (peer, head): (Peer, Position),
-    ) -> Result<(usize, [Grant; 2]), OpenError<R::Error>> {
+    ) -> Result<(usize, [Grant; 2]), OpenError> {
         let free = self.seats.iter().position(|it| it.reader.standing != Standing::Counts);
         if free.is_none() && self.seats.len() >= self.max.into() {
             let (what, why) = ("the number of readers", "no more than the sender was opened for");
             return Err(OpenError::Settings { what, value: u64::from(self.max) + 1, why });
         }
-        let (words, grants) = registered.keep(registrar, |registrar| {
+        let (words, grants) = registered.keep(host, |host| {
             let words = match free {
                 Some(index) => {
                     let words = self.seats[index].words.clone();
-                    let key = registrar.key().map_err(OpenError::Host)?;
-                    registrar.rekey(&words, key).map_err(OpenError::Host)?;
+                    let key = host.key().map_err(OpenError::Host)?;
+                    host.rekey(&words, key).map_err(OpenError::Host)?;
                     words
                 }
                 None => {
                     let permissions = Permissions::READ | Permissions::WRITE;
-                    flow::region(registrar, Region::new(SEAT_LEN)?, permissions)?
+                    flow::region(host, Region::new(SEAT_LEN)?, permissions)?
                 }
             };
-            let mut grant =
-                |op_type| registrar.grant(&words, peer, op_type).map_err(OpenError::Host);
+            let grant = |op_type| host.grant(&words, peer, op_type).map_err(OpenError::Host);
             let grants = [grant(OpType::Read)?, grant(OpType::Write)?];
-            Ok::<_, OpenError<R::Error>>((words, grants))
+            Ok::<_, OpenError>((words, grants))
         })?;
         store(&words, TAIL, UNHEARD);
         store(&words, FREED, self.freed.to_bits());

@@ -26,6 +26,7 @@ use core::time::Duration;
 
 use rma_core::{
     executor::{Call, CallId, CallStatus, Piece},
+    gate::Gate,
     grant::Grant,
     op::OpStatus,
     portal::CommandPortal,
@@ -39,7 +40,6 @@ use crate::{
     link::{Link, if_room},
     readers::{COUNTS, FREED, START},
     receiver::ReceiveError,
-    registrar::Registrar,
     ring::{Malformed, Position, WORD},
     terms::OpenError,
 };
@@ -112,9 +112,9 @@ pub(crate) struct ReadingMemory {
 }
 
 impl ReadingMemory {
-    pub(crate) fn open<R: Registrar>(registrar: &mut R) -> Result<Self, OpenError<R::Error>> {
-        let words = flow::region(registrar, Region::new(WORDS as usize)?, Permissions::NONE)?;
-        Ok(Self { words, tail: Teller::word(registrar)? })
+    pub(crate) fn open(host: &dyn Gate) -> Result<Self, OpenError> {
+        let words = flow::region(host, Region::new(WORDS as usize)?, Permissions::NONE)?;
+        Ok(Self { words, tail: Teller::word(host)? })
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{CallError, CallStatus},
+    gate::{Peer, Refused},
     portal::CommandPortal,
     receive_queue::ReceiveQueue,
     region::RegisteredRegion,
@@ -15,7 +16,6 @@ use thiserror::Error;
 use crate::{
     close::Close,
     link::Link,
-    registrar::Peer,
     ring::{Malformed, Position, Record},
 };
 
@@ -48,13 +48,13 @@ pub enum ReceiveError {
 
 /// The reason why the reservations of senders were not taken back.
 #[derive(Debug, Error)]
-pub enum RecoverError<E: core::error::Error + 'static> {
+pub enum RecoverError {
     /// There is what cannot be.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
     /// The host refuses to change keys. It must be tried again.
     #[error("the host does not change the keys of what senders share: {0}")]
-    Host(E),
+    Host(Refused),
 }
 
 /// A message that has come and belongs to its receiver until it is given back. It may be kept as
@@ -175,7 +175,7 @@ pub trait Receiver<P: AsMut<CommandPortal> = CommandPortal>: Claims {
 /// call of the link's is over. It exists where Table 2 has "blocking".
 pub trait Blocking: Claims {
     /// The queue whose events tell of messages. It is bound to the portal that is woken
-    /// (`HostRegistrar::waking` of the crate `rma-xdp`).
+    /// (`Host::waking` of the crate `rma-xdp`).
     fn queue(&self) -> &ReceiveQueue;
 }
 

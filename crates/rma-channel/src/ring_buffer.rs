@@ -25,6 +25,7 @@
 use std::sync::Arc;
 
 use rma_core::{
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -39,7 +40,6 @@ use crate::{
     flow::{self, Rides, Teller},
     link::Link,
     receiver::{Claim, Claims, Ended, ReceiveError, Receiver, read},
-    registrar::{Peer, Registrar},
     ring::{Position, Reads, RingLen},
     table::Kind,
     terms::{Agreed, Half, Needs, OpenError, Side},
@@ -89,7 +89,7 @@ impl RingConfig {
     }
 
     /// Refuses a message that can never be sent. `footprint`: what the longest uses up.
-    fn check<E: core::error::Error>(&self, footprint: u64) -> Result<(), OpenError<E>> {
+    fn check(&self, footprint: u64) -> Result<(), OpenError> {
         if self.len_max > 0 && footprint <= self.len.get() {
             return Ok(());
         }
@@ -117,26 +117,26 @@ pub(crate) struct SenderParts {
 }
 
 /// A ring's memory, of which `len` bytes go around.
-fn circular<R: Registrar>(
-    registrar: &mut R,
+fn circular(
+    host: &dyn Gate,
     len: RingLen,
     permissions: Permissions,
-) -> Result<RegisteredRegion, OpenError<R::Error>> {
-    flow::region(registrar, Region::circular(len.get() as usize)?, permissions)
+) -> Result<RegisteredRegion, OpenError> {
+    flow::region(host, Region::circular(len.get() as usize)?, permissions)
 }
 
 /// Opens a sender's end that needs grants for the ring and its bell, the first of them for WRITE
 /// into the ring, and gives one for its tail.
-fn open_sender<R: Registrar, E: Close>(
-    registrar: &mut R,
+fn open_sender<E: Close>(
+    host: &dyn Gate,
     config: RingConfig,
     (kind, grants): (Kind, &'static [OpType]),
     finish: impl FnOnce(SenderParts, &[Grant]) -> E + Send + 'static,
-) -> Result<Half<E>, OpenError<R::Error>> {
+) -> Result<Half<E>, OpenError> {
     let RingConfig { peer, len, len_max, .. } = config;
-    let image = circular(registrar, len, Permissions::NONE)?;
-    let (tail, grant) = flow::tail_word(registrar, peer)?;
-    let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Sender);
+    let image = circular(host, len, Permissions::NONE)?;
+    let (tail, grant) = flow::tail_word(host, peer)?;
+    let (us, agreed, side) = (host.identity(), config.agreed(kind), Side::Sender);
     let needs = Needs { us, agreed, side, grants };
     Ok(Half::new(needs, vec![grant], move |grants| {
         let (grant, registered) = (grants[0], Registered::default());
@@ -145,14 +145,14 @@ fn open_sender<R: Registrar, E: Close>(
 }
 
 /// Opens the receiver's end of a ring whose messages `reader` finds. `ours`: the sender's grants.
-fn open_receiver<R: Registrar, T: Reads + Send + 'static>(
-    registrar: &mut R,
+fn open_receiver<T: Reads + Send + 'static>(
+    host: &dyn Gate,
     config: RingConfig,
     kind: Kind,
     (reader, ours): (T, Vec<Grant>),
-) -> Result<Half<RingReceiver<T>>, OpenError<R::Error>> {
-    let word = Teller::word(registrar)?;
-    let (us, agreed, side) = (registrar.peer(), config.agreed(kind), Side::Receiver);
+) -> Result<Half<RingReceiver<T>>, OpenError> {
+    let word = Teller::word(host)?;
+    let (us, agreed, side) = (host.identity(), config.agreed(kind), Side::Receiver);
     let needs = Needs { us, agreed, side, grants: &[OpType::Write] };
     Ok(Half::new(needs, ours, move |grants| RingReceiver {
         reader,
@@ -163,15 +163,15 @@ fn open_receiver<R: Registrar, T: Reads + Send + 'static>(
 }
 
 /// The receiver's end of a ring of which WRITE is all that the sender needs.
-fn open_inlined<R: Registrar, T: Reads + Send + 'static>(
-    registrar: &mut R,
+fn open_inlined<T: Reads + Send + 'static>(
+    host: &dyn Gate,
     config: RingConfig,
     kind: Kind,
     reader: impl FnOnce(RegisteredRegion) -> T,
-) -> Result<Half<RingReceiver<T>>, OpenError<R::Error>> {
-    let ring = circular(registrar, config.len, Permissions::WRITE)?;
-    let grant = registrar.grant(&ring, config.peer, OpType::Write).map_err(OpenError::Host)?;
-    open_receiver(registrar, config, kind, (reader(ring), vec![grant]))
+) -> Result<Half<RingReceiver<T>>, OpenError> {
+    let ring = circular(host, config.len, Permissions::WRITE)?;
+    let grant = host.grant(&ring, config.peer, OpType::Write).map_err(OpenError::Host)?;
+    open_receiver(host, config, kind, (reader(ring), vec![grant]))
 }
 
 /// The receiver's end of a ring.

@@ -27,9 +27,12 @@
 //! sender knows which, or that it does not know. After one that was not, none comes: the sender is
 //! told at which. Of a shared queue that is no concern of the others.
 
-use rma_core::limits::{OP_SIZE_MAX, RECEIVES_MAX};
+use rma_core::{
+    gate::Peer,
+    limits::{OP_SIZE_MAX, RECEIVES_MAX},
+};
 
-use crate::{numbered::Places, registrar::Peer, ring::padded, terms::OpenError};
+use crate::{numbered::Places, ring::padded, terms::OpenError};
 
 pub mod bufferless;
 pub mod normal;
@@ -65,7 +68,7 @@ impl SendRecvConfig {
         self
     }
 
-    fn places<E: core::error::Error>(&self) -> Result<Places, OpenError<E>> {
+    fn places(&self) -> Result<Places, OpenError> {
         checked_count("the number of receives", self.receives)?;
         checked_len_max(self.len_max)?;
         let (count, len_max) = (self.receives, self.len_max);
@@ -105,10 +108,7 @@ impl Default for SharedConfig {
 }
 
 /// Refuses a number of receives, or of messages that wait, that cannot be.
-fn checked_count<E: core::error::Error>(
-    what: &'static str,
-    count: u16,
-) -> Result<(), OpenError<E>> {
+fn checked_count(what: &'static str, count: u16) -> Result<(), OpenError> {
     let why = "it must be 1 to 32768";
     let value = count.into();
     let is_right = (1..=RECEIVES_MAX).contains(&count);
@@ -116,7 +116,7 @@ fn checked_count<E: core::error::Error>(
 }
 
 /// Refuses messages that no op can carry.
-fn checked_len_max<E: core::error::Error>(len_max: u32) -> Result<(), OpenError<E>> {
+fn checked_len_max(len_max: u32) -> Result<(), OpenError> {
     let (what, value, why) = ("the longest message", len_max.into(), "it must be 1 to 4096");
     let is_right = (1..=OP_SIZE_MAX).contains(&len_max);
     if is_right { Ok(()) } else { Err(OpenError::Settings { what, value, why }) }

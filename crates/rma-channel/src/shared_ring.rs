@@ -22,7 +22,7 @@
 //! # A sender that dies, or sleeps, with a place
 //!
 //! It is a hole: [`recovery`] takes it back, and needs the receiver's
-//! [`Registrar`](crate::Registrar). To be called often:
+//! [`Gate`](rma_core::gate::Gate). To be called often:
 //! [`receiver::SharedReceiver::poll_recovery`].
 //!
 //! # Whom to let in
@@ -39,10 +39,11 @@
 
 use core::{fmt, time::Duration};
 
-use rma_core::{executor::ExecutorConfig, op::OpType, portal::Change, region::RegisteredRegion};
+use rma_core::{
+    executor::ExecutorConfig, gate::Peer, op::OpType, portal::Change, region::RegisteredRegion,
+};
 
 use crate::{
-    registrar::Peer,
     ring::{Position, RingLen},
     table::Kind,
     terms::{Agreed, OpenError},
@@ -135,7 +136,7 @@ impl SharedRingConfig {
         Agreed { kind, name, numbers: [len.get(), sizes, sender] }
     }
 
-    fn check<F: Form, E: core::error::Error>(&self) -> Result<(), OpenError<E>> {
+    fn check<F: Form>(&self) -> Result<(), OpenError> {
         let error = |what, value, why| Err(OpenError::Settings { what, value, why });
         if self.len_max == 0
             || self.len_max > F::LEN_MAX

@@ -15,6 +15,7 @@ use core::fmt;
 use rma_core::{
     addr::{HostAddr, Pid},
     crypto::DerivedRegionKey,
+    gate::{Identity, Peer, Refused},
     grant::Grant,
     op::OpType,
     region::RegionId,
@@ -23,7 +24,6 @@ use thiserror::Error;
 
 use crate::{
     close::{Close, Registered},
-    registrar::Peer,
     table::Kind,
 };
 
@@ -114,7 +114,7 @@ pub enum TermsError {
         /// The process that it permits.
         holder: Peer,
         /// This end's process.
-        us: Peer,
+        us: Identity,
         /// The op types that this end needs, of each grant.
         needs: &'static [OpType],
     },
@@ -159,7 +159,7 @@ impl Terms {
     /// `each`, for one epoch after the other.
     pub(crate) fn epochs_for(
         &self,
-        us: Peer,
+        us: Identity,
         (kind, side): (Kind, Side),
         each: &'static [OpType],
     ) -> Result<&[Grant], TermsError> {
@@ -255,7 +255,7 @@ fn grant(rest: &mut &[u8]) -> Option<Grant> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// This end.
-    pub(crate) us: Peer,
+    pub(crate) us: Identity,
     pub(crate) agreed: Agreed,
     pub(crate) side: Side,
     /// The grants, in their order.
@@ -282,10 +282,14 @@ impl Needs {
 }
 
 /// Whether these grants are for `us`, and for what is needed, over and over.
-fn check_grants(us: Peer, grants: &[Grant], needs: &'static [OpType]) -> Result<(), TermsError> {
+fn check_grants(
+    us: Identity,
+    grants: &[Grant],
+    needs: &'static [OpType],
+) -> Result<(), TermsError> {
     for (index, (grant, &need)) in grants.iter().zip(needs.iter().cycle()).enumerate() {
         let holder = Peer { address: grant.initiator, pid: grant.pid };
-        if holder != us || grant.op_type != need {
+        if !us.is(holder) || grant.op_type != need {
             let op_type = grant.op_type;
             return Err(TermsError::Grant { index, op_type, holder, us, needs });
         }
@@ -366,7 +370,7 @@ impl<E> Close for Half<E> {
 /// The reason why an end was not opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum OpenError<E: core::error::Error + 'static> {
+pub enum OpenError {
     /// The channel cannot be like that.
     #[error("{what} is {value}: {why}")]
     Settings {
@@ -388,7 +392,7 @@ pub enum OpenError<E: core::error::Error + 'static> {
     Terms(#[from] TermsError),
     /// The host refuses.
     #[error("the host refuses what the channel needs: {0}")]
-    Host(E),
+    Host(Refused),
 }
 
 #[cfg(test)]
@@ -414,7 +418,7 @@ mod tests {
     }
 
     fn half(name: u64, side: Side, needs: &'static [OpType], grants: Vec<Grant>) -> Half<()> {
-        let needs = Needs { us: US, agreed: agreed(name), side, grants: needs };
+        let needs = Needs { us: US.into(), agreed: agreed(name), side, grants: needs };
         Half::new(needs, grants, |_| ())
     }
 

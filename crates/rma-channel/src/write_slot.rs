@@ -28,11 +28,10 @@
 //! sender knows which, or that it does not know. One that was not is a hole that the receiver does
 //! not get past: the channel is broken from then on, and its sender is told at which message.
 
-use rma_core::limits::RECEIVES_MAX;
+use rma_core::{gate::Peer, limits::RECEIVES_MAX};
 
 use crate::{
     numbered::{Opening, Places},
-    registrar::Peer,
     ring::{Malformed, Position, WORD, padded},
     table::Kind,
     terms::OpenError,
@@ -83,12 +82,7 @@ impl SlotConfig {
 
     /// An end of this kind, whose slots have `behind` bytes for a bell; `option` is what else both
     /// ends have to agree on.
-    fn opening<E: core::error::Error>(
-        &self,
-        kind: Kind,
-        behind: u64,
-        option: u64,
-    ) -> Result<Opening, OpenError<E>> {
+    fn opening(&self, kind: Kind, behind: u64, option: u64) -> Result<Opening, OpenError> {
         let Self { name, peer, slots: count, len_max } = *self;
         if !(1..=RECEIVES_MAX).contains(&count) {
             let (what, why) = ("the number of slots", "it must be 1 to 32768");

@@ -1,4 +1,4 @@
-//! A receiver's end, as the contract drives it: with the registrar of its node, where it takes back
+//! A receiver's end, as the contract drives it: with the host of its node, where it takes back
 //! what senders have reserved; one that claims messages, or reads them into the application's
 //! memory.
 
@@ -6,7 +6,7 @@ use std::{collections::VecDeque, fmt::Debug, sync::Arc};
 
 use rma_channel::{
     Claim, Claims, Close, DuplexReceiver, Link, Peer, ReceiveError, ReceiveHandle, ReceiveInto,
-    ReceiveState, Receiver, RecoverError, Registered, Registrar, read_ring,
+    ReceiveState, Receiver, RecoverError, Registered, read_ring,
     read_slot::{self, indirect_read, indirect_read::OfferError},
     ring::Position,
     ring_buffer::{self, with_zeroing, without_zeroing},
@@ -15,12 +15,11 @@ use rma_channel::{
     write_slot::{detached_bell, immediate, inlined_bell, reserve_slot},
 };
 use rma_core::{
+    gate::Gate,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
 use rma_shm::Region;
-
-use super::hosts::NodeRegistrar;
 
 /// A message that an end has taken, and holds until it is given back.
 #[derive(Debug)]
@@ -78,10 +77,10 @@ pub trait End: Debug {
     fn free(&mut self, taken: Taken);
 
     /// Takes back what senders have reserved for too long, if it is time; says whether it did.
-    fn recover(&mut self, it: &mut NodeRegistrar<'_>, now: Instant) -> Result<bool, ReceiveError>;
+    fn recover(&mut self, it: &dyn Gate, now: Instant) -> Result<bool, ReceiveError>;
 
     /// Takes back what one sender has, who is no longer one.
-    fn take_back(&mut self, it: &mut NodeRegistrar<'_>, from: Peer);
+    fn take_back(&mut self, it: &dyn Gate, from: Peer);
 
     /// When it has something to do, if nothing comes until then: by itself, or to recover.
     fn wake_at(&self) -> Option<Instant>;
@@ -93,18 +92,18 @@ pub trait End: Debug {
     fn lent_bytes(&self) -> u64;
 
     /// Gives back what was registered for it.
-    fn close(&mut self, it: &mut NodeRegistrar<'_>);
+    fn close(&mut self, it: &dyn Gate);
 }
 
 /// A receiver. Most recover nothing.
 pub trait Recovers: Receiver {
     /// As [`End::recover`].
-    fn recover(&mut self, _: &mut NodeRegistrar<'_>, _: Instant) -> Result<bool, ReceiveError> {
+    fn recover(&mut self, _: &dyn Gate, _: Instant) -> Result<bool, ReceiveError> {
         Ok(false)
     }
 
     /// As [`End::take_back`].
-    fn take_back(&mut self, _: &mut NodeRegistrar<'_>, from: Peer) {
+    fn take_back(&mut self, _: &dyn Gate, from: Peer) {
         panic!("what {from} has cannot be taken back: {self:?}")
     }
 
@@ -142,11 +141,11 @@ impl<R: Recovers> End for R {
         }
     }
 
-    fn recover(&mut self, it: &mut NodeRegistrar<'_>, now: Instant) -> Result<bool, ReceiveError> {
+    fn recover(&mut self, it: &dyn Gate, now: Instant) -> Result<bool, ReceiveError> {
         Recovers::recover(self, it, now)
     }
 
-    fn take_back(&mut self, it: &mut NodeRegistrar<'_>, from: Peer) {
+    fn take_back(&mut self, it: &dyn Gate, from: Peer) {
         Recovers::take_back(self, it, from);
     }
 
@@ -162,7 +161,7 @@ impl<R: Recovers> End for R {
         0
     }
 
-    fn close(&mut self, it: &mut NodeRegistrar<'_>) {
+    fn close(&mut self, it: &dyn Gate) {
         self.registered().give_back(it).unwrap();
     }
 }
@@ -190,14 +189,14 @@ pub struct Reads<I> {
 
 impl<I: ReceiveInto> Reads<I> {
     /// Registers the application's memory, for messages of up to `len_max` bytes.
-    pub fn new(into: I, registrar: &mut NodeRegistrar<'_>, len_max: u32) -> Self {
+    pub fn new(into: I, host: &dyn Gate, len_max: u32) -> Self {
         // With something between them that nobody writes.
         let stride = u64::from(len_max).next_multiple_of(8) + 8;
         let memory = Arc::new(Region::new((PLACES * stride) as usize).unwrap());
-        let key = registrar.key().unwrap();
-        let registered = registrar.register(memory, key, Permissions::NONE, None);
+        let key = host.key().unwrap();
+        let registered = host.register(memory, key, Permissions::NONE, None);
         if registered.is_err() {
-            into.close(registrar).unwrap();
+            into.close(host).unwrap();
             panic!("no room for the application's memory");
         }
         let memory = registered.unwrap();
@@ -274,11 +273,11 @@ impl<I: ReceiveInto> End for Reads<I> {
         self.free.push(offset);
     }
 
-    fn recover(&mut self, _: &mut NodeRegistrar<'_>, _: Instant) -> Result<bool, ReceiveError> {
+    fn recover(&mut self, _: &dyn Gate, _: Instant) -> Result<bool, ReceiveError> {
         Ok(false)
     }
 
-    fn take_back(&mut self, _: &mut NodeRegistrar<'_>, from: Peer) {
+    fn take_back(&mut self, _: &dyn Gate, from: Peer) {
         panic!("nothing is lent to {from}");
     }
 
@@ -294,7 +293,7 @@ impl<I: ReceiveInto> End for Reads<I> {
         PLACES * self.stride
     }
 
-    fn close(&mut self, it: &mut NodeRegistrar<'_>) {
+    fn close(&mut self, it: &dyn Gate) {
         self.into.registered().give_back(it).unwrap();
         it.deregister(&self.memory).unwrap();
     }
@@ -378,22 +377,20 @@ impl Receiver for Offers {
 }
 
 impl Recovers for Offers {
-    fn take_back(&mut self, it: &mut NodeRegistrar<'_>, from: Peer) {
+    fn take_back(&mut self, it: &dyn Gate, from: Peer) {
         self.free.append(&mut self.receiver.take_back(it, from).unwrap());
     }
 }
 
 impl Recovers for indirect_read::Receiver {
-    fn take_back(&mut self, it: &mut NodeRegistrar<'_>, from: Peer) {
+    fn take_back(&mut self, it: &dyn Gate, from: Peer) {
         let left = Self::take_back(self, it, from).unwrap();
         assert!(left.is_empty(), "its pool has them: {left:?}");
     }
 }
 
 /// Unwraps a recovery's result. These hosts refuse nothing.
-fn said<T, E: core::error::Error>(
-    done: Result<Option<T>, RecoverError<E>>,
-) -> Result<bool, ReceiveError> {
+fn said<T>(done: Result<Option<T>, RecoverError>) -> Result<bool, ReceiveError> {
     match done {
         Ok(done) => Ok(done.is_some()),
         Err(RecoverError::Receive(error)) => Err(error),
@@ -402,7 +399,7 @@ fn said<T, E: core::error::Error>(
 }
 
 impl<F: Finds> Recovers for SharedReceiver<F> {
-    fn recover(&mut self, it: &mut NodeRegistrar<'_>, now: Instant) -> Result<bool, ReceiveError> {
+    fn recover(&mut self, it: &dyn Gate, now: Instant) -> Result<bool, ReceiveError> {
         said(self.poll_recovery(it, now))
     }
 
@@ -416,7 +413,7 @@ impl<F: Finds> Recovers for SharedReceiver<F> {
 }
 
 impl Recovers for reserve_slot::Receiver {
-    fn recover(&mut self, it: &mut NodeRegistrar<'_>, now: Instant) -> Result<bool, ReceiveError> {
+    fn recover(&mut self, it: &dyn Gate, now: Instant) -> Result<bool, ReceiveError> {
         said(self.poll_recovery(it, now))
     }
 

@@ -9,10 +9,10 @@
 //! |---|---|
 //! | [`hosts`] | what hosts are to a channel, and to a run that drives them |
 //! | [`kinds`] | how a channel of each kind is opened: **a new kind comes in there, with one row** |
-//! | [`end`] | a receiver's end: with the registrar of its node where it recovers |
+//! | [`end`] | a receiver's end: with the host of its node where it recovers |
 //! | [`run`] | streams through a channel, and what must hold after every event |
 //! | [`stream`] | one sender's messages and what became of them; one receiver's and what it holds |
-//! | [`simulated`] | simulated hosts, a link for each, and registrars |
+//! | [`simulated`] | simulated hosts, with a link for each |
 //! | [`passing`] | runs on simulated hosts: time passes, and hosts crash |
 //! | [`hole`] | a sender that stops between its reservation and its message: a timeline |
 //! | [`measured`] | Table 2 of the channels' paper, measured |

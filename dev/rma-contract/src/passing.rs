@@ -59,7 +59,7 @@ impl Run<World> {
         }
         let (from, reader) = (self.world.peer(node), &mut self.readers[0]);
         let end = reader.end.as_mut().unwrap();
-        end.take_back(&mut self.world.registrar(reader.node), from);
+        end.take_back(&*self.world.gate(reader.node), from);
         self.look();
     }
 }

@@ -90,11 +90,11 @@ impl<W: Driven> Run<W> {
     pub fn close(&mut self) {
         for Stream { node, end, .. } in self.streams.drain(..) {
             end.into_iter().for_each(|mut end| {
-                end.registered().give_back(&mut self.world.registrar(node)).unwrap();
+                end.registered().give_back(&*self.world.gate(node)).unwrap();
             });
         }
         for Reader { node, end, .. } in self.readers.drain(..) {
-            end.into_iter().for_each(|mut end| end.close(&mut self.world.registrar(node)));
+            end.into_iter().for_each(|mut end| end.close(&*self.world.gate(node)));
         }
     }
 
@@ -266,7 +266,7 @@ impl<W: Driven> Run<W> {
         let Some(end) = &mut reader.end else { return false };
         let (link, now) = self.world.link(node);
         let polled = end.poll(link, now);
-        let recovered = polled.and_then(|()| end.recover(&mut self.world.registrar(node), now));
+        let recovered = polled.and_then(|()| end.recover(&*self.world.gate(node), now));
         match recovered {
             Ok(recovered) => reader.recoveries += u64::from(recovered),
             Err(error) => self.end(index, error),

@@ -1,13 +1,14 @@
-//! Simulated hosts for channels: a link for each, and registrars.
+//! Simulated hosts for channels, with a link for each.
 
-use core::{error, fmt, time::Duration};
+use core::{cell::RefCell, error, fmt, time::Duration};
 use std::{collections::VecDeque, sync::Arc};
 
-use rma_channel::{Link, Peer, Registrar};
+use rma_channel::{Link, Peer};
 use rma_core::{
     addr::Pid,
     crypto::RegionKey,
     executor::CommandExecutor,
+    gate::{Gate, Identity, Refused},
     grant::Grant,
     nic::Timing,
     op::OpType,
@@ -17,11 +18,11 @@ use rma_core::{
 };
 use rma_shm::Region;
 use rma_sim::{
-    hosts::{network::Network, options::NetworkOptions},
+    hosts::{gate::SimHost, network::Network, options::NetworkOptions},
     net::frame::NodeId,
 };
 
-use crate::hosts::{Driven, Hosts, NodeRegistrar};
+use crate::hosts::{Driven, Hosts};
 
 /// Command slots of each link.
 const SLOTS: u16 = 32;
@@ -38,7 +39,7 @@ pub struct World {
     rows: Vec<usize>,
     /// How many more there is room for, on all nodes together.
     pub room: usize,
-    /// How many of those are left that the newest registrar has registered.
+    /// How many of those are left that were registered since somebody last asked for a gate.
     pub kept: usize,
     /// When which node is stopped, and for how long; in the order of time.
     pub pauses: VecDeque<(Instant, NodeId, Duration)>,
@@ -107,9 +108,16 @@ impl World {
 }
 
 impl Hosts for World {
-    fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
+    fn gate(&mut self, node: NodeId) -> Box<dyn Gate + '_> {
         self.kept = 0;
-        NodeRegistrar::new(Process { world: self, node })
+        let counted = Counted {
+            room: &mut self.room,
+            kept: &mut self.kept,
+            rows: &mut self.rows[usize::from(node.0)],
+            bytes: &mut self.registered[usize::from(node.0)],
+        };
+        let host = SimHost::new(&mut self.network, (node, pid(node)));
+        Box::new(Process { host, counted: RefCell::new(counted) })
     }
 
     fn peer(&self, node: NodeId) -> Peer {
@@ -202,21 +210,29 @@ fn link(network: &mut Network, node: NodeId) -> Link {
     Link::new(CommandExecutor::new(portal, network.executor()).unwrap())
 }
 
-/// The registrar of a node's process, for setting channels up.
+/// A node's process, for setting channels up: its host, which has only so much room.
 #[derive(Debug)]
 struct Process<'a> {
-    world: &'a mut World,
-    node: NodeId,
+    host: SimHost<'a>,
+    counted: RefCell<Counted<'a>>,
 }
 
-impl Process<'_> {
+/// The room that is left, and what was registered.
+#[derive(Debug)]
+struct Counted<'a> {
+    room: &'a mut usize,
+    kept: &'a mut usize,
+    rows: &'a mut usize,
+    bytes: &'a mut u64,
+}
+
+impl Counted<'_> {
     /// Takes a row.
-    fn take(&mut self, bytes: u64) -> Result<(), NoRoom> {
-        let (node, world) = (usize::from(self.node.0), &mut *self.world);
-        world.room = world.room.checked_sub(1).ok_or(NoRoom)?;
-        world.registered[node] += bytes;
-        world.rows[node] += 1;
-        world.kept += 1;
+    fn take(&mut self, bytes: u64) -> Result<(), Refused> {
+        *self.room = self.room.checked_sub(1).ok_or_else(|| Refused::new(NoRoom))?;
+        *self.bytes += bytes;
+        *self.rows += 1;
+        *self.kept += 1;
         Ok(())
     }
 }
@@ -233,58 +249,54 @@ impl fmt::Display for NoRoom {
 
 impl error::Error for NoRoom {}
 
-impl Registrar for Process<'_> {
-    type Error = NoRoom;
-
-    fn peer(&self) -> Peer {
-        self.world.peer(self.node)
+impl Gate for Process<'_> {
+    fn identity(&self) -> Identity {
+        self.host.identity()
     }
 
-    fn key(&mut self) -> Result<RegionKey, NoRoom> {
-        Ok(self.world.network.key())
+    fn key(&self) -> Result<RegionKey, Refused> {
+        self.host.key()
     }
 
     fn register(
-        &mut self,
+        &self,
         memory: Arc<Region>,
         key: RegionKey,
         permissions: Permissions,
         events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, NoRoom> {
-        self.take(memory.len() as u64)?;
-        let process = (self.node, pid(self.node));
-        Ok(self.world.network.register_under(&key, process, memory, permissions, events))
+    ) -> Result<RegisteredRegion, Refused> {
+        self.counted.borrow_mut().take(memory.len() as u64)?;
+        self.host.register(memory, key, permissions, events)
     }
 
     fn receive_queue(
-        &mut self,
+        &self,
         layout: ReceiveQueueLayout,
         permissions: Permissions,
-    ) -> Result<ReceiveQueue, NoRoom> {
+    ) -> Result<ReceiveQueue, Refused> {
         let bytes = u64::from(layout.receives()) * u64::from(layout.buffer_len());
-        self.take(bytes)?;
-        let process = (self.node, pid(self.node));
-        Ok(self.world.network.receive_queue(process, layout, permissions))
+        self.counted.borrow_mut().take(bytes)?;
+        self.host.receive_queue(layout, permissions)
     }
 
-    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), NoRoom> {
-        self.world.network.deregister(region);
-        self.world.rows[usize::from(self.node.0)] -= 1;
-        self.world.kept = self.world.kept.saturating_sub(1);
+    fn deregister(&self, region: &RegisteredRegion) -> Result<(), Refused> {
+        self.host.deregister(region)?;
+        let mut counted = self.counted.borrow_mut();
+        *counted.rows -= 1;
+        *counted.kept = counted.kept.saturating_sub(1);
         Ok(())
     }
 
     fn grant(
-        &mut self,
+        &self,
         region: &RegisteredRegion,
         peer: Peer,
         op_type: OpType,
-    ) -> Result<Grant, NoRoom> {
-        Ok(self.world.network.grant(region, peer.address, peer.pid, op_type))
+    ) -> Result<Grant, Refused> {
+        self.host.grant(region, peer, op_type)
     }
 
-    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), NoRoom> {
-        self.world.network.rekey(region, &key);
-        Ok(())
+    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Refused> {
+        self.host.rekey(region, key)
     }
 }

@@ -91,7 +91,7 @@ pub fn measure(lab: &Lab, interrupt: &Interrupt) -> Result<BesideTenant, PairErr
     let bad = target.tenant(TenantConfig::named("bad"))?;
     let neighbour = target.tenant(TenantConfig::named("neighbour"))?;
     let mut bad = Bad::new(lab, target, &bad)?;
-    let counted = target.register_for(&neighbour, 64, Permissions::ATOMIC)?;
+    let counted = target.for_tenant(&neighbour).register(64, Permissions::ATOMIC)?;
     let other = (HostAddr::from(Lab::B_V4), pair.server.pid());
     let add = |region: &RegisteredRegion| {
         pair.client.host.grant(region, other.0, other.1, OpType::FetchAdd)
@@ -99,8 +99,9 @@ pub fn measure(lab: &Lab, interrupt: &Interrupt) -> Result<BesideTenant, PairErr
     let honest = vec![add(&counted)?];
     let fillers = bad.regions.iter().map(add).collect::<Result<Vec<_>, _>>()?;
     let read = pair.server.grant(&pair.region, Lab::A_V4.into(), neighbour.pid(), OpType::Read)?;
-    let local = pair.client.host.register_for(&neighbour, SIZE as usize, Permissions::NONE)?;
-    let portal = pair.client.host.portal_for(&neighbour, DEPTH)?;
+    let local =
+        pair.client.host.for_tenant(&neighbour).register(SIZE as usize, Permissions::NONE)?;
+    let portal = pair.client.host.for_tenant(&neighbour).portal(DEPTH)?;
     let mut reads = Load::new(portal, Ops::Read(read, local));
     let mut adds = Load::new(pair.server.portal(DEPTH)?, Ops::Add(honest));
     let mut filling = Load::new(pair.server.portal(FILLERS)?, Ops::Add(fillers));
@@ -235,7 +236,7 @@ impl Bad {
         let with_prefix = format!("192.0.2.100/{}", Lab::V4_PREFIX);
         lab.b().ip(&["addr", "add", &with_prefix, "dev", Lab::INTERFACE])?;
         target.resolve(nowhere.into())?;
-        let region = |len, permissions| target.register_for(tenant, len, permissions);
+        let region = |len, permissions| target.for_tenant(tenant).register(len, permissions);
         let gone = region(SIZE as usize, Permissions::NONE)?;
         target.deregister(&gone)?;
         let regions = (0..REGIONS).map(|_| region(64, Permissions::ATOMIC));
@@ -243,9 +244,9 @@ impl Bad {
         let rekeyed = (0..REKEYED).map(|_| region(64, Permissions::READ));
         let initiator = (HostAddr::from(Lab::A_V4), tenant.pid());
         let grant = target.grant(&regions[0], initiator.0, initiator.1, OpType::FetchAdd)?;
-        let garbage = (0..PORTALS).map(|_| target.portal_for(tenant, PORTAL_SLOTS));
+        let garbage = (0..PORTALS).map(|_| target.for_tenant(tenant).portal(PORTAL_SLOTS));
         Ok(Self {
-            nowhere: target.portal_for(tenant, NOWHERE)?,
+            nowhere: target.for_tenant(tenant).portal(NOWHERE)?,
             grant: Grant {
                 responder: nowhere.into(),
                 op_type: OpType::Read,

@@ -24,7 +24,7 @@ use rma_bench::{
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
     InlineHost, OpType,
-    channel::{HostRegistrar, Link, Message, Peer, Receiver, SendError, Sender},
+    channel::{Link, Message, Peer, Receiver, SendError, Sender},
     ops::PortalLease,
     time::{Clock, Instant},
 };
@@ -112,11 +112,9 @@ impl Opened {
             Peer { address: grant.initiator, pid: client.pid() },
             Peer { address: grant.responder, pid: server.pid() },
         ];
-        let mut here = HostRegistrar::new(client, grant.initiator);
-        let mut there = HostRegistrar::new(server, grant.responder);
         let [one, other] = peers;
-        let to = open(shape, &mut here, &mut there, [one, other])?;
-        let back = open(shape, &mut there, &mut here, [other, one])?;
+        let to = open(shape, client, server, [one, other])?;
+        let back = open(shape, server, client, [other, one])?;
         let (client, server) = (Side::open(client, shape.slots)?, Side::open(server, SLOTS_BACK)?);
         Ok(Self { there: to, back, client, server })
     }

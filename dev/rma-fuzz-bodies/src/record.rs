@@ -283,7 +283,7 @@ impl Run {
         let To { node, end, recovered, .. } = &mut self.tos[which % count];
         let now = self.world.now();
         // An end reports its error when it claims.
-        *recovered |= end.recover(&mut self.world.registrar(*node), now) == Ok(true);
+        *recovered |= end.recover(&*self.world.gate(*node), now) == Ok(true);
     }
 }
 

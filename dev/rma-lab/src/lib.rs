@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `memory` | a device in memory, between engines that a test turns |
 //! | `clock` | a clock that stands until somebody moves it |
+//! | `fake_host` | hosts that answer the gate, and do ops as the test says |
 //! | `lab` | two network namespaces and the veth pair between them |
 //! | `pattern` | bytes that follow from a seed, so that whoever knows it can check a region |
 //! | `port` | which UDP ports somebody has |
@@ -20,6 +21,7 @@
 mod clock;
 pub mod echo;
 pub mod evidence;
+mod fake_host;
 mod lab;
 mod memory;
 mod pattern;
@@ -28,6 +30,7 @@ pub mod scene;
 mod scratch;
 
 pub use clock::HandClock;
+pub use fake_host::{Ended, FakeEngine, FakeHost, FakeHosts, Rekeys};
 pub use lab::{Entered, Lab, LabConfig, LabError, Netns, ip};
 pub use memory::{Carried, MemoryBackend, received};
 pub use pattern::Pattern;

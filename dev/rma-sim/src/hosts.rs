@@ -4,6 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`network`] | the hosts, and what comes next |
+//! | [`gate`] | what a host answers to those who set channels up |
 //! | [`options`] | what a network is made of: one that counts hops, or one drawn from a seed |
 //! | [`counts`] | ops, frames and octets of a host, by type of op |
 //! | `port` | the engine's end of a portal |
@@ -42,6 +43,7 @@
 //! ```
 
 pub mod counts;
+pub mod gate;
 pub(crate) mod memory;
 pub mod network;
 pub mod options;

@@ -12,12 +12,11 @@ use rma_shm::Region;
 
 #[cfg(doc)]
 use super::Host;
-use super::HostOf;
+use super::{HostOf, gate::HostFor};
 use crate::{
     driver::{
         control::ControlPath,
         queues::{QueueParts, charged_len},
-        tenant::Tenant,
     },
     error::HostError,
     random::random_region_key,
@@ -80,34 +79,7 @@ impl<P: ControlPath> HostOf<P> {
         layout: ReceiveQueueLayout,
         permissions: Permissions,
     ) -> Result<ReceiveQueue, HostError> {
-        self.receive_queue_as(None, portal, layout, permissions)
-    }
-
-    /// [`Host::receive_queue`] for a tenant, whose `portal` is, too.
-    ///
-    /// # Errors
-    /// As [`Host::receive_queue`], by the tenant's quotas.
-    pub fn receive_queue_for(
-        &self,
-        tenant: &Tenant,
-        portal: Option<&Portal>,
-        layout: ReceiveQueueLayout,
-        permissions: Permissions,
-    ) -> Result<ReceiveQueue, HostError> {
-        self.receive_queue_as(Some(tenant), portal, layout, permissions)
-    }
-
-    fn receive_queue_as(
-        &self,
-        tenant: Option<&Tenant>,
-        portal: Option<&Portal>,
-        layout: ReceiveQueueLayout,
-        permissions: Permissions,
-    ) -> Result<ReceiveQueue, HostError> {
-        self.driver()?.admits(tenant, charged_len(layout))?;
-        let (memory, key) = (Arc::new(Region::new(layout.memory_len())?), random_region_key()?);
-        let parts = QueueParts { layout, memory, key, permissions };
-        self.driver()?.receive_queue(tenant, portal, parts)
+        HostFor { portal, ..self.own() }.receive_queue(layout, permissions)
     }
 
     /// [`Host::register`] of a region whose WRITE_WITH_IMMs make events in `queue`. They need
@@ -140,5 +112,26 @@ impl<P: ControlPath> HostOf<P> {
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
         self.driver()?.register_with_events(queue.region(), memory, key, permissions)
+    }
+}
+
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+impl<P: ControlPath> HostFor<'_, P> {
+    /// As [`Host::receive_queue`], for the portal of [`HostFor::waking`], which is the tenant's.
+    ///
+    /// # Errors
+    /// As [`Host::receive_queue`], by the tenant's quotas.
+    pub fn receive_queue(
+        &self,
+        layout: ReceiveQueueLayout,
+        permissions: Permissions,
+    ) -> Result<ReceiveQueue, HostError> {
+        self.host.driver()?.admits(self.tenant, charged_len(layout))?;
+        let (memory, key) = (Arc::new(Region::new(layout.memory_len())?), random_region_key()?);
+        let parts = QueueParts { layout, memory, key, permissions };
+        self.host.driver()?.receive_queue(self.tenant, self.portal, parts)
     }
 }

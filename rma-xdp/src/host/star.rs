@@ -18,12 +18,11 @@ use rma_star::{
 
 #[cfg(doc)]
 use super::Host;
-use super::{HostOf, InlineHost};
+use super::{HostOf, InlineHost, gate::HostFor};
 use crate::{
     driver::{
         control::ControlPath,
         star::{StarPortalConfig, StarTerms},
-        tenant::Tenant,
     },
     error::{HostError, StarError},
     random::random_pd_key,
@@ -42,39 +41,7 @@ impl<P: ControlPath> HostOf<P> {
     /// [`StarError`] if the host serves no StaR, or no portal has that size;
     /// [`crate::tenant::AllocationError`] if that much is not free.
     pub fn verbs(&self, config: StarPortalConfig) -> Result<StarVerbs, HostError> {
-        self.verbs_as(None, &config)
-    }
-
-    /// [`Host::verbs`] for a tenant, by whose quotas all goes that is allocated for it.
-    ///
-    /// # Errors
-    /// As [`Host::verbs`].
-    pub fn verbs_for(
-        &self,
-        tenant: &Tenant,
-        config: StarPortalConfig,
-    ) -> Result<StarVerbs, HostError> {
-        self.verbs_as(Some(tenant), &config)
-    }
-
-    fn verbs_as(
-        &self,
-        tenant: Option<&Tenant>,
-        config: &StarPortalConfig,
-    ) -> Result<StarVerbs, HostError> {
-        let terms = self.star_terms()?;
-        loop {
-            let mut driver = self.driver()?;
-            if let Some(verbs) = driver.star_portal(tenant, config, terms)? {
-                return Ok(verbs);
-            }
-            let has_gone_on = driver.go_on();
-            drop(driver);
-            if !has_gone_on {
-                // Others may use the host meanwhile: what is under way takes its time.
-                std::thread::yield_now();
-            }
-        }
+        self.own().verbs(config)
     }
 
     /// Returns the facts about this host that portals must know.
@@ -171,6 +138,32 @@ impl<P: ControlPath> HostOf<P> {
     /// [`StarError`] if there is none.
     pub fn dealloc_mw(&self, mw: &MemoryWindow) -> Result<(), HostError> {
         self.driver()?.dealloc_mw(mw)
+    }
+}
+
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+impl<P: ControlPath> HostFor<'_, P> {
+    /// As [`Host::verbs`]. By the tenant's quotas goes all that is allocated for them.
+    ///
+    /// # Errors
+    /// As [`Host::verbs`].
+    pub fn verbs(&self, config: StarPortalConfig) -> Result<StarVerbs, HostError> {
+        let terms = self.host.star_terms()?;
+        loop {
+            let mut driver = self.host.driver()?;
+            if let Some(verbs) = driver.star_portal(self.tenant, &config, terms)? {
+                return Ok(verbs);
+            }
+            let has_gone_on = driver.go_on();
+            drop(driver);
+            if !has_gone_on {
+                // Others may use the host meanwhile: what is under way takes its time.
+                std::thread::yield_now();
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use rma_shm::Region;
 
 #[cfg(doc)]
 use super::Host;
-use super::HostOf;
+use super::{HostOf, gate::HostFor};
 use crate::{
     driver::{
         control::ControlPath,
@@ -35,22 +35,28 @@ impl<P: ControlPath> HostOf<P> {
         self.driver()?.tenant(config)
     }
 
-    /// [`Host::portal`] for a tenant, with its PID.
+    /// Returns the usage and limits of a tenant; without one, the host itself.
+    ///
+    /// # Errors
+    /// If the tenant is another host's, or the engine is gone.
+    pub fn usage(&self, tenant: Option<&Tenant>) -> Result<Usage, HostError> {
+        self.driver()?.usage(tenant)
+    }
+}
+
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+impl<P: ControlPath> HostFor<'_, P> {
+    /// As [`Host::portal`], with the tenant's PID.
     ///
     /// # Errors
     /// If the tenant cannot have that many slots: see [`crate::tenant::AllocationError`].
-    pub fn portal_for(&self, tenant: &Tenant, slots: u16) -> Result<Portal, HostError> {
-        self.portal_as(Some(tenant), slots)
-    }
-
-    pub(super) fn portal_as(
-        &self,
-        tenant: Option<&Tenant>,
-        slots: u16,
-    ) -> Result<Portal, HostError> {
+    pub fn portal(&self, slots: u16) -> Result<Portal, HostError> {
         loop {
-            let mut driver = self.driver()?;
-            if let Some(portal) = driver.portal(tenant, slots)? {
+            let mut driver = self.host.driver()?;
+            if let Some(portal) = driver.portal(self.tenant, slots)? {
                 return Ok(portal);
             }
             let has_gone_on = driver.go_on();
@@ -62,50 +68,30 @@ impl<P: ControlPath> HostOf<P> {
         }
     }
 
-    /// [`Host::register`] for a tenant.
+    /// As [`Host::register`].
     ///
     /// # Errors
     /// As [`Host::register`], by the tenant's quotas.
-    pub fn register_for(
+    pub fn register(
         &self,
-        tenant: &Tenant,
-        len: usize,
-        permissions: Permissions,
-    ) -> Result<RegisteredRegion, HostError> {
-        self.register_as(Some(tenant), len, permissions)
-    }
-
-    /// [`Host::register_memory`] for a tenant.
-    ///
-    /// # Errors
-    /// As [`Host::register_memory`], by the tenant's quotas.
-    pub fn register_memory_for(
-        &self,
-        tenant: &Tenant,
-        memory: Arc<Region>,
-        key: RegionKey,
-        permissions: Permissions,
-    ) -> Result<RegisteredRegion, HostError> {
-        self.driver()?.register(Some(tenant), memory, key, permissions)
-    }
-
-    /// Returns the usage and limits of a tenant; without one, the host itself.
-    ///
-    /// # Errors
-    /// If the tenant is another host's, or the engine is gone.
-    pub fn usage(&self, tenant: Option<&Tenant>) -> Result<Usage, HostError> {
-        self.driver()?.usage(tenant)
-    }
-
-    pub(super) fn register_as(
-        &self,
-        tenant: Option<&Tenant>,
         len: usize,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
         // Before any page is touched; and the lock is free meanwhile, as that takes its time.
-        self.driver()?.admits(tenant, len)?;
-        let (memory, key) = (Arc::new(Region::new(len)?), random_region_key()?);
-        self.driver()?.register(tenant, memory, key, permissions)
+        self.host.driver()?.admits(self.tenant, len)?;
+        self.register_memory(Arc::new(Region::new(len)?), random_region_key()?, permissions)
+    }
+
+    /// As [`Host::register_memory`].
+    ///
+    /// # Errors
+    /// As [`Host::register_memory`], by the tenant's quotas.
+    pub fn register_memory(
+        &self,
+        memory: Arc<Region>,
+        key: RegionKey,
+        permissions: Permissions,
+    ) -> Result<RegisteredRegion, HostError> {
+        self.host.driver()?.register(self.tenant, memory, key, permissions)
     }
 }

@@ -3,7 +3,10 @@
 use std::{io, net::SocketAddr};
 
 use rma_app::{TransferError, WaitError};
-use rma_core::executor::{CallStatus, Outcome};
+use rma_core::{
+    executor::{CallStatus, Outcome},
+    gate::Refused,
+};
 use rma_keys::{
     catalog::CatalogError,
     io::{
@@ -15,8 +18,6 @@ use rma_keys::{
 };
 use rma_shm::{Forked, Told};
 use thiserror::Error;
-
-use crate::error::HostError;
 
 /// The reason why a [`KeyServer`](super::KeyServer) does not start, or does not do what it was
 /// asked.
@@ -50,19 +51,16 @@ pub enum KeyServerError {
     Catalog(#[from] CatalogError),
     /// The host did not change the region's key, for example as it is not registered there.
     #[error("the region's key cannot be changed: {0}")]
-    Host(#[from] HostError),
+    Host(#[from] Refused),
 }
 
-impl From<PublishError<HostError>> for KeyServerError {
-    fn from(error: PublishError<HostError>) -> Self {
+impl From<PublishError> for KeyServerError {
+    fn from(error: PublishError) -> Self {
         match error {
             PublishError::Host(error) => Self::Host(error),
             PublishError::Catalog(error) => Self::Catalog(error),
             PublishError::Random(error) => Self::Keeper(KeeperError::Random(error)),
-            other => Self::Host(HostError::System {
-                what: "publishing a region",
-                source: io::Error::other(other.to_string()),
-            }),
+            other => Self::Host(Refused::new(other)),
         }
     }
 }

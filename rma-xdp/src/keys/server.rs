@@ -7,14 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use rma_core::{addr::HostAddr, crypto::RegionKey, region::RegisteredRegion};
+use rma_core::{gate::Gate, region::RegisteredRegion};
 use rma_keys::{
     audit::log::LogConfig,
     io::{
         clock,
-        keeper::{
-            Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, OwnHost, PublishError,
-        },
+        keeper::{Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, PublishError},
         server::{Limits, ServerCounters, StartError},
     },
     name::RegionName,
@@ -26,7 +24,6 @@ use rma_keys::{
 use super::error::KeyServerError;
 use crate::{
     driver::control::ControlPath,
-    error::HostError,
     host::{Host, HostOf, InlineHost},
 };
 
@@ -97,44 +94,6 @@ pub struct KeyServerCounters {
     pub keys: KeeperCounters,
 }
 
-/// A host, as a keeper sees it.
-struct Own<'a, P>(&'a HostOf<P>);
-
-impl<P: ControlPath> OwnHost for Own<'_, P> {
-    type Error = HostError;
-
-    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
-        self.0.rekey(region, key)
-    }
-
-    fn is_under_way(error: &HostError) -> bool {
-        matches!(error, HostError::EngineStuck { is_under_way: true, .. })
-    }
-
-    fn prepare(&self, initiator: HostAddr) {
-        self.0.prepare(initiator);
-    }
-}
-
-/// The same, for the thread.
-struct Shared(Arc<Host>);
-
-impl OwnHost for Shared {
-    type Error = HostError;
-
-    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
-        self.0.rekey(region, key)
-    }
-
-    fn is_under_way(error: &HostError) -> bool {
-        matches!(error, HostError::EngineStuck { is_under_way: true, .. })
-    }
-
-    fn prepare(&self, initiator: HostAddr) {
-        self.0.prepare(initiator);
-    }
-}
-
 /// Serves the keys of a host's regions, and changes them, on a thread of its own. Dropped, it no
 /// longer serves; the regions keep the keys that they have.
 ///
@@ -171,10 +130,10 @@ impl KeyServer {
     ) -> Result<Self, KeyServerError> {
         let mut turns = config.open(&host)?;
         for &(name, region, schedule) in regions {
-            let (name, own) = (parse(name)?, Own(&host));
-            turns.keeper().publish(clock::now(), &own, name, region, schedule)?;
+            let name = parse(name)?;
+            turns.keeper().publish(clock::now(), &*host, name, region, schedule)?;
         }
-        let thread = KeeperThread::start(turns, Shared(Arc::clone(&host)));
+        let thread = KeeperThread::start(turns, host.clone());
         let thread = thread.map_err(StartError::Thread)?;
         Ok(Self { host, thread })
     }
@@ -242,22 +201,16 @@ impl KeyServer {
     /// # Errors
     /// If the file holds no policy. Then the one from before holds.
     pub fn reload_policy(&self) -> Result<(), KeyServerError> {
-        let host = Own(&self.host);
-        Ok(self.thread.with(|now, keeper| keeper.reload(now, &host))?)
+        Ok(self.thread.with(|now, keeper| keeper.reload(now, &*self.host))?)
     }
 
     fn act(
         &self,
         name: &str,
-        act: impl FnOnce(
-            Now,
-            &mut Keeper,
-            &Own<'_, crate::engine::thread::EngineThread>,
-            RegionName,
-        ) -> Result<(), PublishError<HostError>>,
+        act: impl FnOnce(Now, &mut Keeper, &dyn Gate, RegionName) -> Result<(), PublishError>,
     ) -> Result<(), KeyServerError> {
-        let (name, host) = (parse(name)?, Own(&self.host));
-        Ok(self.thread.with(|now, keeper| act(now, keeper, &host, name))?)
+        let name = parse(name)?;
+        Ok(self.thread.with(|now, keeper| act(now, keeper, &*self.host, name))?)
     }
 }
 
@@ -282,7 +235,7 @@ impl InlineKeyServer {
         let now = clock::now();
         // A wait finds which connections have something.
         self.turns.wait_for(now.boot, Duration::ZERO);
-        self.turns.turn(now, &Own(host));
+        self.turns.turn(now, host);
     }
 
     /// Waits for something to do, no longer than `most`; of no use to whoever has an engine to
@@ -315,7 +268,7 @@ impl InlineKeyServer {
         schedule: Schedule,
     ) -> Result<(), KeyServerError> {
         let (name, now) = (parse(name)?, clock::now());
-        self.turns.keeper().publish(now, &Own(host), name, region, schedule)?;
+        self.turns.keeper().publish(now, host, name, region, schedule)?;
         Ok(())
     }
 
@@ -324,7 +277,7 @@ impl InlineKeyServer {
     /// # Errors
     /// As [`KeyServer::remove`].
     pub fn remove(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
-        Ok(self.turns.keeper().remove(clock::now(), &Own(host), &parse(name)?)?)
+        Ok(self.turns.keeper().remove(clock::now(), host, &parse(name)?)?)
     }
 
     /// As [`KeyServer::rotate_now`].
@@ -332,7 +285,7 @@ impl InlineKeyServer {
     /// # Errors
     /// As [`KeyServer::rotate_now`].
     pub fn rotate_now(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
-        Ok(self.turns.keeper().rotate(clock::now(), &Own(host), &parse(name)?)?)
+        Ok(self.turns.keeper().rotate(clock::now(), host, &parse(name)?)?)
     }
 
     /// As [`KeyServer::withdraw`].
@@ -340,7 +293,7 @@ impl InlineKeyServer {
     /// # Errors
     /// As [`KeyServer::withdraw`].
     pub fn withdraw(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
-        Ok(self.turns.keeper().withdraw(clock::now(), &Own(host), &parse(name)?)?)
+        Ok(self.turns.keeper().withdraw(clock::now(), host, &parse(name)?)?)
     }
 
     /// As [`KeyServer::reload_policy`].
@@ -348,7 +301,7 @@ impl InlineKeyServer {
     /// # Errors
     /// As [`KeyServer::reload_policy`].
     pub fn reload_policy(&mut self, host: &InlineHost) -> Result<(), KeyServerError> {
-        Ok(self.turns.keeper().reload(clock::now(), &Own(host))?)
+        Ok(self.turns.keeper().reload(clock::now(), host)?)
     }
 }
 

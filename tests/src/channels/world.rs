@@ -1,27 +1,19 @@
-//! Two real hosts for channels, with some processes on each, and registrars.
+//! Two real hosts for channels, with some processes on each.
 
 use core::{fmt, time::Duration};
-use std::sync::Arc;
 
-use rma_channel::{Link, Peer, Registrar};
-use rma_contract::hosts::{Driven, Hosts, NodeRegistrar};
+use rma_channel::{Link, Peer};
+use rma_contract::hosts::{Driven, Hosts};
 use rma_core::{
-    crypto::RegionKey,
     executor::{CommandExecutor, ExecutorConfig},
-    grant::Grant,
-    op::OpType,
-    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
-    region::{Permissions, RegisteredRegion},
+    gate::Gate,
     time::{Clock as _, Instant},
 };
 use rma_lab::Lab;
-use rma_shm::Region;
 use rma_sim::net::frame::NodeId;
 use rma_xdp::{
-    HostAddr, HostConfig, HostError, InlineHost, Pid, Tenant, TenantConfig,
-    channel::HostRegistrar,
+    HostAddr, HostConfig, InlineHost, Pid, Tenant, TenantConfig,
     config::{NicConfigBuilder, Timing},
-    engine::InlineEngine,
     ops::PortalLease,
     time::TscClock,
 };
@@ -50,8 +42,6 @@ pub struct World {
     nodes: Vec<Node>,
     hosts: [InlineHost; 2],
     addresses: [HostAddr; 2],
-    /// By host: how many regions and queues are registered for channels.
-    rows: [usize; 2],
     clock: TscClock,
     /// How many turns there were in which no host had anything to do.
     idle: u64,
@@ -115,36 +105,28 @@ impl World {
             let pid = Some(Pid(100 + u32::from(node)));
             let config = config.with(|it| it.pid = pid);
             let tenant = host.tenant(config).expect("a tenant");
-            let portal = host.portal_for(&tenant, SLOTS).expect("a portal");
+            let portal = host.for_tenant(&tenant).portal(SLOTS).expect("a portal");
             let (portal, lease) = portal.into_parts();
             let executor = CommandExecutor::new(portal, ExecutorConfig::default());
             Node { tenant, link: Link::new(executor.expect("an executor")), _lease: lease }
         });
         let nodes = nodes.collect();
-        Self {
-            about,
-            nodes,
-            hosts,
-            addresses,
-            rows: [0; 2],
-            clock: TscClock::new(),
-            idle: 0,
-            _lab: lab,
-        }
+        Self { about, nodes, hosts, addresses, clock: TscClock::new(), idle: 0, _lab: lab }
     }
 
     /// Checks that channels which are closed have left nothing: a host has only so many regions.
     pub(crate) fn check_rows(&self) {
-        assert_eq!(self.rows, [0; 2], "{self}: by host");
+        for (number, node) in self.nodes.iter().enumerate() {
+            let usage = self.hosts[number % 2].usage(Some(&node.tenant)).expect("an engine");
+            assert_eq!(usage.regions.used, 0, "{self}: of process {number}");
+        }
     }
 }
 
 impl Hosts for World {
-    fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
-        let host = usize::from(node.0 % 2);
-        let inner = HostRegistrar::new(&self.hosts[host], self.addresses[host])
-            .for_tenant(&self.nodes[usize::from(node.0)].tenant);
-        NodeRegistrar::new(Process { inner, rows: &mut self.rows[host] })
+    fn gate(&mut self, node: NodeId) -> Box<dyn Gate + '_> {
+        let tenant = &self.nodes[usize::from(node.0)].tenant;
+        Box::new(self.hosts[usize::from(node.0 % 2)].for_tenant(tenant))
     }
 
     fn peer(&self, node: NodeId) -> Peer {
@@ -214,65 +196,5 @@ impl Driven for World {
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.about)
-    }
-}
-
-/// The registrar of a node's process, for setting channels up.
-#[derive(Debug)]
-struct Process<'a> {
-    inner: HostRegistrar<'a, InlineEngine>,
-    rows: &'a mut usize,
-}
-
-impl Registrar for Process<'_> {
-    type Error = HostError;
-
-    fn peer(&self) -> Peer {
-        self.inner.peer()
-    }
-
-    fn key(&mut self) -> Result<RegionKey, HostError> {
-        self.inner.key()
-    }
-
-    fn register(
-        &mut self,
-        memory: Arc<Region>,
-        key: RegionKey,
-        permissions: Permissions,
-        events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, HostError> {
-        let region = self.inner.register(memory, key, permissions, events)?;
-        *self.rows += 1;
-        Ok(region)
-    }
-
-    fn receive_queue(
-        &mut self,
-        layout: ReceiveQueueLayout,
-        permissions: Permissions,
-    ) -> Result<ReceiveQueue, HostError> {
-        let queue = self.inner.receive_queue(layout, permissions)?;
-        *self.rows += 1;
-        Ok(queue)
-    }
-
-    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
-        self.inner.deregister(region)?;
-        *self.rows -= 1;
-        Ok(())
-    }
-
-    fn grant(
-        &mut self,
-        region: &RegisteredRegion,
-        peer: Peer,
-        op_type: OpType,
-    ) -> Result<Grant, HostError> {
-        self.inner.grant(region, peer, op_type)
-    }
-
-    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), HostError> {
-        self.inner.rekey(region, key)
     }
 }

@@ -452,7 +452,7 @@ fn no_name_of_a_tenant_spoils_the_text() {
     let name = "a\"b\\c\nd} 1";
     let tenants = [name, name, ""].map(|name| {
         let tenant = hosts.client.tenant(TenantConfig::named(name)).unwrap();
-        let region = hosts.client.register_for(&tenant, 100, Permissions::NONE).unwrap();
+        let region = hosts.client.for_tenant(&tenant).register(100, Permissions::NONE).unwrap();
         (tenant, region)
     });
     let text = parse(&hosts.client.metrics());

@@ -79,7 +79,7 @@ struct Writer<F: Finds> {
 
 impl<F: Finds> Writer<F> {
     fn join(station: &Station, terms: &Terms, index: u64) -> Self {
-        let end = SharedSender::join(&mut station.registrar(), terms).unwrap();
+        let end = SharedSender::join(&station.host, terms).unwrap();
         Self { end, index, wanted: 0, sent: Vec::new(), told: None }
     }
 
@@ -118,14 +118,14 @@ struct Gatherer<F: Finds> {
 
 impl<F: Finds> Gatherer<F> {
     fn open(station: &Station, writers: usize) -> Self {
-        let end = SharedReceiver::open(&mut station.registrar(), ring_config()).unwrap();
+        let end = SharedReceiver::open(&station.host, ring_config()).unwrap();
         Self { end, came: vec![0; writers], recoveries: 0 }
     }
 
     fn turn(&mut self, station: &mut Station) {
         let (link, now) = station.link();
         self.end.poll(link, now).unwrap();
-        let recovered = self.end.poll_recovery(&mut station.registrar(), now).unwrap();
+        let recovered = self.end.poll_recovery(&station.host, now).unwrap();
         self.recoveries += u64::from(recovered.is_some());
         while let Some(message) = self.end.receive().unwrap() {
             let (writer, number) = number(&message);
@@ -184,8 +184,7 @@ fn strike_a_writer<F: Finds>(name: &str, place: &Place, fault: Fault) {
     let mut child = Peer::start(place, name, Side::Initiator, 0);
     let (mut home, mut near) = (Station::at_home(place), Station::third(place));
     let mut ring = Gatherer::<F>::open(&home, 3);
-    let mut admit =
-        |peer| ring.end.admit(&mut home.registrar(), peer).expect("a grant for each epoch");
+    let mut admit = |peer| ring.end.admit(&home.host, peer).expect("a grant for each epoch");
     let terms = admit(peer_of(place, Side::Initiator));
     let others = [1, 2].map(|index| (index, admit(near.peer())));
     child.order(&station::words("terms", &terms));
@@ -248,7 +247,7 @@ fn play_the_receiver<F: Finds>(part: &Part) {
     let (mut station, mut orders) = (Station::of(part), Orders::new());
     let mut ring = Gatherer::<F>::open(&station, 1);
     let peer = peer_of_network(part);
-    let terms = ring.end.admit(&mut station.registrar(), peer).unwrap();
+    let terms = ring.end.admit(&station.host, peer).unwrap();
     answer(&station::words("terms", &terms));
     loop {
         station.turn();
@@ -317,7 +316,7 @@ struct Reader {
 impl Reader {
     fn join(station: &Station, terms: &Terms) -> Self {
         let config = ReaderConfig::new();
-        let end = inlined_bell::Receiver::join(&mut station.registrar(), config, terms).unwrap();
+        let end = inlined_bell::Receiver::join(&station.host, config, terms).unwrap();
         Self { end, came: 0, ended: None }
     }
 
@@ -360,8 +359,8 @@ fn play_the_reader(part: &Part) {
 fn strike_a_reader(name: &str, place: &Place, fault: Fault) {
     let mut child = Peer::start(place, name, Side::Initiator, 0);
     let (mut home, mut near) = (Station::at_home(place), Station::third(place));
-    let mut ring = inlined_bell::Sender::open(&mut home.registrar(), read_ring_config()).unwrap();
-    let mut admit = |peer| ring.admit(&mut home.registrar(), peer).unwrap();
+    let mut ring = inlined_bell::Sender::open(&home.host, read_ring_config()).unwrap();
+    let mut admit = |peer| ring.admit(&home.host, peer).unwrap();
     let [terms, other] = [peer_of(place, Side::Initiator), near.peer()].map(&mut admit);
     child.order(&station::words("terms", &terms));
     let mut reader = Reader::join(&near, &other);

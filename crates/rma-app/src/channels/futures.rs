@@ -64,7 +64,7 @@ use crate::{
 /// }
 /// # use rma_xdp::{
 /// #     Host, HostConfig,
-/// #     channel::{AsyncChannels, Channels, HostRegistrar, Peer, Terms, write_slot::SlotConfig},
+/// #     channel::{AsyncChannels, Channels, Peer, Terms, write_slot::SlotConfig},
 /// # };
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let hosts = [57, 58].map(|it| Host::open(HostConfig::udp([127, 0, 0, it])).unwrap());
@@ -72,10 +72,10 @@ use crate::{
 /// # let peers = [0, 1].map(|it| Peer { address: address(it), pid: hosts[it].pid() });
 /// # let open = |it: usize| {
 /// #     let portal = hosts[it].portal(8).unwrap();
-/// #     let mut registrar = HostRegistrar::new(&hosts[it], peers[it].address).waking(&portal);
+/// #     let host = hosts[it].waking(&portal);
 /// #     let config = SlotConfig::with_peer(peers[1 - it]);
-/// #     let sender = Sender::open(&mut registrar, config).unwrap();
-/// #     let receiver = Receiver::open(&mut registrar, config).unwrap();
+/// #     let sender = Sender::open(&host, config).unwrap();
+/// #     let receiver = Receiver::open(&host, config).unwrap();
 /// #     (Channels::new(portal, hosts[it].executor_config()).unwrap(), sender, receiver)
 /// # };
 /// # let (mine, theirs) = (open(0), open(1));
@@ -141,7 +141,7 @@ impl AsyncChannels {
     }
 
     /// A receiver's end of a channel. Of a kind that events tell of, its queue must be bound to
-    /// this link's portal (`HostRegistrar::waking` of the crate `rma-xdp`).
+    /// this link's portal (`Host::waking` of the crate `rma-xdp`).
     #[must_use]
     pub fn receiver<R: Receiver + Send + 'static>(&self, receiver: R) -> Rx<R> {
         let end = Arc::new(RxEnd::new(receiver));

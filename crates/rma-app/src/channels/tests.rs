@@ -1,17 +1,18 @@
 //! Threads that wait for channels, against an engine in the test's hands: what wakes them, and that
 //! nobody waits for what cannot come.
 
-use core::convert::Infallible;
+use core::cell::Cell;
 use std::{sync::Arc, thread};
 
 use rma_channel::{
-    Outgoing as _, Peer, Registrar,
+    Outgoing as _, Peer,
     send_recv::bufferless::{Receiver, Sender},
     write_slot::{SlotConfig, immediate},
 };
 use rma_core::{
     command::{CommandOp, RecordedOp},
     crypto::RegionKey,
+    gate::{Gate, Identity, Refused},
     grant::Grant,
     op::{OpStatus, OpType},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
@@ -28,44 +29,42 @@ fn us() -> Peer {
     Peer { address: HERE.into(), pid: PID }
 }
 
-/// A registrar of memory for channels: no engine looks at it.
+/// A host for channels, of which no engine looks at anything.
 struct Scribe {
-    /// The one that is bound to the portal, until a channel has it.
-    queue: Option<ReceiveQueue>,
-    /// The regions that others may write.
-    written: Vec<RegisteredRegion>,
+    /// The queue that is bound to the portal, until a channel has it.
+    queue: Cell<Option<ReceiveQueue>>,
+    /// The last region that others may write.
+    written: Cell<Option<RegisteredRegion>>,
 }
 
-impl Registrar for Scribe {
-    type Error = Infallible;
-
-    fn peer(&self) -> Peer {
-        us()
+impl Gate for Scribe {
+    fn identity(&self) -> Identity {
+        us().into()
     }
 
-    fn key(&mut self) -> Result<RegionKey, Infallible> {
+    fn key(&self) -> Result<RegionKey, Refused> {
         Ok(RegionKey::from_bytes([7; 16]))
     }
 
     fn register(
-        &mut self,
+        &self,
         memory: Arc<Region>,
         _: RegionKey,
         permissions: Permissions,
         _: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, Infallible> {
+    ) -> Result<RegisteredRegion, Refused> {
         let region = RegisteredRegion::new(RegionId::from_bits(5), memory, NIC);
         if permissions == Permissions::WRITE {
-            self.written.push(region.clone());
+            self.written.set(Some(region.clone()));
         }
         Ok(region)
     }
 
     fn receive_queue(
-        &mut self,
+        &self,
         layout: ReceiveQueueLayout,
         _: Permissions,
-    ) -> Result<ReceiveQueue, Infallible> {
+    ) -> Result<ReceiveQueue, Refused> {
         let unbound = || {
             let memory = local(layout.memory_len());
             ReceiveQueueMemory::heap(layout).into_application(memory)
@@ -73,20 +72,15 @@ impl Registrar for Scribe {
         Ok(self.queue.take().unwrap_or_else(unbound))
     }
 
-    fn deregister(&mut self, _: &RegisteredRegion) -> Result<(), Infallible> {
+    fn deregister(&self, _: &RegisteredRegion) -> Result<(), Refused> {
         Ok(())
     }
 
-    fn grant(
-        &mut self,
-        _: &RegisteredRegion,
-        _: Peer,
-        op_type: OpType,
-    ) -> Result<Grant, Infallible> {
+    fn grant(&self, _: &RegisteredRegion, _: Peer, op_type: OpType) -> Result<Grant, Refused> {
         Ok(grant(op_type))
     }
 
-    fn rekey(&mut self, _: &RegisteredRegion, _: RegionKey) -> Result<(), Infallible> {
+    fn rekey(&self, _: &RegisteredRegion, _: RegionKey) -> Result<(), Refused> {
         Ok(())
     }
 }
@@ -110,16 +104,15 @@ impl Bench {
             (it.spin, it.yield_for) = (Duration::ZERO, Duration::ZERO);
         };
         channels.set_idle(WAIT.with(at_once));
-        let mut scribe = Scribe { queue: Some(queue), written: Vec::new() };
-        let receiver = Receiver::open(&mut scribe, 7, 4).unwrap();
-        let terms = receiver.admit(&mut scribe, us()).unwrap();
+        let scribe = Scribe { queue: Cell::new(Some(queue)), written: Cell::new(None) };
+        let receiver = Receiver::open(&scribe, 7, 4).unwrap();
+        let terms = receiver.admit(&scribe, us()).unwrap();
         let sender = Sender::join(&scribe, &terms, 1).unwrap();
         let one = SlotConfig::with_peer(us()).with(|it| it.slots = 1);
-        let there = immediate::Receiver::open(&mut scribe, one).unwrap();
-        scribe.written.clear();
-        let slot = immediate::Sender::open(&mut scribe, one).unwrap();
+        let there = immediate::Receiver::open(&scribe, one).unwrap();
+        let slot = immediate::Sender::open(&scribe, one).unwrap();
         let slot = slot.connect(there.terms()).unwrap();
-        let tail = scribe.written.pop().unwrap();
+        let tail = scribe.written.take().unwrap();
         Self { channels, engine, receiver, sender, slot: (slot, tail) }
     }
 

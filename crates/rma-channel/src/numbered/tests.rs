@@ -43,41 +43,41 @@ fn slots(places: u16, len_max: u32) -> SlotConfig {
 type Open = fn(u16, u16, u32) -> Ends;
 
 fn normal(calls: u16, receives: u16, len_max: u32) -> Ends {
-    let mut bench = Bench::new(calls);
+    let bench = Bench::new(calls);
     let config = SendRecvConfig::with_peer(PEER);
     let config = config.with(|it| (it.receives, it.len_max) = (receives, len_max.min(4096)));
-    let sender = normal::Sender::open(&mut bench.host, config).unwrap();
-    let receiver = normal::Receiver::open(&mut bench.host, config).unwrap();
+    let sender = normal::Sender::open(&bench.host, config).unwrap();
+    let receiver = normal::Receiver::open(&bench.host, config).unwrap();
     connect(bench, sender, receiver)
 }
 
 fn detached(calls: u16, places: u16, len_max: u32) -> Ends {
-    let (mut bench, config) = (Bench::new(calls), slots(places, len_max));
+    let (bench, config) = (Bench::new(calls), slots(places, len_max));
     let by = detached_bell::Bell::Word;
-    let sender = detached_bell::Sender::open(&mut bench.host, config, by).unwrap();
-    let receiver = detached_bell::Receiver::open(&mut bench.host, config).unwrap();
+    let sender = detached_bell::Sender::open(&bench.host, config, by).unwrap();
+    let receiver = detached_bell::Receiver::open(&bench.host, config).unwrap();
     connect(bench, sender, receiver)
 }
 
 fn waking(calls: u16, places: u16, len_max: u32) -> Ends {
-    let (mut bench, config) = (Bench::new(calls), slots(places, len_max));
+    let (bench, config) = (Bench::new(calls), slots(places, len_max));
     let by = detached_bell::Bell::Event;
-    let sender = detached_bell::Sender::open(&mut bench.host, config, by).unwrap();
-    let receiver = detached_bell::WakingReceiver::open(&mut bench.host, config).unwrap();
+    let sender = detached_bell::Sender::open(&bench.host, config, by).unwrap();
+    let receiver = detached_bell::WakingReceiver::open(&bench.host, config).unwrap();
     connect(bench, sender, receiver)
 }
 
 fn inlined(calls: u16, places: u16, len_max: u32) -> Ends {
-    let (mut bench, config) = (Bench::new(calls), slots(places, len_max));
-    let sender = inlined_bell::Sender::open(&mut bench.host, config).unwrap();
-    let receiver = inlined_bell::Receiver::open(&mut bench.host, config).unwrap();
+    let (bench, config) = (Bench::new(calls), slots(places, len_max));
+    let sender = inlined_bell::Sender::open(&bench.host, config).unwrap();
+    let receiver = inlined_bell::Receiver::open(&bench.host, config).unwrap();
     connect(bench, sender, receiver)
 }
 
 fn immediate(calls: u16, places: u16, len_max: u32) -> Ends {
-    let (mut bench, config) = (Bench::new(calls), slots(places, len_max));
-    let sender = immediate::Sender::open(&mut bench.host, config).unwrap();
-    let receiver = immediate::Receiver::open(&mut bench.host, config).unwrap();
+    let (bench, config) = (Bench::new(calls), slots(places, len_max));
+    let sender = immediate::Sender::open(&bench.host, config).unwrap();
+    let receiver = immediate::Receiver::open(&bench.host, config).unwrap();
     connect(bench, sender, receiver)
 }
 
@@ -133,8 +133,8 @@ fn run(mut it: Ends, name: &str, steps: &[(u8, u16)], lens: &[u16]) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => assert_eq!(error, SendError::Full, "{name}"),
             },
-            1 if !it.bench.us.taken.is_empty() => {
-                let at = usize::from(which) % it.bench.us.taken.len();
+            1 if !it.bench.us.engine.taken.is_empty() => {
+                let at = usize::from(which) % it.bench.us.engine.taken.len();
                 assert_eq!(it.bench.apply(at), OpStatus::Ok, "{name}: never refused");
             }
             2 => {
@@ -284,19 +284,18 @@ fn a_message_is_sent_from_where_it_lies_without_a_copy() {
 
 #[test]
 fn settings_that_cannot_be_are_refused() {
-    let mut bench = Bench::new(4);
-    let is_refused = |opened: Result<(), OpenError<core::convert::Infallible>>| {
-        matches!(opened, Err(OpenError::Settings { .. }))
-    };
+    let bench = Bench::new(4);
+    let is_refused =
+        |opened: Result<(), OpenError>| matches!(opened, Err(OpenError::Settings { .. }));
     for (places, len_max) in [(0, 8), (32_769, 8), (1, 0), (1, u32::MAX)] {
         let config = SendRecvConfig::with_peer(PEER);
         let config = config.with(|it| (it.receives, it.len_max) = (places, len_max));
-        assert!(is_refused(normal::Sender::open(&mut bench.host, config).map(drop)));
+        assert!(is_refused(normal::Sender::open(&bench.host, config).map(drop)));
         let config = slots(places, len_max);
-        assert!(is_refused(inlined_bell::Sender::open(&mut bench.host, config).map(drop)));
+        assert!(is_refused(inlined_bell::Sender::open(&bench.host, config).map(drop)));
     }
     let short = Arc::new(Region::new(8).unwrap());
-    let opened = immediate::Receiver::open_in(&mut bench.host, slots(2, 8), short);
+    let opened = immediate::Receiver::open_in(&bench.host, slots(2, 8), short);
     assert!(is_refused(opened.map(drop)), "memory that is too short");
 }
 
@@ -330,20 +329,20 @@ fn alone<S, R: Claims>(sender: Half<S>, receiver: Half<R>) -> R {
 #[test]
 fn a_send_with_a_number_that_cannot_be_is_malformed() {
     for wrong in [4, u64::MAX, 1 << 32, 0] {
-        let mut bench = Bench::new(4);
+        let bench = Bench::new(4);
         let config = SendRecvConfig::with_peer(PEER).with(|it| it.receives = 4);
-        let sender = normal::Sender::open(&mut bench.host, config).unwrap();
-        let receiver = normal::Receiver::open(&mut bench.host, config).unwrap();
+        let sender = normal::Sender::open(&bench.host, config).unwrap();
+        let receiver = normal::Receiver::open(&bench.host, config).unwrap();
         let mut receiver = alone(sender, receiver);
         let place = (receiver.queue().id(), 0, 8);
-        bench.host.event(receiver.queue(), event(OpType::Send, 0, place));
+        bench.host.hosts.event(receiver.queue(), event(OpType::Send, 0, place));
         let first = receiver.claim().unwrap().unwrap();
-        assert_eq!(bench.host.posted(receiver.queue()), 3, "its receive is the message's");
-        bench.host.event(receiver.queue(), event(OpType::Send, wrong, place));
+        assert_eq!(bench.host.hosts.posted(receiver.queue()), 3, "its receive is the message's");
+        bench.host.hosts.event(receiver.queue(), event(OpType::Send, wrong, place));
         let malformed = Malformed::Number { number: wrong, next: 1, room: 3 };
         assert_eq!(refusal(&mut receiver), malformed.into());
         receiver.free(first);
-        assert_eq!(bench.host.posted(receiver.queue()), 3, "freed, it is posted again");
+        assert_eq!(bench.host.hosts.posted(receiver.queue()), 3, "freed, it is posted again");
     }
 }
 
@@ -359,19 +358,19 @@ fn an_event_beside_the_slots_is_malformed() {
         (u64::MAX, 0, 16, 16),
     ];
     for (immediate, other, offset, len) in lies {
-        let (mut bench, config) = (Bench::new(4), slots(4, 16));
-        let sender = immediate::Sender::open(&mut bench.host, config).unwrap();
-        let receiver = immediate::Receiver::open(&mut bench.host, config).unwrap();
+        let (bench, config) = (Bench::new(4), slots(4, 16));
+        let sender = immediate::Sender::open(&bench.host, config).unwrap();
+        let receiver = immediate::Receiver::open(&bench.host, config).unwrap();
         let mut receiver = alone(sender, receiver);
         let slots = receiver.memory.id();
-        bench.host.event(receiver.queue(), event(OpType::WriteWithImm, 0, (slots, 0, 16)));
+        bench.host.hosts.event(receiver.queue(), event(OpType::WriteWithImm, 0, (slots, 0, 16)));
         let first = receiver.claim().unwrap().unwrap();
         let (memory, range) = receiver.place(&first);
         assert_eq!((memory.id(), range), (slots, 0..16));
-        assert_eq!(bench.host.posted(receiver.queue()), 4, "posted again at once");
+        assert_eq!(bench.host.hosts.posted(receiver.queue()), 4, "posted again at once");
         let region = RegionId::from_bits(slots.to_bits() + other as u32);
         let lie = event(OpType::WriteWithImm, immediate, (region, offset, len));
-        bench.host.event(receiver.queue(), lie);
+        bench.host.hosts.event(receiver.queue(), lie);
         let ReceiveError::Malformed(malformed) = refusal(&mut receiver) else { unreachable!() };
         assert!(matches!(malformed, Malformed::Event { .. }), "{malformed}");
     }
@@ -383,13 +382,13 @@ fn a_bell_that_is_not_the_next_message_is_malformed() {
     for wrong in
         [bell(0, 17), bell(1, 8), bell(4, 8), bell(u32::MAX.into(), 8), bell(4, 0), 1 << 31]
     {
-        let (mut bench, config) = (Bench::new(4), slots(4, 16));
-        let sender = inlined_bell::Sender::open(&mut bench.host, config).unwrap();
+        let (bench, config) = (Bench::new(4), slots(4, 16));
+        let sender = inlined_bell::Sender::open(&bench.host, config).unwrap();
         // The application's memory may hold anything.
         let memory = Region::new(inlined_bell::Receiver::memory_len(&config) as usize).unwrap();
         memory.copy_in(0, &vec![0xff; memory.len()]).unwrap();
         let memory = Arc::new(memory);
-        let open = inlined_bell::Receiver::open_in(&mut bench.host, config, memory.clone());
+        let open = inlined_bell::Receiver::open_in(&bench.host, config, memory.clone());
         let mut receiver = alone(sender, open.unwrap());
         assert_eq!(receiver.claim(), Ok(None), "what was in the memory is no message");
         memory.store_release(16, u64::to_le(wrong)).unwrap();
@@ -400,13 +399,13 @@ fn a_bell_that_is_not_the_next_message_is_malformed() {
         (bell(0, 17), Malformed::Bell { number: 0, bell: bell(0, 17), len_max: 16 }),
         (bell(4, 8), Malformed::Number { number: 4, next: 0, room: 4 }),
     ] {
-        let (mut bench, config) = (Bench::new(4), slots(4, 16));
+        let (bench, config) = (Bench::new(4), slots(4, 16));
         let by = detached_bell::Bell::Event;
-        let sender = detached_bell::Sender::open(&mut bench.host, config, by).unwrap();
-        let receiver = detached_bell::WakingReceiver::open(&mut bench.host, config).unwrap();
+        let sender = detached_bell::Sender::open(&bench.host, config, by).unwrap();
+        let receiver = detached_bell::WakingReceiver::open(&bench.host, config).unwrap();
         let mut receiver = alone(sender, receiver);
         let place = (receiver.queue().id(), 0, 0);
-        bench.host.event(receiver.queue(), event(OpType::Notify, wrong, place));
+        bench.host.hosts.event(receiver.queue(), event(OpType::Notify, wrong, place));
         assert_eq!(refusal(&mut receiver), malformed.into());
     }
 }
@@ -418,7 +417,7 @@ fn a_tail_that_cannot_be_breaks_the_sender() {
     it.settle();
     // The sender's tail is the second region that was made: its image, and then that word.
     let tail = RegionId::from_bits(2);
-    let tail = it.bench.host.region(tail);
+    let tail = it.bench.host.hosts.region(tail);
     tail.store(0, 2_u64.to_le()).unwrap();
     let error = it.poll().unwrap_err();
     let malformed = Malformed::Tail { told: 2, tail: 0, head: 1 };

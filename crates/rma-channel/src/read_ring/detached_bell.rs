@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use rma_core::{
     executor::Piece,
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -30,7 +31,6 @@ use crate::{
     readers::Readers,
     reading::submit,
     receiver::ReceiveError,
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, WORD, word_at},
     sender::SendError,
     table::Kind,
@@ -70,14 +70,11 @@ impl Sender {
     ///
     /// # Errors
     /// If it cannot be like that, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReadRingConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: ReadRingConfig) -> Result<Self, OpenError> {
+        opened(host, |host| {
             config.check()?;
-            let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::READ)?;
-            Self::open_with(registrar, config, HeadWord { word })
+            let word = flow::region(host, Region::new(WORD as usize)?, Permissions::READ)?;
+            Self::open_with(host, config, HeadWord { word })
         })
     }
 
@@ -86,13 +83,9 @@ impl Sender {
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let head = registrar.grant(&self.bell.word, peer, OpType::Read).map_err(OpenError::Host)?;
-        let (_, mut grants) = self.admit_to(registrar, peer)?;
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let head = host.grant(&self.bell.word, peer, OpType::Read).map_err(OpenError::Host)?;
+        let (_, mut grants) = self.admit_to(host, peer)?;
         grants.push(head);
         Ok(Terms::new(self.config.agreed(Kind::ReadRingDetached), Side::Sender, grants))
     }
@@ -107,15 +100,11 @@ impl Receiver {
     ///
     /// # Errors
     /// If the terms are not for this receiver, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let (ring, grants) = check(registrar, config, terms)?;
-            let look = HeadLook::open(registrar, config, grants[3])?;
-            Self::join_with(registrar, ring, &grants, look)
+    pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let (ring, grants) = check(host, config, terms)?;
+            let look = HeadLook::open(host, config, grants[3])?;
+            Self::join_with(host, ring, &grants, look)
         })
     }
 }
@@ -125,37 +114,29 @@ impl Into {
     ///
     /// # Errors
     /// As [`Receiver::join`].
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let (ring, grants) = check(registrar, config, terms)?;
-            let look = HeadLook::open(registrar, config, grants[3])?;
-            join_into(registrar, ring, (&grants, Duration::ZERO), Some(look))
+    pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let (ring, grants) = check(host, config, terms)?;
+            let look = HeadLook::open(host, config, grants[3])?;
+            join_into(host, ring, (&grants, Duration::ZERO), Some(look))
         })
     }
 }
 
-fn check<R: Registrar>(
-    registrar: &R,
+fn check(
+    host: &dyn Gate,
     config: ReaderConfig,
     terms: &Terms,
-) -> Result<(ReadRingConfig, Vec<Grant>), OpenError<R::Error>> {
+) -> Result<(ReadRingConfig, Vec<Grant>), OpenError> {
     use OpType::{Read, Write};
     let (kind, grants) = (Kind::ReadRingDetached, &[Read, Write, Read, Read]);
-    let (ring, _, grants) = Joining { config, terms, kind, grants }.check(registrar)?;
+    let (ring, _, grants) = Joining { config, terms, kind, grants }.check(host)?;
     Ok((ring, grants))
 }
 
 impl HeadLook {
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        grant: Grant,
-    ) -> Result<Self, OpenError<R::Error>> {
-        let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
+    fn open(host: &dyn Gate, config: ReaderConfig, grant: Grant) -> Result<Self, OpenError> {
+        let word = flow::region(host, Region::new(WORD as usize)?, Permissions::NONE)?;
         Ok(Self { grant, word, pace: Pace::new(config.every) })
     }
 }

@@ -9,7 +9,13 @@
 //! and at the same time as the next look: so a receiver that is behind gets as much as a look can
 //! reach for each round trip, for twice the bytes.
 
-use rma_core::{grant::Grant, op::OpType, portal::CommandPortal, time::Instant};
+use rma_core::{
+    gate::{Gate, Peer},
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    time::Instant,
+};
 
 use super::{
     Bell, ReadRingConfig, ReaderConfig, RingSender,
@@ -25,7 +31,6 @@ use crate::{
     readers::Readers,
     reading::submit,
     receiver::ReceiveError,
-    registrar::{Peer, Registrar},
     ring::{Position, WORD},
     sender::SendError,
     table::Kind,
@@ -60,11 +65,8 @@ impl Sender {
     ///
     /// # Errors
     /// If it cannot be like that, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReadRingConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| Self::open_with(registrar, config, InRecords(())))
+    pub fn open(host: &dyn Gate, config: ReadRingConfig) -> Result<Self, OpenError> {
+        opened(host, |host| Self::open_with(host, config, InRecords(())))
     }
 
     /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
@@ -72,12 +74,8 @@ impl Sender {
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let (_, grants) = self.admit_to(registrar, peer)?;
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let (_, grants) = self.admit_to(host, peer)?;
         Ok(Terms::new(self.config.agreed(Kind::ReadRingInlined), Side::Sender, grants))
     }
 }
@@ -91,15 +89,11 @@ impl Receiver {
     /// # Errors
     /// If the terms are not for this receiver, it is to prefetch more than the sender was opened
     /// for, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let (ring, grants) = check(registrar, config, terms)?;
+    pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let (ring, grants) = check(host, config, terms)?;
             let (pace, len) = (Pace::new(config.every), look_len(config.prefetch));
-            Self::join_with(registrar, ring, &grants, BellLook { len, asked: 0, pace })
+            Self::join_with(host, ring, &grants, BellLook { len, asked: 0, pace })
         })
     }
 }
@@ -109,26 +103,22 @@ impl Into {
     ///
     /// # Errors
     /// As [`Receiver::join`].
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let (ring, grants) = check(registrar, config, terms)?;
-            join_into(registrar, ring, (&grants, config.every), None)
+    pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let (ring, grants) = check(host, config, terms)?;
+            join_into(host, ring, (&grants, config.every), None)
         })
     }
 }
 
-fn check<R: Registrar>(
-    registrar: &R,
+fn check(
+    host: &dyn Gate,
     config: ReaderConfig,
     terms: &Terms,
-) -> Result<(ReadRingConfig, Vec<Grant>), OpenError<R::Error>> {
+) -> Result<(ReadRingConfig, Vec<Grant>), OpenError> {
     use OpType::{Read, Write};
     let (kind, grants) = (Kind::ReadRingInlined, &[Read, Write, Read]);
-    let (ring, _, grants) = Joining { config, terms, kind, grants }.check(registrar)?;
+    let (ring, _, grants) = Joining { config, terms, kind, grants }.check(host)?;
     Ok((ring, grants))
 }
 

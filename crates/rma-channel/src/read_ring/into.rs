@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use rma_core::{grant::Grant, portal::CommandPortal, time::Instant};
+use rma_core::{gate::Gate, grant::Grant, portal::CommandPortal, time::Instant};
 use rma_shm::Region;
 
 use super::{
@@ -17,20 +17,19 @@ use crate::{
     link::Link,
     reading::submit,
     receiver::ReceiveError,
-    registrar::Registrar,
     ring::{Malformed, Position, WORD, word_at},
     terms::OpenError,
 };
 
 /// A receiver that reads into the application's memory, with the same grants. Without a look it
 /// asks for first words of records every so often.
-pub(super) fn join_into<R: Registrar, L: Look>(
-    registrar: &mut R,
+pub(super) fn join_into<L: Look>(
+    host: &dyn Gate,
     config: ReadRingConfig,
     (grants, every): (&[Grant], Duration),
     look: Option<L>,
-) -> Result<IntoReceiver<RecordFinds<L>>, OpenError<R::Error>> {
-    let (image, reading) = parts(registrar, config, grants, Region::new(WORD as usize)?)?;
+) -> Result<IntoReceiver<RecordFinds<L>>, OpenError> {
+    let (image, reading) = parts(host, config, grants, Region::new(WORD as usize)?)?;
     let grant = image.grant;
     let finds = RecordFinds::new(look, image, Pace::new(every));
     Ok(IntoReceiver::new(finds, grant, reading))

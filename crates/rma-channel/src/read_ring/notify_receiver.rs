@@ -9,6 +9,7 @@
 
 use rma_core::{
     executor::{CallError, CallId, CallStatus, OpCall},
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::{Change, CommandPortal},
@@ -28,7 +29,6 @@ use crate::{
     link::Link,
     readers::Readers,
     receiver::{Blocking, ReceiveError},
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position},
     sender::SendError,
     table::Kind,
@@ -159,11 +159,8 @@ impl Sender {
     ///
     /// # Errors
     /// If it cannot be like that, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReadRingConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| Self::open_with(registrar, config, Notices::new()))
+    pub fn open(host: &dyn Gate, config: ReadRingConfig) -> Result<Self, OpenError> {
+        opened(host, |host| Self::open_with(host, config, Notices::new()))
     }
 
     /// Admits `peer` as a receiver of all that is sent from now on, and returns the terms to send
@@ -171,15 +168,11 @@ impl Sender {
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Half<Admitted>, OpenError<R::Error>> {
-        let (seat, grants) = self.admit_to(registrar, peer)?;
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
+        let (seat, grants) = self.admit_to(host, peer)?;
         self.bell.clear(seat);
         let agreed = self.config.agreed(Kind::ReadRingNotify);
-        let (us, side) = (registrar.peer(), Side::Sender);
+        let (us, side) = (host.identity(), Side::Sender);
         let needs = Needs { us, agreed, side, grants: &[OpType::Notify] };
         let from = self.head();
         Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))
@@ -221,14 +214,14 @@ impl Receiver {
     ///
     /// # Errors
     /// If the terms are not for this receiver, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
+    pub fn join(
+        host: &dyn Gate,
         config: ReaderConfig,
         from: (Peer, &Terms),
-    ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        opened_with(registrar, |registrar| {
-            let (ring, grants, look, terms) = check(registrar, config, from)?;
-            Ok((Self::join_with(registrar, ring, &grants, look)?, terms))
+    ) -> Result<(Self, Terms), OpenError> {
+        opened_with(host, |host| {
+            let (ring, grants, look, terms) = check(host, config, from)?;
+            Ok((Self::join_with(host, ring, &grants, look)?, terms))
         })
     }
 }
@@ -238,44 +231,44 @@ impl Into {
     ///
     /// # Errors
     /// As [`Receiver::join`].
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
+    pub fn join(
+        host: &dyn Gate,
         config: ReaderConfig,
         from: (Peer, &Terms),
-    ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        opened_with(registrar, |registrar| {
-            let (ring, grants, look, terms) = check(registrar, config, from)?;
-            Ok((join_into(registrar, ring, (&grants, config.every), Some(look))?, terms))
+    ) -> Result<(Self, Terms), OpenError> {
+        opened_with(host, |host| {
+            let (ring, grants, look, terms) = check(host, config, from)?;
+            Ok((join_into(host, ring, (&grants, config.every), Some(look))?, terms))
         })
     }
 }
 
 type Checked = (ReadRingConfig, Vec<Grant>, EventLook, Terms);
 
-fn check<R: Registrar>(
-    registrar: &mut R,
+fn check(
+    host: &dyn Gate,
     config: ReaderConfig,
     (from, terms): (Peer, &Terms),
-) -> Result<Checked, OpenError<R::Error>> {
+) -> Result<Checked, OpenError> {
     use OpType::{Read, Write};
     let (kind, grants) = (Kind::ReadRingNotify, &[Read, Write, Read]);
-    let (ring, agreed, grants) = Joining { config, terms, kind, grants }.check(registrar)?;
-    let (queue, notify) = open_queue(registrar, RECEIVES, from)?;
+    let (ring, agreed, grants) = Joining { config, terms, kind, grants }.check(host)?;
+    let (queue, notify) = open_queue(host, RECEIVES, from)?;
     let terms = Terms::new(agreed, Side::Receiver, vec![notify]);
     Ok((ring, grants, EventLook { queue }, terms))
 }
 
 /// A queue of `receives` without buffers, all posted, and a grant for NOTIFY for `peer`.
-pub(crate) fn open_queue<R: Registrar>(
-    registrar: &mut R,
+pub(crate) fn open_queue(
+    host: &dyn Gate,
     receives: u16,
     peer: Peer,
-) -> Result<(ReceiveQueue, Grant), OpenError<R::Error>> {
+) -> Result<(ReceiveQueue, Grant), OpenError> {
     let layout = ReceiveQueueLayout::new(receives, 0)?;
-    let queue = registrar.receive_queue(layout, Permissions::NOTIFY);
+    let queue = host.receive_queue(layout, Permissions::NOTIFY);
     let mut queue = queue.map_err(OpenError::Host)?;
     queue.post_all();
-    let grant = registrar.grant(queue.region(), peer, OpType::Notify).map_err(OpenError::Host)?;
+    let grant = host.grant(queue.region(), peer, OpType::Notify).map_err(OpenError::Host)?;
     Ok((queue, grant))
 }
 

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{CallId, CallStatus, Piece},
+    gate::Gate,
     grant::Grant,
     portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
@@ -28,7 +29,6 @@ use crate::{
     link::Link,
     reading::{Reading, ReadingMemory, is_passing, submit},
     receiver::{Claim, Claims, Ended, ReceiveError, Receiver, read},
-    registrar::Registrar,
     ring::{Held, Malformed, Position, Record, RingLen, WORD},
     table::Kind,
     terms::{Agreed, Needs, OpenError, Side, Terms},
@@ -212,13 +212,13 @@ pub(super) struct Joining<'a> {
 
 impl Joining<'_> {
     /// Checks and returns the ring's settings, the agreed terms and the grants.
-    pub(super) fn check<R: Registrar>(
+    pub(super) fn check(
         &self,
-        registrar: &R,
-    ) -> Result<(ReadRingConfig, Agreed, Vec<Grant>), OpenError<R::Error>> {
+        host: &dyn Gate,
+    ) -> Result<(ReadRingConfig, Agreed, Vec<Grant>), OpenError> {
         let Agreed { numbers, .. } = self.terms.agreed();
         let agreed = Agreed { kind: self.kind, name: self.config.name, numbers };
-        let (us, side, grants) = (registrar.peer(), Side::Receiver, self.grants);
+        let (us, side, grants) = (host.identity(), Side::Receiver, self.grants);
         let grants = Needs { us, agreed, side, grants }.check(self.terms)?.to_vec();
         let ring = ReadRingConfig::from_agreed(&agreed)?;
         if self.config.prefetch > ring.prefetch {
@@ -232,17 +232,17 @@ impl Joining<'_> {
 
 /// Makes the receiver's parts of a ring, part of which lands in `memory`, and of its sender.
 /// `grants`: to read and write its seat, and to read the ring.
-pub(super) fn parts<R: Registrar>(
-    registrar: &mut R,
+pub(super) fn parts(
+    host: &dyn Gate,
     config: ReadRingConfig,
     grants: &[Grant],
     memory: Region,
-) -> Result<(Image, Reading), OpenError<R::Error>> {
+) -> Result<(Image, Reading), OpenError> {
     let ReadRingConfig { len, len_max, prefetch, reader_timeout, .. } = config;
-    let memory = flow::region(registrar, memory, Permissions::NONE)?;
+    let memory = flow::region(host, memory, Permissions::NONE)?;
     let capacity = capacity(len, prefetch);
     let image = Image { grant: grants[2], memory, ring: len, len_max, capacity };
-    let seat = ReadingMemory::open(registrar)?;
+    let seat = ReadingMemory::open(host)?;
     let reading = Reading::new(seat, [grants[0], grants[1]], (reader_timeout, capacity));
     Ok((image, reading))
 }
@@ -250,14 +250,14 @@ pub(super) fn parts<R: Registrar>(
 #[expect(private_bounds, reason = "the three kinds of looks are all there are")]
 impl<L: Look> RingReceiver<L> {
     /// A receiver with these grants: to read and write its seat, and to read the ring.
-    pub(super) fn join_with<R: Registrar>(
-        registrar: &mut R,
+    pub(super) fn join_with(
+        host: &dyn Gate,
         config: ReadRingConfig,
         grants: &[Grant],
         look: L,
-    ) -> Result<Self, OpenError<R::Error>> {
+    ) -> Result<Self, OpenError> {
         let memory = Region::circular(config.len.get() as usize)?;
-        let (image, reading) = parts(registrar, config, grants, memory)?;
+        let (image, reading) = parts(host, config, grants, memory)?;
         Ok(Self::new(image, reading, look))
     }
 

@@ -78,13 +78,14 @@ type Channel = Audience<Sends>;
 
 impl Channel {
     fn open(which: Which, len: u64, len_max: u32, readers: u8) -> Self {
-        let (mut hosts, from) = (Hosts::new(), Node::new(1));
+        let hosts = Hosts::new();
+        let from = hosts.node(1);
         let prefetch = if let Which::Inlined(prefetch) = which { prefetch } else { 0 };
         let config = ReadRingConfig::default().with(|it| {
             (it.len, it.len_max, it.prefetch) = (RingLen::new(len).unwrap(), len_max, prefetch);
             (it.readers, it.reader_timeout) = (4, TIMEOUT);
         });
-        let desk = &mut hosts.desk(&from);
+        let desk = from.host();
         let it = match which {
             Which::Detached | Which::DetachedInto => {
                 Kinds::Detached(detached_bell::Sender::open(desk, config).unwrap())
@@ -98,7 +99,7 @@ impl Channel {
         };
         let mut it = Self::new(hosts, from, Sends { which, len_max, it });
         for number in 0..readers {
-            it.join(Node::new(2 + number));
+            it.join(it.hosts.node(2 + number));
         }
         it
     }
@@ -107,12 +108,12 @@ impl Channel {
         let (which, len_max) = (self.sender.which, self.sender.len_max);
         let prefetch = if let Which::Inlined(prefetch) = which { prefetch } else { 0 };
         let config = ReaderConfig::new().with(|it| it.prefetch = prefetch);
-        let (hosts, from, peer) = (&mut self.hosts, &self.from, node.peer);
+        let (from, peer) = (&self.from, node.peer);
         let receiver: Box<dyn Receiver> = match &mut self.sender.it {
             Kinds::Detached(sender) => {
-                let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
+                let terms = sender.admit(from.host(), peer).unwrap();
                 let terms = Terms::from_bytes(&terms.to_bytes()).unwrap();
-                let desk = &mut hosts.desk(&node);
+                let desk = node.host();
                 if which == Which::Detached {
                     Box::new(detached_bell::Receiver::join(desk, config, &terms).unwrap())
                 } else {
@@ -121,8 +122,8 @@ impl Channel {
                 }
             }
             Kinds::Inlined(sender) => {
-                let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
-                let desk = &mut hosts.desk(&node);
+                let terms = sender.admit(from.host(), peer).unwrap();
+                let desk = node.host();
                 if which == Which::InlinedInto {
                     let into = inlined_bell::Into::join(desk, config, &terms).unwrap();
                     Box::new(Claiming::new(into, desk, len_max))
@@ -131,8 +132,8 @@ impl Channel {
                 }
             }
             Kinds::Notify(sender) => {
-                let half = sender.admit(&mut hosts.desk(from), peer).unwrap();
-                let (desk, told) = (&mut hosts.desk(&node), (from.peer, half.terms()));
+                let half = sender.admit(from.host(), peer).unwrap();
+                let (desk, told) = (node.host(), (from.peer, half.terms()));
                 let (it, terms): (Box<dyn Receiver>, _) = if which == Which::Notify {
                     let joined = notify_receiver::Receiver::join(desk, config, told).unwrap();
                     (Box::new(joined.0), joined.1)
@@ -334,7 +335,7 @@ fn a_seat_is_taken_again_and_who_had_it_is_told() {
         }
         assert!(it.sender.readers().iter().all(|it| it.standing == Standing::Silent));
         it.hosts.step = Duration::from_micros(10);
-        it.join(Node::new(9));
+        it.join(it.hosts.node(9));
         it.send(70).unwrap();
         it.settle(8);
         let last = it.readers.last().unwrap();
@@ -352,7 +353,7 @@ fn a_notice_that_fails_is_told_again_and_nothing_is_overwritten_meanwhile() {
     it.settle(8);
     let handle = it.send(100).unwrap();
     it.poll_sender();
-    let command = it.from.taken.remove(0);
+    let command = it.from.engine.taken.remove(0);
     it.from.end(&command, OpStatus::RemoteAuthenticationFailure);
     it.poll_sender();
     assert_eq!(it.sender.as_sender().test(handle), SendState::Accepted);
@@ -370,7 +371,7 @@ fn a_read_that_fails_for_good_breaks_the_receiver() {
         it.poll_sender();
         it.hosts.serve_all(&mut it.from);
         it.poll_reader(0);
-        let command = it.readers[0].node.taken.remove(0);
+        let command = it.readers[0].node.engine.taken.remove(0);
         it.readers[0].node.end(&command, OpStatus::RemoteOutOfBounds);
         it.poll_reader(0);
         let status = CallStatus::Failed(OpStatus::RemoteOutOfBounds);

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::Piece,
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -30,7 +31,6 @@ use crate::{
     link::Link,
     read_ring::receiver::Pace,
     reading::submit,
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, WORD, padded, word_at},
     terms::OpenError,
 };
@@ -58,11 +58,11 @@ pub(super) struct BellWords {
 
 impl BellWords {
     /// Of messages in `memory`.
-    pub(super) fn open<R: Registrar>(
-        registrar: &mut R,
+    pub(super) fn open(
+        host: &dyn Gate,
         config: &ReadSlotConfig,
         memory: &Region,
-    ) -> Result<Self, OpenError<R::Error>> {
+    ) -> Result<Self, OpenError> {
         let (slots, copies) = (u64::from(config.slots), config.copies);
         let settings = |what, value, why| Err(OpenError::Settings { what, value, why });
         if !copies.is_multiple_of(8) || copies > 0 && u64::from(copies) < padded(config.len_max) {
@@ -74,16 +74,12 @@ impl BellWords {
             return settings("the memory of slots, in bytes,", reach, "less than 2^31");
         }
         let words = Region::new((slots * WORD) as usize)?;
-        let words = flow::region(registrar, words, Permissions::READ)?;
+        let words = flow::region(host, words, Permissions::READ)?;
         Ok(Self { words, slots, copies: Copies { len: copies.into(), used: VecDeque::new() } })
     }
 
-    pub(super) fn grant<R: Registrar>(
-        &self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Option<Grant>, OpenError<R::Error>> {
-        registrar.grant(&self.words, peer, OpType::Read).map(Some).map_err(OpenError::Host)
+    pub(super) fn grant(&self, host: &dyn Gate, peer: Peer) -> Result<Option<Grant>, OpenError> {
+        host.grant(&self.words, peer, OpType::Read).map(Some).map_err(OpenError::Host)
     }
 
     pub(super) fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
@@ -181,24 +177,24 @@ impl Messages {
 const LEN_BITS: u64 = (1 << 28) - 1;
 
 /// Opens the look at the bells of a sender, of which the last grant is.
-pub(super) fn open_look<R: Registrar>(
-    registrar: &mut R,
+pub(super) fn open_look(
+    host: &dyn Gate,
     joined: &Joined,
     pace: Pace,
-) -> Result<BellLook, OpenError<R::Error>> {
+) -> Result<BellLook, OpenError> {
     let &Joined { slots, len_max, .. } = joined;
     let (reach, next) = (joined.grants[2].region_len, Position::ZERO);
     let messages = Messages { slots: slots.into(), len_max, reach, next };
-    BellLook::open(registrar, joined.grants[3], (messages, pace))
+    BellLook::open(host, joined.grants[3], (messages, pace))
 }
 
 impl BellLook {
-    fn open<R: Registrar>(
-        registrar: &mut R,
+    fn open(
+        host: &dyn Gate,
         grant: Grant,
         (messages, pace): (Messages, Pace),
-    ) -> Result<Self, OpenError<R::Error>> {
-        let image = super::own(registrar, RUN * WORD)?;
+    ) -> Result<Self, OpenError> {
+        let image = super::own(host, RUN * WORD)?;
         Ok(Self { grant, image, pace, asked: 0, messages })
     }
 

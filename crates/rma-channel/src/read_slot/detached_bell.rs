@@ -7,7 +7,12 @@
 use std::collections::VecDeque;
 
 use rma_core::{
-    grant::Grant, op::OpType, portal::CommandPortal, region::RegisteredRegion, time::Instant,
+    gate::{Gate, Peer},
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    region::RegisteredRegion,
+    time::Instant,
 };
 use rma_shm::Region;
 
@@ -21,7 +26,6 @@ use crate::{
     into::{Fault, Finds, Found, IntoReceiver},
     link::Link,
     read_ring::receiver::Pace,
-    registrar::{Peer, Registrar},
     ring::Position,
     table::Kind,
     terms::{OpenError, Side, Terms},
@@ -47,20 +51,12 @@ impl Bells for Elsewhere {
         config.copies.into()
     }
 
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        config: &ReadSlotConfig,
-        memory: &Region,
-    ) -> Result<Self, OpenError<R::Error>> {
-        BellWords::open(registrar, config, memory).map(Self)
+    fn open(host: &dyn Gate, config: &ReadSlotConfig, memory: &Region) -> Result<Self, OpenError> {
+        BellWords::open(host, config, memory).map(Self)
     }
 
-    fn grant<R: Registrar>(
-        &self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Option<Grant>, OpenError<R::Error>> {
-        self.0.grant(registrar, peer)
+    fn grant(&self, host: &dyn Gate, peer: Peer) -> Result<Option<Grant>, OpenError> {
+        self.0.grant(host, peer)
     }
 
     fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
@@ -83,12 +79,8 @@ impl Sender {
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let (_, grants) = self.admit_to(registrar, peer)?;
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let (_, grants) = self.admit_to(host, peer)?;
         Ok(Terms::new(self.agreed(), Side::Sender, grants))
     }
 }
@@ -103,12 +95,8 @@ impl Looks for BellFinds {
     const KIND: Kind = Kind::ReadSlotDetached;
     const GRANTS: &[OpType] = &[OpType::Read, OpType::Write, OpType::Read, OpType::Read];
 
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        joined: &Joined,
-        pace: Pace,
-    ) -> Result<Self, OpenError<R::Error>> {
-        Ok(Self { look: open_look(registrar, joined, pace)? })
+    fn open(host: &dyn Gate, joined: &Joined, pace: Pace) -> Result<Self, OpenError> {
+        Ok(Self { look: open_look(host, joined, pace)? })
     }
 }
 

@@ -17,7 +17,12 @@
 use std::collections::VecDeque;
 
 use rma_core::{
-    executor::Piece, grant::Grant, op::OpType, portal::CommandPortal, region::RegisteredRegion,
+    executor::Piece,
+    gate::{Gate, Peer},
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    region::RegisteredRegion,
     time::Instant,
 };
 use rma_shm::Region;
@@ -33,7 +38,6 @@ use crate::{
     link::Link,
     read_ring::receiver::Pace,
     reading::submit,
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, WORD, padded, word_at},
     table::Kind,
     terms::{OpenError, Side, Terms},
@@ -86,11 +90,7 @@ impl Bells for InSlots {
         slots.count * slots.stride()
     }
 
-    fn open<R: Registrar>(
-        _: &mut R,
-        config: &ReadSlotConfig,
-        memory: &Region,
-    ) -> Result<Self, OpenError<R::Error>> {
+    fn open(_: &dyn Gate, config: &ReadSlotConfig, memory: &Region) -> Result<Self, OpenError> {
         let slots = Self::slots(config);
         for number in 0..slots.count {
             // The application's content there is no bell. The memory is long enough.
@@ -124,12 +124,8 @@ impl Sender {
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let (_, grants) = self.admit_to(registrar, peer)?;
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let (_, grants) = self.admit_to(host, peer)?;
         Ok(Terms::new(self.agreed(), Side::Sender, grants))
     }
 
@@ -165,15 +161,11 @@ impl Looks for SlotFinds {
     const KIND: Kind = Kind::ReadSlotInlined;
     const GRANTS: &[OpType] = &[OpType::Read, OpType::Write, OpType::Read];
 
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        joined: &Joined,
-        pace: Pace,
-    ) -> Result<Self, OpenError<R::Error>> {
+    fn open(host: &dyn Gate, joined: &Joined, pace: Pace) -> Result<Self, OpenError> {
         let &Joined { slots, len_max, .. } = joined;
         let (count, reach) = (slots.into(), len_max.into());
         let messages = Messages { slots: count, len_max, reach, next: Position::ZERO };
-        let (grant, word) = (joined.grants[2], super::own(registrar, WORD)?);
+        let (grant, word) = (joined.grants[2], super::own(host, WORD)?);
         let (slots, place, landing) = (Slots { count, len_max }, None, None);
         Ok(Self { grant, slots, word, pace, messages, place, landing, waits: false })
     }

@@ -1,13 +1,12 @@
 //! Receivers that look for messages by themselves, of senders that issue nothing (§4.5).
 
-use rma_core::op::OpType;
+use rma_core::{gate::Gate, op::OpType};
 
 use super::{Joined, receiver::SlotReceiver};
 use crate::{
     close::opened,
     into::{Finds, IntoReceiver},
     read_ring::{ReaderConfig, receiver::Pace},
-    registrar::Registrar,
     table::Kind,
     terms::{OpenError, Terms},
 };
@@ -20,21 +19,17 @@ pub(crate) trait Looks: Finds + Sized {
     /// The op types that grants are for: its seat, messages, and bells elsewhere.
     const GRANTS: &[OpType];
 
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        joined: &Joined,
-        pace: Pace,
-    ) -> Result<Self, OpenError<R::Error>>;
+    fn open(host: &dyn Gate, joined: &Joined, pace: Pace) -> Result<Self, OpenError>;
 }
 
-fn join<R: Registrar, F: Looks>(
-    registrar: &mut R,
+fn join<F: Looks>(
+    host: &dyn Gate,
     config: ReaderConfig,
     terms: &Terms,
-) -> Result<(Joined, IntoReceiver<F>), OpenError<R::Error>> {
-    let joined = super::check(registrar, (F::KIND, config.name), F::GRANTS, terms)?;
-    let finds = F::open(registrar, &joined, Pace::new(config.every))?;
-    let into = joined.clone().into_receiver(registrar, finds)?;
+) -> Result<(Joined, IntoReceiver<F>), OpenError> {
+    let joined = super::check(host, (F::KIND, config.name), F::GRANTS, terms)?;
+    let finds = F::open(host, &joined, Pace::new(config.every))?;
+    let into = joined.clone().into_receiver(host, finds)?;
     Ok((joined, into))
 }
 
@@ -44,12 +39,8 @@ impl<F: Looks> IntoReceiver<F> {
     ///
     /// # Errors
     /// If the terms are not for this receiver, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| Ok(join(registrar, config, terms)?.1))
+    pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| Ok(join(host, config, terms)?.1))
     }
 }
 
@@ -59,14 +50,10 @@ impl<F: Looks> SlotReceiver<F> {
     ///
     /// # Errors
     /// As [`IntoReceiver::join`].
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        config: ReaderConfig,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let (joined, into) = join(registrar, config, terms)?;
-            Self::new(registrar, &joined, into)
+    pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let (joined, into) = join(host, config, terms)?;
+            Self::new(host, &joined, into)
         })
     }
 }

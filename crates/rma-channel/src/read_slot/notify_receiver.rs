@@ -9,8 +9,13 @@
 use std::collections::VecDeque;
 
 use rma_core::{
-    grant::Grant, op::OpType, portal::CommandPortal, receive_queue::ReceiveQueue,
-    region::RegisteredRegion, time::Instant,
+    gate::{Gate, Peer},
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    receive_queue::ReceiveQueue,
+    region::RegisteredRegion,
+    time::Instant,
 };
 use rma_shm::Region;
 
@@ -30,7 +35,6 @@ use crate::{
     },
     readers::Readers,
     receiver::Blocking,
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position},
     sender::SendError,
     table::Kind,
@@ -70,21 +74,13 @@ impl Bells for Told {
         config.copies.into()
     }
 
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        config: &ReadSlotConfig,
-        memory: &Region,
-    ) -> Result<Self, OpenError<R::Error>> {
-        let words = BellWords::open(registrar, config, memory)?;
+    fn open(host: &dyn Gate, config: &ReadSlotConfig, memory: &Region) -> Result<Self, OpenError> {
+        let words = BellWords::open(host, config, memory)?;
         Ok(Self { words, notices: Notices::new(), newest: 0 })
     }
 
-    fn grant<R: Registrar>(
-        &self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Option<Grant>, OpenError<R::Error>> {
-        self.words.grant(registrar, peer)
+    fn grant(&self, host: &dyn Gate, peer: Peer) -> Result<Option<Grant>, OpenError> {
+        self.words.grant(host, peer)
     }
 
     fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
@@ -117,14 +113,10 @@ impl Sender {
     ///
     /// # Errors
     /// If there are too many receivers, or the host has no room.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Half<Admitted>, OpenError<R::Error>> {
-        let (seat, grants) = self.admit_to(registrar, peer)?;
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
+        let (seat, grants) = self.admit_to(host, peer)?;
         self.bells.notices.clear(seat);
-        let (us, agreed) = (registrar.peer(), self.agreed());
+        let (us, agreed) = (host.identity(), self.agreed());
         let needs = Needs { us, agreed, side: Side::Sender, grants: &[OpType::Notify] };
         let from = self.head;
         Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))
@@ -145,14 +137,14 @@ impl Into {
     ///
     /// # Errors
     /// If the terms are not for this receiver, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
+    pub fn join(
+        host: &dyn Gate,
         config: ReaderConfig,
         from: (Peer, &Terms),
-    ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        opened_with(registrar, |registrar| {
-            let (joined, finds, terms) = open(registrar, config, from)?;
-            Ok((joined.into_receiver(registrar, finds)?, terms))
+    ) -> Result<(Self, Terms), OpenError> {
+        opened_with(host, |host| {
+            let (joined, finds, terms) = open(host, config, from)?;
+            Ok((joined.into_receiver(host, finds)?, terms))
         })
     }
 
@@ -168,15 +160,15 @@ impl Receiver {
     ///
     /// # Errors
     /// As [`Into::join`].
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
+    pub fn join(
+        host: &dyn Gate,
         config: ReaderConfig,
         from: (Peer, &Terms),
-    ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        opened_with(registrar, |registrar| {
-            let (joined, finds, terms) = open(registrar, config, from)?;
-            let into = joined.clone().into_receiver(registrar, finds)?;
-            Ok((Self::new(registrar, &joined, into)?, terms))
+    ) -> Result<(Self, Terms), OpenError> {
+        opened_with(host, |host| {
+            let (joined, finds, terms) = open(host, config, from)?;
+            let into = joined.clone().into_receiver(host, finds)?;
+            Ok((Self::new(host, &joined, into)?, terms))
         })
     }
 }
@@ -190,16 +182,16 @@ impl Blocking for Receiver {
 /// How many receives are posted: one for the NOTIFY that is under way, and one for the next.
 const RECEIVES: u16 = 2;
 
-fn open<R: Registrar>(
-    registrar: &mut R,
+fn open(
+    host: &dyn Gate,
     config: ReaderConfig,
     (from, terms): (Peer, &Terms),
-) -> Result<(Joined, EventFinds, Terms), OpenError<R::Error>> {
+) -> Result<(Joined, EventFinds, Terms), OpenError> {
     use OpType::{Read, Write};
     let grants = &[Read, Write, Read, Read];
-    let joined = super::check(registrar, (Kind::ReadSlotNotify, config.name), grants, terms)?;
-    let look = open_look(registrar, &joined, Pace::new(config.every))?;
-    let (queue, notify) = open_queue(registrar, RECEIVES, from)?;
+    let joined = super::check(host, (Kind::ReadSlotNotify, config.name), grants, terms)?;
+    let look = open_look(host, &joined, Pace::new(config.every))?;
+    let (queue, notify) = open_queue(host, RECEIVES, from)?;
     let terms = Terms::new(joined.agreed, Side::Receiver, vec![notify]);
     Ok((joined, EventFinds { look, queue, known: Position::ZERO }, terms))
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use rma_core::{portal::CommandPortal, region::RegisteredRegion, time::Instant};
+use rma_core::{gate::Gate, portal::CommandPortal, region::RegisteredRegion, time::Instant};
 
 use super::Joined;
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
         Claim, Claims, Ended, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState, Receiver,
         read,
     },
-    registrar::Registrar,
     ring::{Record, WORD, padded},
     terms::OpenError,
 };
@@ -47,14 +46,14 @@ const fn stride(len_max: u32) -> u64 {
 
 #[expect(private_bounds, reason = "the three ways to find messages are all there are")]
 impl<F: Finds> SlotReceiver<F> {
-    pub(super) fn new<R: Registrar>(
-        registrar: &mut R,
+    pub(super) fn new(
+        host: &dyn Gate,
         joined: &Joined,
         into: IntoReceiver<F>,
-    ) -> Result<Self, OpenError<R::Error>> {
+    ) -> Result<Self, OpenError> {
         let stride = stride(joined.len_max);
         let buffers = u64::from(joined.slots.min(BUFFERS_MAX));
-        let memory = super::own(registrar, buffers * stride)?;
+        let memory = super::own(host, buffers * stride)?;
         let free = (0..buffers).map(|buffer| buffer * stride + WORD).collect();
         Ok(Self {
             into,

@@ -11,7 +11,7 @@ use crate::{
     receiver::{ReceiveError, Receiver},
     tests::{
         audience::{Audience, Read, TIMEOUT, drawing},
-        hand::{Claiming, Desk, Hosts, Node},
+        hand::{Claiming, Hosts, Node},
     },
 };
 
@@ -37,7 +37,7 @@ enum Kinds {
 
 /// The receiver's end of a kind that looks, which its sender has admitted.
 fn join_looking<F: looking::Looks + 'static>(
-    desk: &mut Desk<'_>,
+    desk: &dyn Gate,
     terms: &Terms,
     is_into: bool,
 ) -> Box<dyn Receiver> {
@@ -97,12 +97,13 @@ const COPIES: u32 = 600;
 impl Channel {
     /// Five slots, in memory of the application's that has 1000 bytes besides.
     fn open(what: (Which, bool), readers: u8) -> Self {
-        let (mut hosts, from) = (Hosts::new(), Node::new(1));
+        let hosts = Hosts::new();
+        let from = hosts.node(1);
         let config = ReadSlotConfig::default().with(|it| {
             (it.slots, it.len_max, it.copies) = (5, LEN_MAX, COPIES);
             (it.readers, it.reader_timeout) = (4, TIMEOUT);
         });
-        let desk = &mut hosts.desk(&from);
+        let desk = from.host();
         let memory = Arc::new(Region::new(5 * 208 + 1000).unwrap());
         let it = match what.0 {
             Which::Detached => Kinds::Detached(SlotSender::open_in(desk, config, memory).unwrap()),
@@ -111,26 +112,26 @@ impl Channel {
         };
         let mut it = Self::new(hosts, from, Sends { what, it });
         for number in 0..readers {
-            it.join(Node::new(2 + number));
+            it.join(it.hosts.node(2 + number));
         }
         it
     }
 
     fn join(&mut self, node: Node) {
-        let (hosts, from, peer) = (&mut self.hosts, &self.from, node.peer);
+        let (from, peer) = (&self.from, node.peer);
         let (config, is_into) = (ReaderConfig::new(), self.sender.what.1);
         let receiver: Box<dyn Receiver> = match &mut self.sender.it {
             Kinds::Detached(sender) => {
-                let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
-                join_looking::<detached_bell::BellFinds>(&mut hosts.desk(&node), &terms, is_into)
+                let terms = sender.admit(from.host(), peer).unwrap();
+                join_looking::<detached_bell::BellFinds>(node.host(), &terms, is_into)
             }
             Kinds::Inlined(sender) => {
-                let terms = sender.admit(&mut hosts.desk(from), peer).unwrap();
-                join_looking::<inlined_bell::SlotFinds>(&mut hosts.desk(&node), &terms, is_into)
+                let terms = sender.admit(from.host(), peer).unwrap();
+                join_looking::<inlined_bell::SlotFinds>(node.host(), &terms, is_into)
             }
             Kinds::Notify(sender) => {
-                let half = sender.admit(&mut hosts.desk(from), peer).unwrap();
-                let (desk, told) = (&mut hosts.desk(&node), (from.peer, half.terms()));
+                let half = sender.admit(from.host(), peer).unwrap();
+                let (desk, told) = (node.host(), (from.peer, half.terms()));
                 let (it, terms): (Box<dyn Receiver>, _) = if is_into {
                     let joined = notify_receiver::Into::join(desk, config, told).unwrap();
                     (Box::new(Claiming::new(joined.0, desk, LEN_MAX)), joined.1)
@@ -219,12 +220,12 @@ fn earlier_content_of_the_applications_memory_is_no_message() {
     }
     let config = ReadSlotConfig::default().with(|it| (it.slots, it.len_max) = (5, LEN_MAX));
     let too_short = Arc::new(Region::new(5 * 208 - 8).unwrap());
-    let desk = &mut it.hosts.desk(&it.from);
+    let desk = it.from.host();
     let refused = inlined_bell::Sender::open_in(desk, config, too_short);
     assert!(matches!(refused, Err(OpenError::Settings { value: 1032, .. })), "{refused:?}");
 
     it.sender.it = Kinds::Inlined(SlotSender::open_in(desk, config, memory).unwrap());
-    it.join(Node::new(2));
+    it.join(it.hosts.node(2));
     it.settle(20);
     for _ in 0..7 {
         it.send(8).unwrap();
@@ -262,7 +263,7 @@ fn a_reader_that_stops_is_ejected_and_told_and_its_seat_and_slots_are_used_again
         it.hosts.step = Duration::from_micros(10);
         // Messages that the others have not taken yet may hold all slots.
         it.settle(20);
-        it.join(Node::new(9));
+        it.join(it.hosts.node(9));
         it.send(70).unwrap();
         it.settle(40);
         for index in [0, 1, 2, 4] {
@@ -323,10 +324,11 @@ fn garbage(what: (Which, bool), seed: u64) {
 
 #[test]
 fn of_memory_that_goes_around_no_message_lies_twice_or_where_copies_are() {
-    let (mut hosts, from) = (Hosts::new(), Node::new(1));
+    let hosts = Hosts::new();
+    let from = hosts.node(1);
     let config = ReadSlotConfig::default().with(|it| (it.len_max, it.copies) = (64, 128));
     let memory = Arc::new(Region::circular(512).unwrap());
-    let mut it = detached_bell::Sender::open_in(&mut hosts.desk(&from), config, memory).unwrap();
+    let mut it = detached_bell::Sender::open_in(from.host(), config, memory).unwrap();
     let (memory, mut node) = (it.memory().clone(), from);
     for start in [512, 512 + 128, 512 - 8] {
         let refused = it.send_region(&mut node.link, Instant::ZERO, &memory, start..start + 16);

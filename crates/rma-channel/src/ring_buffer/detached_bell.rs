@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
+    gate::Gate,
     grant::Grant,
     op::OpType,
     portal::{Change, CommandPortal, Source},
@@ -26,7 +27,6 @@ use crate::{
     duplex::Hears,
     flow,
     link::Link,
-    registrar::Registrar,
     ring::{
         Position, Room, WORD,
         detached::{Reader, first_word, footprint},
@@ -48,20 +48,17 @@ impl Receiver {
     ///
     /// # Errors
     /// If a message of the greatest length has no place in the ring, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let RingConfig { peer, len, len_max, .. } = config;
             config.check(footprint(len_max))?;
-            let ring = circular(registrar, len, Permissions::WRITE)?;
-            let bell = flow::region(registrar, Region::new(WORD as usize)?, Permissions::WRITE)?;
-            let mut grant = |region| registrar.grant(region, peer, OpType::Write);
+            let ring = circular(host, len, Permissions::WRITE)?;
+            let bell = flow::region(host, Region::new(WORD as usize)?, Permissions::WRITE)?;
+            let grant = |region| host.grant(region, peer, OpType::Write);
             let grants = [grant(&ring), grant(&bell)].into_iter().collect::<Result<_, _>>();
             let reader = Reader::new((ring, bell), len, len_max);
             let parts = (reader, grants.map_err(OpenError::Host)?);
-            open_receiver(registrar, config, Kind::RingDetached, parts)
+            open_receiver(host, config, Kind::RingDetached, parts)
         })
     }
 }
@@ -86,15 +83,12 @@ impl Sender {
     ///
     /// # Errors
     /// If a message of the greatest length has no place in the ring, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             config.check(footprint(config.len_max))?;
-            let word = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
+            let word = flow::region(host, Region::new(WORD as usize)?, Permissions::NONE)?;
             let needs = (Kind::RingDetached, &[OpType::Write; 2][..]);
-            open_sender(registrar, config, needs, move |parts, grants| {
+            open_sender(host, config, needs, move |parts, grants| {
                 let (room, bell) = (Room::new(parts.len.get()), grants[0]);
                 Self { parts, room, sending: Sending::default(), bell, word, ringing: None }
             })

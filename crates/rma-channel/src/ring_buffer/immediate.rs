@@ -11,6 +11,7 @@
 use core::ops::Range;
 
 use rma_core::{
+    gate::Gate,
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -27,7 +28,6 @@ use crate::{
     flow,
     link::Link,
     receiver::Blocking,
-    registrar::Registrar,
     ring::{
         Position, Room,
         immediate::{Reader, footprint, immediate},
@@ -50,24 +50,20 @@ impl Receiver {
     /// # Errors
     /// If a message of the greatest length has no place in the ring, there can be no such number of
     /// messages, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let RingConfig { peer, len, len_max, messages, .. } = config;
             config.check(footprint(len_max))?;
             let layout = ReceiveQueueLayout::new(messages, 0)?;
-            let queue =
-                registrar.receive_queue(layout, Permissions::NONE).map_err(OpenError::Host)?;
+            let queue = host.receive_queue(layout, Permissions::NONE).map_err(OpenError::Host)?;
             let memory = Region::circular(len.get() as usize)?;
             let permissions = Permissions::WRITE | Permissions::NOTIFY;
-            let ring = flow::region_with_events(registrar, memory, permissions, &queue)?;
-            let mut grant = |op_type| registrar.grant(&ring, peer, op_type);
+            let ring = flow::region_with_events(host, memory, permissions, &queue)?;
+            let grant = |op_type| host.grant(&ring, peer, op_type);
             let grants = [grant(OpType::Write), grant(OpType::WriteWithImm)];
             let grants = grants.into_iter().collect::<Result<_, _>>().map_err(OpenError::Host)?;
             let reader = Reader::new((ring, queue), len, len_max);
-            open_receiver(registrar, config, Kind::RingImmediate, (reader, grants))
+            open_receiver(host, config, Kind::RingImmediate, (reader, grants))
         })
     }
 }
@@ -97,15 +93,12 @@ impl Sender {
     /// # Errors
     /// If a message of the greatest length has no place in the ring, there can be no such number of
     /// messages, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             config.check(footprint(config.len_max))?;
             let messages = ReceiveQueueLayout::new(config.messages, 0)?.receives();
             let needs = (Kind::RingImmediate, &[OpType::Write, OpType::WriteWithImm][..]);
-            open_sender(registrar, config, needs, move |parts, grants| {
+            open_sender(host, config, needs, move |parts, grants| {
                 let (room, grant) = (Room::new(parts.len.get()), grants[0]);
                 Self { parts, room, sending: Sending::default(), grant, messages }
             })

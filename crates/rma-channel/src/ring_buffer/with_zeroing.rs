@@ -3,14 +3,15 @@
 
 use core::ops::Range;
 
-use rma_core::{op::OpType, portal::CommandPortal, region::RegisteredRegion, time::Instant};
+use rma_core::{
+    gate::Gate, op::OpType, portal::CommandPortal, region::RegisteredRegion, time::Instant,
+};
 
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
 use crate::{
     close::{Close, Registered, opened},
     duplex::Hears,
     link::Link,
-    registrar::Registrar,
     ring::{
         Position, WORD,
         zeroing::{Place, Reader, Writer, footprint},
@@ -32,15 +33,12 @@ impl Receiver {
     ///
     /// # Errors
     /// If a message of the greatest length has no place in the ring, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let RingConfig { len, len_max, .. } = config;
             config.check(footprint(len_max))?;
             let reader = |ring| Reader::new(ring, len, len_max);
-            open_inlined(registrar, config, Kind::RingWithZeroing, reader)
+            open_inlined(host, config, Kind::RingWithZeroing, reader)
         })
     }
 }
@@ -58,13 +56,10 @@ impl Sender {
     ///
     /// # Errors
     /// If a message of the greatest length has no place in the ring, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             config.check(footprint(config.len_max))?;
-            open_sender(registrar, config, (Kind::RingWithZeroing, &[OpType::Write]), |parts, _| {
+            open_sender(host, config, (Kind::RingWithZeroing, &[OpType::Write]), |parts, _| {
                 Self::new(parts)
             })
         })

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
+    gate::Gate,
     limits::OP_SIZE_MAX,
     op::OpType,
     portal::{Change, CommandPortal, Source},
@@ -25,7 +26,6 @@ use crate::{
     close::{Close, Registered, opened},
     duplex::Hears,
     link::Link,
-    registrar::Registrar,
     ring::{
         Position, WORD,
         without_zeroing::{Reader, Run, Writer, footprint},
@@ -52,15 +52,12 @@ impl Receiver {
     ///
     /// # Errors
     /// If a message of the greatest length has no place in the ring, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let RingConfig { len, len_max, .. } = config;
             config.check(footprint(len_max) + WORD)?;
             let reader = |ring| Reader::new(ring, len, len_max);
-            open_inlined(registrar, config, Kind::RingWithoutZeroing, reader)
+            open_inlined(host, config, Kind::RingWithoutZeroing, reader)
         })
     }
 }
@@ -89,18 +86,12 @@ impl Sender {
     ///
     /// # Errors
     /// If a message of the greatest length has no place in the ring, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: RingConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             config.check(footprint(config.len_max) + WORD)?;
-            open_sender(
-                registrar,
-                config,
-                (Kind::RingWithoutZeroing, &[OpType::Write]),
-                |parts, _| Self::new(parts),
-            )
+            open_sender(host, config, (Kind::RingWithoutZeroing, &[OpType::Write]), |parts, _| {
+                Self::new(parts)
+            })
         })
     }
 

@@ -7,6 +7,7 @@
 
 use rma_core::{
     executor::OpCall,
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::{Change, CommandPortal},
@@ -20,7 +21,6 @@ use crate::{
     close::{Close, Registered, opened},
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError},
-    registrar::{Peer, Registrar},
     ring::{Position, Record, WORD},
     sender::{self, Outgoing, SendError, SendHandle, SendState, checked_len, refused},
     table::Kind,
@@ -48,16 +48,11 @@ impl Receiver {
     ///
     /// # Errors
     /// If there cannot be so many, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        name: u64,
-        receives: u16,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, name: u64, receives: u16) -> Result<Self, OpenError> {
+        opened(host, |host| {
             checked_count("the number of receives", receives)?;
             let layout = ReceiveQueueLayout::new(receives, 0)?;
-            let queue =
-                registrar.receive_queue(layout, Permissions::NOTIFY).map_err(OpenError::Host)?;
+            let queue = host.receive_queue(layout, Permissions::NOTIFY).map_err(OpenError::Host)?;
             let numbers = [receives.into(), LEN.into(), 0];
             let agreed = Agreed { kind: Kind::SendRecvBufferless, name, numbers };
             Ok(Self::new(queue, agreed))
@@ -73,12 +68,8 @@ impl Receiver {
     ///
     /// # Errors
     /// If the host makes no grant for it.
-    pub fn admit<R: Registrar>(
-        &self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let grant = registrar.grant(self.queue.region(), peer, OpType::Notify);
+    pub fn admit(&self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let grant = host.grant(self.queue.region(), peer, OpType::Notify);
         Ok(Terms::new(self.agreed, Side::Receiver, vec![grant.map_err(OpenError::Host)?]))
     }
 
@@ -153,14 +144,10 @@ impl Sender {
     ///
     /// # Errors
     /// If those are not terms of such a channel.
-    pub fn join<R: Registrar>(
-        registrar: &R,
-        terms: &Terms,
-        waiting: u16,
-    ) -> Result<Self, OpenError<R::Error>> {
+    pub fn join(host: &dyn Gate, terms: &Terms, waiting: u16) -> Result<Self, OpenError> {
         checked_count("the number of words that wait", waiting)?;
         let kind = (Kind::SendRecvBufferless, Side::Sender);
-        let grant = terms.epochs_for(registrar.peer(), kind, &[OpType::Notify])?[0];
+        let grant = terms.epochs_for(host.identity(), kind, &[OpType::Notify])?[0];
         Ok(Self::new(grant, waiting))
     }
 

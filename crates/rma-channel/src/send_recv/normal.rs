@@ -8,6 +8,7 @@
 
 use rma_core::{
     executor::{CallId, OpCall},
+    gate::Gate,
     grant::Grant,
     op::OpType,
     portal::{Change, CommandPortal, Source},
@@ -21,7 +22,6 @@ use crate::{
     close::opened,
     link::Link,
     numbered::{Carries, EventReceiver, NumberedSender, Opening, Parcel, Tells},
-    registrar::Registrar,
     ring::{Malformed, Position, Record},
     sender::{SendError, refused},
     table::Kind,
@@ -34,7 +34,7 @@ pub type Sender = NumberedSender<Sends>;
 /// The receiver's end.
 pub type Receiver = EventReceiver<Buffers>;
 
-fn opening<E: core::error::Error>(config: SendRecvConfig) -> Result<Opening, OpenError<E>> {
+fn opening(config: SendRecvConfig) -> Result<Opening, OpenError> {
     let (places, kind) = (config.places()?, Kind::SendRecvNormal);
     let SendRecvConfig { name, peer, .. } = config;
     Ok(Opening { kind, name, peer, places, option: 0 })
@@ -45,13 +45,10 @@ impl Sender {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SendRecvConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: SendRecvConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let carrier = |grants: &[Grant]| Sends { grant: grants[0] };
-            opening(config)?.sender(registrar, &[OpType::Send], carrier)
+            opening(config)?.sender(host, &[OpType::Send], carrier)
         })
     }
 }
@@ -61,16 +58,13 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SendRecvConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: SendRecvConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config)?;
-            let queue = opening.queue(registrar, config.len_max, Permissions::SEND)?;
-            let grant = opening.grant(registrar, queue.region(), OpType::Send)?;
+            let queue = opening.queue(host, config.len_max, Permissions::SEND)?;
+            let grant = opening.grant(host, queue.region(), OpType::Send)?;
             let (tells, memory) = (Buffers(queue.layout()), queue.region().clone());
-            opening.receiver(registrar, vec![grant], move |teller| {
+            opening.receiver(host, vec![grant], move |teller| {
                 Self::new(tells, queue, (memory, opening.places), teller)
             })
         })

@@ -8,6 +8,7 @@ use core::ops::Range;
 
 use rma_core::{
     executor::OpCall,
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::{Change, CommandPortal, Source},
@@ -22,7 +23,6 @@ use crate::{
     image::{Image, Lying},
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError, read},
-    registrar::{Peer, Registrar},
     ring::{Position, Record, padded},
     sender::{self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, refused},
     table::Kind,
@@ -45,17 +45,13 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SharedConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: SharedConfig) -> Result<Self, OpenError> {
+        opened(host, |host| {
             let SharedConfig { name, receives, len_max } = config;
             checked_count("the number of receives", receives)?;
             checked_len_max(len_max)?;
             let layout = ReceiveQueueLayout::new(receives, len_max)?;
-            let queue =
-                registrar.receive_queue(layout, Permissions::SEND).map_err(OpenError::Host)?;
+            let queue = host.receive_queue(layout, Permissions::SEND).map_err(OpenError::Host)?;
             let numbers = [receives.into(), len_max.into(), 0];
             let agreed = Agreed { kind: Kind::SendRecvShared, name, numbers };
             Ok(Self::new(queue, agreed))
@@ -71,12 +67,8 @@ impl Receiver {
     ///
     /// # Errors
     /// If the host makes no grant for it.
-    pub fn admit<R: Registrar>(
-        &self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let grant = registrar.grant(self.queue.region(), peer, OpType::Send);
+    pub fn admit(&self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let grant = host.grant(self.queue.region(), peer, OpType::Send);
         Ok(Terms::new(self.agreed, Side::Receiver, vec![grant.map_err(OpenError::Host)?]))
     }
 }
@@ -142,19 +134,15 @@ impl Sender {
     ///
     /// # Errors
     /// If those are not terms of such a channel, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        terms: &Terms,
-        waiting: u16,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn join(host: &dyn Gate, terms: &Terms, waiting: u16) -> Result<Self, OpenError> {
+        opened(host, |host| {
             checked_count("the number of messages that wait", waiting)?;
             let kind = (Kind::SendRecvShared, Side::Sender);
-            let grant = terms.epochs_for(registrar.peer(), kind, &[OpType::Send])?[0];
+            let grant = terms.epochs_for(host.identity(), kind, &[OpType::Send])?[0];
             let [_, len_max, _] = terms.agreed().numbers;
             let len_max = u32::try_from(len_max).unwrap_or(0);
             checked_len_max(len_max)?;
-            let image = Image::open(registrar, waiting, len_max)?;
+            let image = Image::open(host, waiting, len_max)?;
             let (messages, registered) = (OneByOne::new(waiting), Registered::default());
             Ok(Self { grant, image, messages, registered })
         })

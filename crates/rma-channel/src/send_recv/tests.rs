@@ -1,12 +1,11 @@
 //! The queues that senders share, against an engine in the test's hands.
 
-use rma_core::{executor::CallStatus, op::OpStatus};
+use rma_core::{executor::CallStatus, gate::Gate as _, op::OpStatus};
 use rma_shm::Region;
 
 use super::*;
 use crate::{
     receiver::{Blocking, Claims, Message, Receiver},
-    registrar::Registrar,
     sender::{SendError, SendHandle, SendRegion, SendState, Sender},
     terms::TermsError,
     tests::bench::{Bench, OTHER, PEER, Process},
@@ -22,21 +21,21 @@ struct Ends<S, R> {
 fn open_shared(receives: u16) -> Ends<shared::Sender, shared::Receiver> {
     let mut bench = Bench::new(8);
     let config = SharedConfig::DEFAULT.with(|it| (it.receives, it.len_max) = (receives, 100));
-    let receiver = shared::Receiver::open(&mut bench.host, config).unwrap();
+    let receiver = shared::Receiver::open(&bench.host, config).unwrap();
     let senders = [PEER, OTHER].map(|peer| {
-        let terms = receiver.admit(&mut bench.host, peer).unwrap();
-        bench.host.as_peer = peer;
-        shared::Sender::join(&mut bench.host, &terms, 2).unwrap()
+        let terms = receiver.admit(&bench.host, peer).unwrap();
+        bench.host.peer = peer;
+        shared::Sender::join(&bench.host, &terms, 2).unwrap()
     });
     Ends { bench, receiver, senders }
 }
 
 fn open_bufferless(receives: u16) -> Ends<bufferless::Sender, bufferless::Receiver> {
     let mut bench = Bench::new(8);
-    let receiver = bufferless::Receiver::open(&mut bench.host, 5, receives).unwrap();
+    let receiver = bufferless::Receiver::open(&bench.host, 5, receives).unwrap();
     let senders = [PEER, OTHER].map(|peer| {
-        let terms = receiver.admit(&mut bench.host, peer).unwrap();
-        bench.host.as_peer = peer;
+        let terms = receiver.admit(&bench.host, peer).unwrap();
+        bench.host.peer = peer;
         bufferless::Sender::join(&bench.host, &terms, 2).unwrap()
     });
     Ends { bench, receiver, senders }
@@ -92,7 +91,7 @@ fn share<S: Sender, R: Receiver + Blocking>(mut it: Ends<S, R>) {
             assert_eq!(it.send(who, 99), Err(SendError::Full), "two wait, or are under way");
             it.poll(who).unwrap();
             let (_, process) = it.process(who);
-            assert_eq!(process.taken.len(), 1, "one is under way");
+            assert_eq!(process.engine.taken.len(), 1, "one is under way");
         }
         received.extend(it.receive());
     }
@@ -128,7 +127,7 @@ fn wait<S: Sender, R: Receiver + Blocking>(mut it: Ends<S, R>) {
     // The executor offers it again and again, and gives up: then the channel does.
     let mut offers = 0;
     while offers < 30 {
-        if !it.bench.us.taken.is_empty() {
+        if !it.bench.us.engine.taken.is_empty() {
             assert_eq!(it.bench.apply(0), OpStatus::RemoteNotReady);
             offers += 1;
         }
@@ -162,7 +161,7 @@ fn break_one<S: Sender, R: Receiver + Blocking>(mut it: Ends<S, R>) {
     assert_eq!(it.senders[0].test(first), SendState::Failed(status));
     let never = CallStatus::PredecessorFailed;
     assert_eq!(it.senders[0].test(second), SendState::Failed(never));
-    assert!(it.bench.us.taken.is_empty(), "nothing more is issued");
+    assert!(it.bench.us.engine.taken.is_empty(), "nothing more is issued");
     let third = it.send(1, 7).unwrap();
     it.bench.apply_all();
     it.poll(1).unwrap();
@@ -183,17 +182,17 @@ fn a_kept_message_holds_its_buffer_and_a_kept_word_nothing() {
     it.send(0, 1).unwrap();
     it.bench.apply_all();
     let claim = it.receiver.claim().unwrap().unwrap();
-    assert_eq!(it.bench.host.posted(it.receiver.queue()), 1);
+    assert_eq!(it.bench.host.hosts.posted(it.receiver.queue()), 1);
     let mut bytes = [0; 4];
     assert_eq!(it.receiver.read(&claim, 6, &mut bytes), 2, "from an offset, as many as there are");
     it.receiver.free(claim);
-    assert_eq!(it.bench.host.posted(it.receiver.queue()), 2);
+    assert_eq!(it.bench.host.hosts.posted(it.receiver.queue()), 2);
 
     let mut it = open_bufferless(2);
     it.send(0, 0x0102_0304_0506_0708).unwrap();
     it.bench.apply_all();
     let claim = it.receiver.claim().unwrap().unwrap();
-    assert_eq!(it.bench.host.posted(it.receiver.queue()), 2);
+    assert_eq!(it.bench.host.hosts.posted(it.receiver.queue()), 2);
     assert_eq!((it.receiver.word(&claim), claim.len()), (0x0102_0304_0506_0708, 8));
     assert_eq!((it.receiver.read(&claim, 6, &mut bytes), &bytes[..2]), (2, &[2, 1][..]));
     assert_eq!(it.receiver.read(&claim, 9, &mut bytes), 0);
@@ -232,12 +231,12 @@ fn a_message_to_many_senders_queue_is_sent_from_where_it_lies() {
 #[test]
 fn terms_of_another_kind_or_for_somebody_else_admit_nobody() {
     let mut it = open_shared(2);
-    let terms = it.receiver.admit(&mut it.bench.host, OTHER).unwrap();
-    it.bench.host.as_peer = PEER;
-    let refused = shared::Sender::join(&mut it.bench.host, &terms, 2).unwrap_err();
+    let terms = it.receiver.admit(&it.bench.host, OTHER).unwrap();
+    it.bench.host.peer = PEER;
+    let refused = shared::Sender::join(&it.bench.host, &terms, 2).unwrap_err();
     assert!(matches!(refused, OpenError::Terms(TermsError::Grant { .. })), "{refused}");
     let refused = bufferless::Sender::join(&it.bench.host, &terms, 2).unwrap_err();
     assert!(matches!(refused, OpenError::Terms(TermsError::Disagree { .. })), "{refused}");
-    let refused = shared::Sender::join(&mut it.bench.host, &terms, 0).unwrap_err();
+    let refused = shared::Sender::join(&it.bench.host, &terms, 0).unwrap_err();
     assert!(matches!(refused, OpenError::Settings { .. }), "{refused}");
 }

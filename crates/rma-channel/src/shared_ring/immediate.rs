@@ -13,6 +13,7 @@
 //! may come to it that a sender finds none: he tries again.
 
 use rma_core::{
+    gate::{Gate, Peer},
     limits::{OP_SIZE_MAX, RECEIVES_MAX},
     op::OpType,
     portal::{Change, Placement, Source},
@@ -27,7 +28,6 @@ use super::{
 };
 use crate::{
     receiver::Blocking,
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, RingLen},
     table::Kind,
     terms::OpenError,
@@ -115,13 +115,10 @@ impl Finds for Events {
         Ok(None)
     }
 
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        len: RingLen,
-    ) -> Result<(Self, Permissions), OpenError<R::Error>> {
+    fn open(host: &dyn Gate, len: RingLen) -> Result<(Self, Permissions), OpenError> {
         let receives = (len.get() / ALIGN).min(RECEIVES_MAX.into()) as u16;
         let layout = ReceiveQueueLayout::new(receives, 0)?;
-        let queue = registrar.receive_queue(layout, Permissions::NONE);
+        let queue = host.receive_queue(layout, Permissions::NONE);
         let mut queue = queue.map_err(OpenError::Host)?;
         queue.post_all();
         Ok((Self { queue }, Permissions::WRITE | Permissions::NOTIFY))

@@ -7,6 +7,7 @@ use std::{
 };
 
 use rma_core::{
+    gate::{Gate, Peer},
     portal::CommandPortal,
     receive_queue::ReceiveQueue,
     region::{Permissions, RegisteredRegion},
@@ -22,7 +23,6 @@ use crate::{
     epochs::Epochs,
     link::Link,
     receiver::{self, Claim, Claims, ReceiveError, Receiver},
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, Record, RingLen},
     terms::{OpenError, Side, Terms},
 };
@@ -60,10 +60,7 @@ pub trait Finds: fmt::Debug + Send + Sized + 'static {
 
     /// Opens the means to find messages, and returns them with the rights of others on the ring.
     #[doc(hidden)]
-    fn open<R: Registrar>(
-        registrar: &mut R,
-        len: RingLen,
-    ) -> Result<(Self, Permissions), OpenError<R::Error>>;
+    fn open(host: &dyn Gate, len: RingLen) -> Result<(Self, Permissions), OpenError>;
 
     /// The queue that the ring's events come in.
     #[doc(hidden)]
@@ -153,19 +150,16 @@ impl<F: Finds> SharedReceiver<F> {
     ///
     /// # Errors
     /// If a setting cannot work, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SharedRingConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            config.check::<F::Form, _>()?;
-            let (finds, permissions) = F::open(registrar, config.len)?;
-            let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, keys| {
+    pub fn open(host: &dyn Gate, config: SharedRingConfig) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            config.check::<F::Form>()?;
+            let (finds, permissions) = F::open(host, config.len)?;
+            let epochs = Epochs::open(host, config.epochs.into(), |host, keys| {
                 let control = Arc::new(Region::new(CONTROL_LEN)?);
                 let ring = Arc::new(Region::circular(config.len.get() as usize)?);
                 let of_control = Permissions::READ | Permissions::ATOMIC;
-                let control = registrar.register(control, keys[CONTROL], of_control, None);
-                let ring = registrar.register(ring, keys[RING], permissions, finds.queue());
+                let control = host.register(control, keys[CONTROL], of_control, None);
+                let ring = host.register(ring, keys[RING], permissions, finds.queue());
                 Ok([control.map_err(OpenError::Host)?, ring.map_err(OpenError::Host)?])
             })?;
             Ok(Self {
@@ -190,11 +184,7 @@ impl<F: Finds> SharedReceiver<F> {
     ///
     /// # Errors
     /// If there have been 65,536, or the host refuses.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
         let count = self.senders.len();
         let Ok(sender) = u16::try_from(count) else {
             let why = "a shared ring has 65,536 at most, with those that are gone; open it anew";
@@ -203,7 +193,7 @@ impl<F: Finds> SharedReceiver<F> {
         let mut each = [(CONTROL, F::Form::NEEDS[FETCH_ADD]); 3];
         each[READ].1 = F::Form::NEEDS[READ];
         each[MESSAGE] = (RING, F::Form::NEEDS[MESSAGE]);
-        let grants = self.epochs.grants(registrar, peer, &each).map_err(OpenError::Host)?;
+        let grants = self.epochs.grants(host, peer, &each).map_err(OpenError::Host)?;
         self.senders.push(Known { peer, next: 0, early: BTreeMap::new() });
         Ok(Terms::new(self.config.agreed(F::Form::KIND, sender), Side::Receiver, grants))
     }

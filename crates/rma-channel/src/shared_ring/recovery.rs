@@ -46,7 +46,7 @@
 //! room for what follows, take what they ever take. Whoever slept longer than the epochs that he
 //! has grants for needs new terms.
 
-use rma_core::time::Instant;
+use rma_core::{gate::Gate, time::Instant};
 
 #[cfg(doc)]
 use super::SharedRingConfig;
@@ -56,7 +56,6 @@ use super::{
 };
 use crate::{
     receiver::{ReceiveError, RecoverError},
-    registrar::Registrar,
     ring::Malformed,
 };
 
@@ -87,11 +86,11 @@ impl<F: Finds> SharedReceiver<F> {
     ///
     /// # Errors
     /// If the ring has what cannot be, or the host refuses.
-    pub fn poll_recovery<R: Registrar>(
+    pub fn poll_recovery(
         &mut self,
-        registrar: &mut R,
+        host: &dyn Gate,
         now: Instant,
-    ) -> Result<Option<Recovery>, RecoverError<R::Error>> {
+    ) -> Result<Option<Recovery>, RecoverError> {
         if self.recovering.done.is_none() {
             self.look().map_err(ReceiveError::from)?;
             self.watch(now);
@@ -99,12 +98,12 @@ impl<F: Finds> SharedReceiver<F> {
             if !is_time {
                 return Ok(None);
             }
-            self.epochs.fence(registrar).map_err(RecoverError::Host)?;
+            self.epochs.fence(host).map_err(RecoverError::Host)?;
             // Messages that came just before the fence.
             self.look().map_err(ReceiveError::from)?;
             self.recovering.done = Some(self.take_over().map_err(ReceiveError::from)?);
         }
-        self.epochs.resume(registrar).map_err(RecoverError::Host)?;
+        self.epochs.resume(host).map_err(RecoverError::Host)?;
         self.recovering.since = None;
         let epoch = self.epochs.epoch();
         Ok(self.recovering.done.take().map(|done| Recovery { epoch, ..done }))

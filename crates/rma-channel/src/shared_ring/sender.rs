@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{CallId, CallStatus},
+    gate::Gate,
     op::OpStatus,
     outcome::OpName,
     portal::CommandPortal,
@@ -36,7 +37,6 @@ use crate::{
     epochs::Ahead,
     flow,
     link::Link,
-    registrar::Registrar,
     ring::{Position, RingLen, Room, WORD, padded},
     sender::{
         self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
@@ -174,12 +174,9 @@ impl<F: Form> SharedSender<F> {
     ///
     /// # Errors
     /// If they are not terms of such a channel for this process, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        terms: &Terms,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let grants = terms.epochs_for(registrar.peer(), (F::KIND, Side::Sender), F::NEEDS)?;
+    pub fn join(host: &dyn Gate, terms: &Terms) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let grants = terms.epochs_for(host.identity(), (F::KIND, Side::Sender), F::NEEDS)?;
             let ahead = Ahead::new(grants.to_vec(), F::NEEDS.len());
             let Agreed { numbers: [len, sizes, sender], .. } = terms.agreed();
             let (len_max, window) = (sizes as u32, (sizes >> 32) as usize);
@@ -192,8 +189,8 @@ impl<F: Form> SharedSender<F> {
                 TermsError::Garbage { len: terms.to_bytes().len(), why: "no ring is so long" };
             let ring = ring.ok_or(garbage)?;
             let image = Region::circular(ring.get() as usize)?;
-            let image = flow::region(registrar, image, Permissions::NONE)?;
-            let sight = flow::region(registrar, Region::new(WORD as usize)?, Permissions::NONE)?;
+            let image = flow::region(host, image, Permissions::NONE)?;
+            let sight = flow::region(host, Region::new(WORD as usize)?, Permissions::NONE)?;
             Ok(Self {
                 ahead,
                 len: ring,

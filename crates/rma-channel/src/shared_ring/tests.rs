@@ -11,6 +11,7 @@ use rma_core::{
     executor::CallStatus,
     op::OpStatus,
 };
+use rma_lab::{FakeHost, FakeHosts};
 
 use super::{
     immediate::{Events, WithImmediate},
@@ -24,13 +25,13 @@ use crate::{
     ring::Malformed,
     sender::{Outgoing as _, SendError, SendHandle, SendState, Sender as _},
     terms::Terms,
-    tests::hosts::{BEGIN, Host, Station, Ticks, World, message},
+    tests::hosts::{self, BEGIN, Station, Ticks, message},
 };
 
 const LEN: usize = 100;
 
 struct Bench<F: Finds> {
-    host: Host,
+    host: FakeHost,
     receiver: SharedReceiver<F>,
     senders: Vec<(Station, SharedSender<F::Form>)>,
     ticks: Ticks,
@@ -43,18 +44,18 @@ impl<F: Finds> Bench<F> {
     }
 
     fn with(senders: u8, change: impl FnOnce(&mut SharedRingConfig)) -> Self {
-        let world = World::default();
-        let mut host = world.host(0);
+        let world = FakeHosts::default();
+        let host = hosts::host(&world, 0);
         let config = SharedRingConfig::new().with(|it| {
             (it.len_max, it.epochs) = (LEN as u32, 4);
             change(it);
         });
-        let mut receiver = SharedReceiver::open(&mut host, config).unwrap();
+        let mut receiver = SharedReceiver::open(&host, config).unwrap();
         let senders = (1..=senders).map(|number| {
-            let mut from = world.host(number);
-            let terms = receiver.admit(&mut host, from.peer).unwrap();
+            let from = hosts::host(&world, number);
+            let terms = receiver.admit(&host, from.peer).unwrap();
             let terms = Terms::from_bytes(&terms.to_bytes()).unwrap();
-            let sender = SharedSender::join(&mut from, &terms).unwrap();
+            let sender = SharedSender::join(&from, &terms).unwrap();
             (Station::new(from), sender)
         });
         let senders = senders.collect();
@@ -119,13 +120,13 @@ impl<F: Finds> Bench<F> {
     /// The time of a hole passes.
     fn recover(&mut self) -> Option<Recovery> {
         let now = self.ticks.next(Duration::from_micros(1));
-        assert_eq!(self.receiver.poll_recovery(&mut self.host, now).unwrap(), None, "too soon");
+        assert_eq!(self.receiver.poll_recovery(&self.host, now).unwrap(), None, "too soon");
         let now = self.ticks.next(self.timeout);
-        self.receiver.poll_recovery(&mut self.host, now).unwrap()
+        self.receiver.poll_recovery(&self.host, now).unwrap()
     }
 
-    fn under_way(&self, who: usize) -> &std::collections::VecDeque<Command> {
-        &self.senders[who].0.under_way
+    fn under_way(&self, who: usize) -> &[Command] {
+        &self.senders[who].0.engine.taken
     }
 }
 
@@ -312,10 +313,10 @@ both! {
     fn a_writer_that_slept_through_all_his_epochs_is_told_so(it: 2) {
         let sent = it.reserve(0, 1);
         for _ in 0..4 {
-            let (host, peer) = (&mut it.host, it.senders[1].0.host.peer);
+            let (host, peer) = (&it.host, it.senders[1].0.host.peer);
             let terms = it.receiver.admit(host, peer).unwrap();
-            let mut from = it.senders[1].0.host.clone();
-            it.senders[1].1 = SharedSender::join(&mut from, &terms).unwrap();
+            let from = it.senders[1].0.host.clone();
+            it.senders[1].1 = SharedSender::join(&from, &terms).unwrap();
             it.senders[1].0 = Station::new(from);
             it.reserve(1, 2);
             it.recover().unwrap();
@@ -378,9 +379,9 @@ both! {
             claims.extend(it.receiver.claim().unwrap());
         }
         let now = it.ticks.next(it.timeout * 3);
-        assert_eq!(it.receiver.poll_recovery(&mut it.host, now).unwrap(), None);
+        assert_eq!(it.receiver.poll_recovery(&it.host, now).unwrap(), None);
         let now = it.ticks.next(it.timeout * 3);
-        assert_eq!(it.receiver.poll_recovery(&mut it.host, now).unwrap(), None);
+        assert_eq!(it.receiver.poll_recovery(&it.host, now).unwrap(), None);
         assert!(!claims.is_empty());
         for claim in claims {
             it.receiver.free(claim);
@@ -428,9 +429,9 @@ both! {
     fn a_head_that_cannot_be_ends_the_channel(it: 1) {
         it.receiver.control().store(HEAD, 8).unwrap();
         let now = it.ticks.next(Duration::from_micros(1));
-        it.receiver.poll_recovery(&mut it.host, now).unwrap();
+        it.receiver.poll_recovery(&it.host, now).unwrap();
         let now = it.ticks.next(it.timeout);
-        let refused = it.receiver.poll_recovery(&mut it.host, now).unwrap_err();
+        let refused = it.receiver.poll_recovery(&it.host, now).unwrap_err();
         assert!(refused.to_string().contains("used the ring up to 8"), "{refused}");
     }
 }

@@ -10,6 +10,7 @@
 //! lands last. Who sent it is not authenticated: any sender could have written it.
 
 use rma_core::{
+    gate::Gate,
     op::OpType,
     portal::{Change, Source},
     receive_queue::ReceiveQueue,
@@ -22,7 +23,6 @@ use super::{
     sender::SharedSender,
 };
 use crate::{
-    registrar::Registrar,
     ring::{Malformed, Position, RingLen, WORD, padded, word_at, zeroing},
     table::Kind,
     terms::OpenError,
@@ -116,10 +116,7 @@ impl Finds for Records {
         Self::at(view, position)
     }
 
-    fn open<R: Registrar>(
-        _: &mut R,
-        _: RingLen,
-    ) -> Result<(Self, Permissions), OpenError<R::Error>> {
+    fn open(_: &dyn Gate, _: RingLen) -> Result<(Self, Permissions), OpenError> {
         Ok((Self, Permissions::WRITE))
     }
 

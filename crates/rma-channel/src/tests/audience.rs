@@ -133,8 +133,11 @@ impl<S: Read> Audience<S> {
                         self.poll_reader(index);
                     } else {
                         let node = &mut self.readers[index].node;
-                        if !node.taken.is_empty() {
-                            let command = node.taken.remove(draw(node.taken.len() as u64) as usize);
+                        if !node.engine.taken.is_empty() {
+                            let command = node
+                                .engine
+                                .taken
+                                .remove(draw(node.engine.taken.len() as u64) as usize);
                             self.hosts.carry_out(node, &command);
                         }
                     }
@@ -172,7 +175,8 @@ impl<S: Read> Audience<S> {
         len_max: usize,
         word: &mut dyn FnMut(u64) -> [u64; 2],
     ) -> bool {
-        let ids: Vec<_> = self.readers[0].node.taken.iter().map(|it| it.remote_region).collect();
+        let ids: Vec<_> =
+            self.readers[0].node.engine.taken.iter().map(|it| it.remote_region).collect();
         for id in ids {
             let region = self.hosts.region(id).clone();
             let [at, word] = word(region.len() / 8);

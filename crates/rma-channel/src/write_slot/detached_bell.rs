@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rma_core::{
     executor::{Call, CallId, OpCall, Piece},
+    gate::Gate,
     grant::Grant,
     op::OpType,
     portal::{Change, CommandPortal, Source},
@@ -31,7 +32,6 @@ use crate::{
     flow,
     link::Link,
     numbered::{Carries, EventReceiver, NumberedSender, Opening, Parcel, Places, Tells},
-    registrar::Registrar,
     ring::{Malformed, Position, Record},
     sender::{SendError, refused},
     table::Kind,
@@ -57,18 +57,18 @@ pub type Receiver = Polled<Detached>;
 /// The receiver's end, with bells that wake.
 pub type WakingReceiver = EventReceiver<Bells>;
 
-fn opening<E: core::error::Error>(config: SlotConfig, by: Bell) -> Result<Opening, OpenError<E>> {
+fn opening(config: SlotConfig, by: Bell) -> Result<Opening, OpenError> {
     config.opening(Kind::WriteSlotDetached, 0, by as u64)
 }
 
 /// The memory of bells: a word for each slot.
-fn bells<R: Registrar>(
-    registrar: &mut R,
+fn bells(
+    host: &dyn Gate,
     places: Places,
     permissions: Permissions,
-) -> Result<RegisteredRegion, OpenError<R::Error>> {
+) -> Result<RegisteredRegion, OpenError> {
     let len = u64::from(places.count) * BELL;
-    flow::region(registrar, Region::new(len as usize)?, permissions)
+    flow::region(host, Region::new(len as usize)?, permissions)
 }
 
 impl Sender {
@@ -76,20 +76,16 @@ impl Sender {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-        by: Bell,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: SlotConfig, by: Bell) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config, by)?;
             let places = opening.places;
-            let bells = bells(registrar, places, Permissions::NONE)?;
+            let bells = bells(host, places, Permissions::NONE)?;
             let needs: &'static [OpType] = match by {
                 Bell::Word => &[OpType::Write, OpType::Write],
                 Bell::Event => &[OpType::Write, OpType::Notify],
             };
-            opening.sender(registrar, needs, move |grants| InTwo {
+            opening.sender(host, needs, move |grants| InTwo {
                 message: grants[0],
                 bell: grants[1],
                 by,
@@ -111,32 +107,29 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: SlotConfig) -> Result<Half<Self>, OpenError> {
         let memory = Region::new(memory_len(&config) as usize)?;
-        Self::open_in(registrar, config, Arc::new(memory))
+        Self::open_in(host, config, Arc::new(memory))
     }
 
     /// The same in the application's memory, from its beginning on. Other ends may not use it.
     ///
     /// # Errors
     /// As [`Receiver::open`], and if the memory is shorter than [`memory_len`].
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: SlotConfig,
         memory: Arc<Region>,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    ) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config, Bell::Word)?;
-            let memory = opening.register(registrar, memory, None)?;
-            let bells = bells(registrar, opening.places, Permissions::WRITE)?;
+            let memory = opening.register(host, memory, None)?;
+            let bells = bells(host, opening.places, Permissions::WRITE)?;
             let grants = vec![
-                opening.grant(registrar, &memory, OpType::Write)?,
-                opening.grant(registrar, &bells, OpType::Write)?,
+                opening.grant(host, &memory, OpType::Write)?,
+                opening.grant(host, &bells, OpType::Write)?,
             ];
-            opening.receiver(registrar, grants, move |teller| {
+            opening.receiver(host, grants, move |teller| {
                 Self::new((memory, bells), opening.places, teller)
             })
         })
@@ -148,33 +141,30 @@ impl WakingReceiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: SlotConfig) -> Result<Half<Self>, OpenError> {
         let memory = Region::new(memory_len(&config) as usize)?;
-        Self::open_in(registrar, config, Arc::new(memory))
+        Self::open_in(host, config, Arc::new(memory))
     }
 
     /// The same in the application's memory, from its beginning on. Other ends may not use it.
     ///
     /// # Errors
     /// As [`WakingReceiver::open`], and if the memory is shorter than [`memory_len`].
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: SlotConfig,
         memory: Arc<Region>,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    ) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config, Bell::Event)?;
-            let queue = opening.queue(registrar, 0, Permissions::NOTIFY)?;
-            let memory = opening.register(registrar, memory, None)?;
+            let queue = opening.queue(host, 0, Permissions::NOTIFY)?;
+            let memory = opening.register(host, memory, None)?;
             let grants = vec![
-                opening.grant(registrar, &memory, OpType::Write)?,
-                opening.grant(registrar, queue.region(), OpType::Notify)?,
+                opening.grant(host, &memory, OpType::Write)?,
+                opening.grant(host, queue.region(), OpType::Notify)?,
             ];
             let places = opening.places;
-            opening.receiver(registrar, grants, move |teller| {
+            opening.receiver(host, grants, move |teller| {
                 Self::new(Bells(places), queue, (memory, places), teller)
             })
         })

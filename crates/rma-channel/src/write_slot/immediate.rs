@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rma_core::{
     executor::CallId,
+    gate::Gate,
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -22,7 +23,6 @@ use crate::{
     close::opened,
     link::Link,
     numbered::{Carries, EventReceiver, NumberedSender, Opening, Parcel, Places, Tells},
-    registrar::Registrar,
     ring::{Malformed, Position, Record},
     sender::{SendError, refused},
     table::Kind,
@@ -35,7 +35,7 @@ pub type Sender = NumberedSender<Immediates>;
 /// The receiver's end.
 pub type Receiver = EventReceiver<Slots>;
 
-fn opening<E: core::error::Error>(config: SlotConfig) -> Result<Opening, OpenError<E>> {
+fn opening(config: SlotConfig) -> Result<Opening, OpenError> {
     config.opening(Kind::WriteSlotImmediate, 0, 0)
 }
 
@@ -44,15 +44,12 @@ impl Sender {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: SlotConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config)?;
             let places = opening.places;
             let needs = &[OpType::WriteWithImm, OpType::Write];
-            opening.sender(registrar, needs, move |grants| Immediates {
+            opening.sender(host, needs, move |grants| Immediates {
                 last: grants[0],
                 others: grants[1],
                 places,
@@ -72,32 +69,29 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: SlotConfig) -> Result<Half<Self>, OpenError> {
         let memory = Region::new(Self::memory_len(&config) as usize)?;
-        Self::open_in(registrar, config, Arc::new(memory))
+        Self::open_in(host, config, Arc::new(memory))
     }
 
     /// The same in the application's memory, from its beginning on. Other ends may not use it.
     ///
     /// # Errors
     /// As [`Receiver::open`], and if the memory is shorter than [`Receiver::memory_len`].
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: SlotConfig,
         memory: Arc<Region>,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    ) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config)?;
-            let queue = opening.queue(registrar, 0, Permissions::NONE)?;
-            let memory = opening.register(registrar, memory, Some(&queue))?;
-            let grant = |op_type| opening.grant(registrar, &memory, op_type);
+            let queue = opening.queue(host, 0, Permissions::NONE)?;
+            let memory = opening.register(host, memory, Some(&queue))?;
+            let grant = |op_type| opening.grant(host, &memory, op_type);
             let grants: Result<_, _> =
                 [OpType::WriteWithImm, OpType::Write].map(grant).into_iter().collect();
             let slots = Slots(opening.places);
-            opening.receiver(registrar, grants?, move |teller| {
+            opening.receiver(host, grants?, move |teller| {
                 Self::new(slots, queue, (memory, slots.0), teller)
             })
         })

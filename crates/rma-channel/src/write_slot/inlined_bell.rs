@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use rma_core::{executor::CallId, grant::Grant, op::OpType, portal::CommandPortal, time::Instant};
+use rma_core::{
+    executor::CallId, gate::Gate, grant::Grant, op::OpType, portal::CommandPortal, time::Instant,
+};
 use rma_shm::Region;
 
 use super::{
@@ -17,7 +19,6 @@ use crate::{
     close::opened,
     link::Link,
     numbered::{Carries, NumberedSender, Opening, Parcel, Places},
-    registrar::Registrar,
     ring::{Position, padded},
     sender::{SendError, refused},
     table::Kind,
@@ -30,7 +31,7 @@ pub type Sender = NumberedSender<Whole>;
 /// The receiver's end.
 pub type Receiver = Polled<Inlined>;
 
-fn opening<E: core::error::Error>(config: SlotConfig) -> Result<Opening, OpenError<E>> {
+fn opening(config: SlotConfig) -> Result<Opening, OpenError> {
     config.opening(Kind::WriteSlotInlined, BELL, 0)
 }
 
@@ -39,15 +40,12 @@ impl Sender {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    pub fn open(host: &dyn Gate, config: SlotConfig) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config)?;
             let places = opening.places;
             let carrier = move |grants: &[Grant]| Whole { grant: grants[0], places };
-            opening.sender(registrar, &[OpType::Write], carrier)
+            opening.sender(host, &[OpType::Write], carrier)
         })
     }
 }
@@ -63,28 +61,25 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: SlotConfig,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: SlotConfig) -> Result<Half<Self>, OpenError> {
         let memory = Region::new(Self::memory_len(&config) as usize)?;
-        Self::open_in(registrar, config, Arc::new(memory))
+        Self::open_in(host, config, Arc::new(memory))
     }
 
     /// The same in the application's memory, from its beginning on. Other ends may not use it.
     ///
     /// # Errors
     /// As [`Receiver::open`], and if the memory is shorter than [`Receiver::memory_len`].
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: SlotConfig,
         memory: Arc<Region>,
-    ) -> Result<Half<Self>, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    ) -> Result<Half<Self>, OpenError> {
+        opened(host, |host| {
             let opening = opening(config)?;
-            let memory = opening.register(registrar, memory, None)?;
-            let grant = opening.grant(registrar, &memory, OpType::Write)?;
-            opening.receiver(registrar, vec![grant], move |teller| {
+            let memory = opening.register(host, memory, None)?;
+            let grant = opening.grant(host, &memory, OpType::Write)?;
+            opening.receiver(host, vec![grant], move |teller| {
                 Self::new((memory.clone(), memory), opening.places, teller)
             })
         })

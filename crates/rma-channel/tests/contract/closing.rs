@@ -90,15 +90,15 @@ fn an_opening_that_fails_gives_back_what_it_has_registered() {
 fn a_half_that_is_never_connected_gives_back_what_it_has_registered() {
     let mut world = World::new(NetworkOptions::exact(2));
     let [us, peer] = [0, 1].map(|node| world.peer(NodeId(node)));
-    let mut registrar = world.registrar(NodeId(0));
+    let host = world.gate(NodeId(0));
     let config = RingConfig::with_peer(peer);
-    let sender: Half<_> = with_zeroing::Sender::open(&mut registrar, config).unwrap();
-    let receiver = with_zeroing::Receiver::open(&mut registrar, config).unwrap();
+    let sender: Half<_> = with_zeroing::Sender::open(&*host, config).unwrap();
+    let receiver = with_zeroing::Receiver::open(&*host, config).unwrap();
     // Neither end's terms are for this host, and those of a sender are none for a sender.
     assert!(sender.check(receiver.terms()).is_err(), "they are for {peer}, not {us}");
     assert!(sender.check(sender.terms()).is_err());
-    sender.close(&mut registrar).unwrap();
-    receiver.close(&mut registrar).unwrap();
-    drop(registrar);
+    sender.close(&*host).unwrap();
+    receiver.close(&*host).unwrap();
+    drop(host);
     assert_eq!(world.rows(), 0);
 }

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use rma_channel::{
-    Claims, DuplexReceiver, DuplexSender, Half, Outgoing, Peer, Receiver, Registrar, SendError,
-    SendRegion, SendState, Sender, Terms, duplex,
+    Claims, DuplexReceiver, DuplexSender, Half, Outgoing, Peer, Receiver, SendError, SendRegion,
+    SendState, Sender, Terms, duplex,
     ring::{Malformed, RingLen},
     ring_buffer::{RingConfig, with_zeroing, without_zeroing},
 };
@@ -42,10 +42,10 @@ macro_rules! pair {
     ($of:ident, $world:ident) => {{
         let [here, there] = [0, 1].map(|node| config($world.peer(NodeId(node))));
         let (near, far) = (NodeId(0), NodeId(1));
-        let sender = $of::Sender::open(&mut $world.registrar(near), there).unwrap();
-        let receiver = $of::Receiver::open(&mut $world.registrar(near), there).unwrap();
-        let other_sender = $of::Sender::open(&mut $world.registrar(far), here).unwrap();
-        let other_receiver = $of::Receiver::open(&mut $world.registrar(far), here).unwrap();
+        let sender = $of::Sender::open(&*$world.gate(near), there).unwrap();
+        let receiver = $of::Receiver::open(&*$world.gate(near), there).unwrap();
+        let other_sender = $of::Sender::open(&*$world.gate(far), here).unwrap();
+        let other_receiver = $of::Receiver::open(&*$world.gate(far), here).unwrap();
         let ours = [sender.terms().clone(), receiver.terms().clone()];
         let theirs = [other_receiver.terms().clone(), other_sender.terms().clone()];
         [
@@ -173,10 +173,10 @@ fn a_tail_that_rides_to_who_takes_no_messages_is_told_by_itself() {
 fn a_message_sent_from_where_it_lies_carries_a_tail_and_is_not_copied() {
     let mut world = World::new(NetworkOptions::exact(2));
     let mut sides = pair!(with_zeroing, world).map(|(sender, receiver)| duplex(sender, receiver));
-    let mut registrar = world.registrar(NodeId(0));
-    let (memory, key) = (Arc::new(Region::new(128).unwrap()), registrar.key().unwrap());
-    let region = registrar.register(memory, key, Permissions::NONE, None).unwrap();
-    drop(registrar);
+    let host = world.gate(NodeId(0));
+    let (memory, key) = (Arc::new(Region::new(128).unwrap()), host.key().unwrap());
+    let region = host.register(memory, key, Permissions::NONE, None).unwrap();
+    drop(host);
     region.write(16, b"a message").unwrap();
     assert_eq!(sides[0].0.beside(), (16, 8));
     let (link, now) = world.link(NodeId(0));

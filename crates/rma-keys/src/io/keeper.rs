@@ -4,7 +4,7 @@
 //! A [`Keeper`] is what the parts make together: a service with its log, a rotation for each
 //! region, and the policy, which is read anew when it changes. A [`KeeperLoop`] has it answer
 //! connections; a [`KeeperThread`] turns that. The regions' host is an argument, or the thread's:
-//! all that is asked of it is [`OwnHost`].
+//! it is asked through a [`Gate`].
 //!
 //! Invariants: a region that was published is under a key that the catalog has, or will have when
 //! its host does what it was asked; keys are changed with nobody fetching in the midst. So an
@@ -23,7 +23,7 @@ use std::{
 
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
-    crypto::RegionKey,
+    gate::Gate,
     region::RegisteredRegion,
     time::Instant,
 };
@@ -49,27 +49,6 @@ use crate::{
     time::Now,
 };
 use regions::Regions;
-
-/// The host that an owner's regions are registered at, and that is the owner's own.
-pub trait OwnHost {
-    /// The error of the host.
-    type Error: core::error::Error;
-
-    /// Has a region go by `key` from now on.
-    ///
-    /// # Errors
-    /// If it does not, and still goes by the key from before; or if the change is under way, which
-    /// [`OwnHost::is_under_way`] says: then it goes by the one or the other.
-    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Self::Error>;
-
-    /// Whether a change that ended with this error may be done all the same, now or later, as the
-    /// host has taken it up. A keeper repeats it then, with the same key, until it knows.
-    fn is_under_way(error: &Self::Error) -> bool;
-
-    /// An initiator has been given keys: its ops will come, and refusals must find the way back.
-    /// Must not wait.
-    fn prepare(&self, initiator: HostAddr);
-}
 
 /// The settings by which an owner keeps keys.
 #[derive(Clone, Debug)]
@@ -186,14 +165,14 @@ impl Keeper {
     ///
     /// # Errors
     /// If the host does not change the key, or the catalog does not take the region.
-    pub fn publish<H: OwnHost>(
+    pub fn publish(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         name: RegionName,
         region: &RegisteredRegion,
         schedule: Schedule,
-    ) -> Result<Epoch, PublishError<H::Error>> {
+    ) -> Result<Epoch, PublishError> {
         self.regions.publish(now, host, &mut self.recorded, (name, region), schedule)
     }
 
@@ -202,12 +181,12 @@ impl Keeper {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn remove<H: OwnHost>(
+    pub fn remove(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         name: &RegionName,
-    ) -> Result<(), PublishError<H::Error>> {
+    ) -> Result<(), PublishError> {
         self.regions.remove(now, host, &mut self.recorded, name)
     }
 
@@ -215,12 +194,12 @@ impl Keeper {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn rotate<H: OwnHost>(
+    pub fn rotate(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         name: &RegionName,
-    ) -> Result<(), PublishError<H::Error>> {
+    ) -> Result<(), PublishError> {
         self.regions
             .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.rotate(turn))
     }
@@ -230,12 +209,12 @@ impl Keeper {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn withdraw<H: OwnHost>(
+    pub fn withdraw(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         name: &RegionName,
-    ) -> Result<(), PublishError<H::Error>> {
+    ) -> Result<(), PublishError> {
         self.regions
             .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.withdraw(turn))
     }
@@ -244,7 +223,7 @@ impl Keeper {
     ///
     /// # Errors
     /// If it is no policy. Then the one from before holds.
-    pub fn reload<H: OwnHost>(&mut self, now: Now, host: &H) -> Result<(), KeeperError> {
+    pub fn reload(&mut self, now: Now, host: &dyn Gate) -> Result<(), KeeperError> {
         match self.policy.read_now() {
             Ok(policy) => self.take(now, host, policy),
             Err(why) => {
@@ -268,7 +247,7 @@ impl Keeper {
     }
 
     /// Does what time has come for: changes keys, looks at the policy, writes the log to the disk.
-    pub fn handle_timeout<H: OwnHost>(&mut self, now: Now, host: &H) {
+    pub fn handle_timeout(&mut self, now: Now, host: &dyn Gate) {
         self.log_at = self.recorded.poll(now);
         match self.policy.poll(now.boot) {
             None => {}
@@ -290,13 +269,13 @@ impl Keeper {
     }
 
     /// Tells the host to whom keys were given.
-    pub fn prepare<H: OwnHost>(&mut self, host: &H) {
+    pub fn prepare(&mut self, host: &dyn Gate) {
         while let Some(initiator) = self.initiators.pop_first() {
             host.prepare(initiator);
         }
     }
 
-    fn take<H: OwnHost>(&mut self, now: Now, host: &H, policy: Policy) {
+    fn take(&mut self, now: Now, host: &dyn Gate, policy: Policy) {
         self.reloaded += 1;
         let withdrawn = self.recorded.change(now, |service| {
             let reloaded = service.reload(now, policy);

@@ -31,8 +31,7 @@ impl Settings {
 /// Buffers of a channel's pool. Who has something to send is told only what later offers tell.
 pub(super) fn read_slot_indirect(world: &mut dyn Hosts, it: &Settings) -> Ends {
     let home = it.receivers[0];
-    let receiver =
-        indirect_read::Receiver::open(&mut world.registrar(home), it.indirect()).unwrap();
+    let receiver = indirect_read::Receiver::open(&*world.gate(home), it.indirect()).unwrap();
     lend(world, it, receiver, |receiver| receiver)
 }
 
@@ -43,7 +42,7 @@ pub(super) fn read_slot_offered(world: &mut dyn Hosts, it: &Settings) -> Ends {
     let memory = Arc::new(Region::new(len as usize).unwrap());
     let home = it.receivers[0];
     let receiver =
-        indirect_read::Receiver::open_unlent(&mut world.registrar(home), config, memory).unwrap();
+        indirect_read::Receiver::open_unlent(&*world.gate(home), config, memory).unwrap();
     let step = len / u64::from(config.buffers);
     let places = (0..len).step_by(step as usize).collect();
     lend(world, it, Offers::new(receiver, places), Offers::receiver)
@@ -61,9 +60,9 @@ fn lend<E: End + 'static>(
     let mut senders: Vec<(NodeId, Box<dyn Sender>)> = Vec::new();
     for &node in &it.senders {
         let peer = world.peer(node);
-        let half = receiver(&mut end).admit(&mut world.registrar(home), peer).unwrap();
+        let half = receiver(&mut end).admit(&*world.gate(home), peer).unwrap();
         let told = (us, &carried(half.terms()));
-        let joined = indirect_read::Sender::join(&mut world.registrar(node), it.name, told);
+        let joined = indirect_read::Sender::join(&*world.gate(node), it.name, told);
         let (sender, terms) = joined.unwrap();
         receiver(&mut end).accept(half, &carried(&terms)).unwrap();
         senders.push((node, Box::new(sender)));

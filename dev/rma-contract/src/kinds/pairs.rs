@@ -35,10 +35,10 @@ impl Settings {
 }
 
 /// Both ends of a channel that has two, once each has the other's terms, carried over as bytes.
-fn connect<S: Sender + 'static, R: Recovers + 'static, E: core::error::Error>(
+fn connect<S: Sender + 'static, R: Recovers + 'static>(
     settings: &Settings,
-    sender: Result<Half<S>, OpenError<E>>,
-    receiver: Result<Half<R>, OpenError<E>>,
+    sender: Result<Half<S>, OpenError>,
+    receiver: Result<Half<R>, OpenError>,
 ) -> Ends {
     let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
     let (to, from) = (carried(receiver.terms()), carried(sender.terms()));
@@ -52,72 +52,72 @@ fn connect<S: Sender + 'static, R: Recovers + 'static, E: core::error::Error>(
 pub(super) fn send_recv_normal(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use normal::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.send_recv(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.send_recv(sender));
+    let to = Sender::open(&*world.gate(here), it.send_recv(receiver));
+    let from = Receiver::open(&*world.gate(there), it.send_recv(sender));
     connect(it, to, from)
 }
 
 pub(super) fn write_slot_detached(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use detached_bell::{Bell, Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.slots(receiver), Bell::Word);
-    let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    let to = Sender::open(&*world.gate(here), it.slots(receiver), Bell::Word);
+    let from = Receiver::open(&*world.gate(there), it.slots(sender));
     connect(it, to, from)
 }
 
 pub(super) fn write_slot_waking(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use detached_bell::{Bell, Sender, WakingReceiver};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.slots(receiver), Bell::Event);
-    let from = WakingReceiver::open(&mut world.registrar(there), it.slots(sender));
+    let to = Sender::open(&*world.gate(here), it.slots(receiver), Bell::Event);
+    let from = WakingReceiver::open(&*world.gate(there), it.slots(sender));
     connect(it, to, from)
 }
 
 pub(super) fn write_slot_inlined(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use inlined_bell::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    let to = Sender::open(&*world.gate(here), it.slots(receiver));
+    let from = Receiver::open(&*world.gate(there), it.slots(sender));
     connect(it, to, from)
 }
 
 pub(super) fn write_slot_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use immediate::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.slots(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.slots(sender));
+    let to = Sender::open(&*world.gate(here), it.slots(receiver));
+    let from = Receiver::open(&*world.gate(there), it.slots(sender));
     connect(it, to, from)
 }
 
 pub(super) fn ring_detached(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use ring_buffer::detached_bell::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    let to = Sender::open(&*world.gate(here), it.ring(receiver));
+    let from = Receiver::open(&*world.gate(there), it.ring(sender));
     connect(it, to, from)
 }
 
 pub(super) fn ring_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use ring_buffer::immediate::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    let to = Sender::open(&*world.gate(here), it.ring(receiver));
+    let from = Receiver::open(&*world.gate(there), it.ring(sender));
     connect(it, to, from)
 }
 
 pub(super) fn ring_with_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use with_zeroing::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    let to = Sender::open(&*world.gate(here), it.ring(receiver));
+    let from = Receiver::open(&*world.gate(there), it.ring(sender));
     connect(it, to, from)
 }
 
 pub(super) fn ring_without_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use without_zeroing::{Receiver, Sender};
     let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&mut world.registrar(here), it.ring(receiver));
-    let from = Receiver::open(&mut world.registrar(there), it.ring(sender));
+    let to = Sender::open(&*world.gate(here), it.ring(receiver));
+    let from = Receiver::open(&*world.gate(there), it.ring(sender));
     connect(it, to, from)
 }
 
@@ -132,11 +132,11 @@ macro_rules! duplex {
             let it = Settings { len_max: it.len_max + 8, ..it.clone() };
             let to_there = it.$settings(at_there);
             let to_here = it.$settings(at_here);
-            let sender = Sender::open(&mut world.registrar(here), to_there $(, $by)?);
-            let receiver = Receiver::open(&mut world.registrar(here), to_there);
+            let sender = Sender::open(&*world.gate(here), to_there $(, $by)?);
+            let receiver = Receiver::open(&*world.gate(here), to_there);
             let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
-            let other_sender = Sender::open(&mut world.registrar(there), to_here $(, $by)?);
-            let other_receiver = Receiver::open(&mut world.registrar(there), to_here);
+            let other_sender = Sender::open(&*world.gate(there), to_here $(, $by)?);
+            let other_receiver = Receiver::open(&*world.gate(there), to_here);
             let (other_sender, other_receiver) = (other_sender.unwrap(), other_receiver.unwrap());
             let to = [carried(other_receiver.terms()), carried(receiver.terms())];
             let from = [carried(sender.terms()), carried(other_sender.terms())];

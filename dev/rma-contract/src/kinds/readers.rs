@@ -6,12 +6,13 @@ use rma_channel::{
     read_slot::{self, ReadSlotConfig},
     ring::RingLen,
 };
+use rma_core::gate::Gate;
 use rma_sim::net::frame::NodeId;
 
 use super::{
     super::{
         end::{End, Reads},
-        hosts::{Hosts, NodeRegistrar},
+        hosts::Hosts,
     },
     Ends, MANY, Settings, carried,
 };
@@ -93,14 +94,14 @@ macro_rules! readers {
             use $sender as Sender;
             let open = |world: &mut dyn Hosts, from| {
                 let config = $settings(it, world);
-                Sender::open(&mut world.registrar(from), config).unwrap()
+                Sender::open(&*world.gate(from), config).unwrap()
             };
             read(world, it, open, |world, sender: &mut Sender, [from, to]| {
                 let (peer, config) = (world.peer(to), it.reader(world, $prefetch));
-                let terms = sender.admit(&mut world.registrar(from), peer).unwrap();
-                let registrar = &mut world.registrar(to);
-                let reader = Reader::join(registrar, config, &carried(&terms)).unwrap();
-                $end(reader, registrar, it)
+                let terms = sender.admit(&*world.gate(from), peer).unwrap();
+                let host = &*world.gate(to);
+                let reader = Reader::join(host, config, &carried(&terms)).unwrap();
+                $end(reader, host, it)
             })
         })*
     };
@@ -110,16 +111,16 @@ macro_rules! readers {
             use $sender as Sender;
             let open = |world: &mut dyn Hosts, from| {
                 let config = $settings(it, world);
-                Sender::open(&mut world.registrar(from), config).unwrap()
+                Sender::open(&*world.gate(from), config).unwrap()
             };
             read(world, it, open, |world, sender: &mut Sender, [from, to]| {
                 let [us, peer] = [from, to].map(|node| world.peer(node));
                 let config = it.reader(world, 0);
-                let half = sender.admit(&mut world.registrar(from), peer).unwrap();
+                let half = sender.admit(&*world.gate(from), peer).unwrap();
                 let told = (us, &carried(half.terms()));
-                let registrar = &mut world.registrar(to);
-                let (reader, terms) = Reader::join(registrar, config, told).unwrap();
-                let reader = $end(reader, registrar, it);
+                let host = &*world.gate(to);
+                let (reader, terms) = Reader::join(host, config, told).unwrap();
+                let reader = $end(reader, host, it);
                 sender.accept(half, &carried(&terms)).unwrap();
                 reader
             })
@@ -128,17 +129,13 @@ macro_rules! readers {
 }
 
 /// A receiver that has memory of its own for messages.
-fn claims(reader: impl End + 'static, _: &mut NodeRegistrar<'_>, _: &Settings) -> Box<dyn End> {
+fn claims(reader: impl End + 'static, _: &dyn Gate, _: &Settings) -> Box<dyn End> {
     Box::new(reader)
 }
 
 /// A receiver that reads into the application's.
-fn reads<I: ReceiveInto + 'static>(
-    into: I,
-    registrar: &mut NodeRegistrar<'_>,
-    it: &Settings,
-) -> Box<dyn End> {
-    Box::new(Reads::new(into, registrar, it.len_max))
+fn reads<I: ReceiveInto + 'static>(into: I, host: &dyn Gate, it: &Settings) -> Box<dyn End> {
+    Box::new(Reads::new(into, host, it.len_max))
 }
 
 readers! {

@@ -11,14 +11,11 @@ use rma_channel::{
     },
     write_slot::reserve_slot,
 };
-use rma_core::nic::Timing;
+use rma_core::{gate::Gate, nic::Timing};
 use rma_sim::net::frame::NodeId;
 
 use super::{
-    super::{
-        end::Recovers,
-        hosts::{Hosts, NodeRegistrar},
-    },
+    super::{end::Recovers, hosts::Hosts},
     Ends, Settings, carried,
 };
 
@@ -27,14 +24,14 @@ fn gather<R: Recovers + 'static, S: Sender + 'static>(
     world: &mut dyn Hosts,
     it: &Settings,
     mut receiver: R,
-    admit: impl Fn(&mut R, &mut NodeRegistrar<'_>, Peer) -> Terms,
-    join: impl Fn(&mut NodeRegistrar<'_>, &Terms) -> S,
+    admit: impl Fn(&mut R, &dyn Gate, Peer) -> Terms,
+    join: impl Fn(&dyn Gate, &Terms) -> S,
 ) -> Ends {
     let home = it.receivers[0];
     let sender = |&node: &NodeId| -> (NodeId, Box<dyn Sender>) {
         let peer = world.peer(node);
-        let terms = carried(&admit(&mut receiver, &mut world.registrar(home), peer));
-        (node, Box::new(join(&mut world.registrar(node), &terms)))
+        let terms = carried(&admit(&mut receiver, &*world.gate(home), peer));
+        (node, Box::new(join(&*world.gate(node), &terms)))
     };
     let senders = it.senders.iter().map(sender).collect();
     Ends { senders, receivers: vec![(home, Box::new(receiver))] }
@@ -45,26 +42,20 @@ pub(super) fn send_recv_shared(world: &mut dyn Hosts, it: &Settings) -> Ends {
     let config = SharedConfig::DEFAULT.with(|config| {
         (config.name, config.receives, config.len_max) = (it.name, it.room as u16, it.len_max);
     });
-    let receiver = Receiver::open(&mut world.registrar(it.receivers[0]), config).unwrap();
-    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
-        Sender::join(registrar, terms, it.room as u16).unwrap()
-    };
-    let admit = |receiver: &mut Receiver, registrar: &mut NodeRegistrar<'_>, peer| {
-        receiver.admit(registrar, peer).unwrap()
-    };
+    let receiver = Receiver::open(&*world.gate(it.receivers[0]), config).unwrap();
+    let join = |host: &dyn Gate, terms: &Terms| Sender::join(host, terms, it.room as u16).unwrap();
+    let admit =
+        |receiver: &mut Receiver, host: &dyn Gate, peer| receiver.admit(host, peer).unwrap();
     gather(world, it, receiver, admit, join)
 }
 
 pub(super) fn send_recv_bufferless(world: &mut dyn Hosts, it: &Settings) -> Ends {
     use bufferless::{Receiver, Sender};
     let home = it.receivers[0];
-    let receiver = Receiver::open(&mut world.registrar(home), it.name, it.room as u16).unwrap();
-    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
-        Sender::join(registrar, terms, it.room as u16).unwrap()
-    };
-    let admit = |receiver: &mut Receiver, registrar: &mut NodeRegistrar<'_>, peer| {
-        receiver.admit(registrar, peer).unwrap()
-    };
+    let receiver = Receiver::open(&*world.gate(home), it.name, it.room as u16).unwrap();
+    let join = |host: &dyn Gate, terms: &Terms| Sender::join(host, terms, it.room as u16).unwrap();
+    let admit =
+        |receiver: &mut Receiver, host: &dyn Gate, peer| receiver.admit(host, peer).unwrap();
     gather(world, it, receiver, admit, join)
 }
 
@@ -76,13 +67,10 @@ pub(super) fn write_slot_reserve(world: &mut dyn Hosts, it: &Settings) -> Ends {
         config.hole_timeout =
             ReserveConfig::hole_timeout_min(timing.dispatch_timeout, timing.timeout);
     });
-    let receiver = Receiver::open(&mut world.registrar(it.receivers[0]), config).unwrap();
-    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
-        Sender::join(registrar, terms, it.room as u16).unwrap()
-    };
-    let admit = |receiver: &mut Receiver, registrar: &mut NodeRegistrar<'_>, peer| {
-        receiver.admit(registrar, peer).unwrap()
-    };
+    let receiver = Receiver::open(&*world.gate(it.receivers[0]), config).unwrap();
+    let join = |host: &dyn Gate, terms: &Terms| Sender::join(host, terms, it.room as u16).unwrap();
+    let admit =
+        |receiver: &mut Receiver, host: &dyn Gate, peer| receiver.admit(host, peer).unwrap();
     gather(world, it, receiver, admit, join)
 }
 
@@ -103,12 +91,10 @@ fn gather_ring<F: Finds>(world: &mut dyn Hosts, it: &Settings) -> Ends {
         config.hole_timeout = SharedRingConfig::hole_timeout_min(dispatch_timeout, timeout);
     });
     let home = it.receivers[0];
-    let receiver = SharedReceiver::<F>::open(&mut world.registrar(home), config).unwrap();
-    let join = |registrar: &mut NodeRegistrar<'_>, terms: &Terms| {
-        SharedSender::<F::Form>::join(registrar, terms).unwrap()
-    };
-    let admit = |receiver: &mut SharedReceiver<F>, registrar: &mut NodeRegistrar<'_>, peer| {
-        receiver.admit(registrar, peer).unwrap()
+    let receiver = SharedReceiver::<F>::open(&*world.gate(home), config).unwrap();
+    let join = |host: &dyn Gate, terms: &Terms| SharedSender::<F::Form>::join(host, terms).unwrap();
+    let admit = |receiver: &mut SharedReceiver<F>, host: &dyn Gate, peer| {
+        receiver.admit(host, peer).unwrap()
     };
     gather(world, it, receiver, admit, join)
 }

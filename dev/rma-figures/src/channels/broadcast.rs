@@ -17,7 +17,7 @@ use rma_bench::{
 use rma_xdp::{
     OpType,
     channel::{
-        HostRegistrar, Kind, Peer, Receiver, SendError, Sender,
+        Kind, Peer, Receiver, SendError, Sender,
         read_ring::{ReadRingConfig, ReaderConfig, detached_bell, inlined_bell, notify_receiver},
         ring::RingLen,
     },
@@ -58,8 +58,6 @@ impl Broadcast {
         let failed = failed(kind);
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
-        let mut here = HostRegistrar::new(client, grant.initiator);
-        let mut there = HostRegistrar::new(server, grant.responder);
         let home = Peer { address: grant.responder, pid: server.pid() };
         let reader = Peer { address: grant.initiator, pid: client.pid() };
         let ring = ReadRingConfig::default().with(|it| {
@@ -72,11 +70,11 @@ impl Broadcast {
         let mut ends: Vec<Box<dyn Receiver + Send>> = Vec::new();
         macro_rules! passive {
             ($of:ident) => {{
-                let sender = $of::Sender::open(&mut there, ring);
+                let sender = $of::Sender::open(server, ring);
                 let mut sender = sender.map_err(|error| failed(&error))?;
                 for _ in 0..receivers {
-                    let terms = sender.admit(&mut there, reader).map_err(|error| failed(&error))?;
-                    let end = $of::Receiver::join(&mut here, looks, &terms);
+                    let terms = sender.admit(server, reader).map_err(|error| failed(&error))?;
+                    let end = $of::Receiver::join(client, looks, &terms);
                     ends.push(Box::new(end.map_err(|error| failed(&error))?));
                 }
                 Box::new(sender) as Box<dyn Sender + Send>
@@ -86,12 +84,11 @@ impl Broadcast {
             Kind::ReadRingDetached => passive!(detached_bell),
             Kind::ReadRingInlined => passive!(inlined_bell),
             Kind::ReadRingNotify => {
-                let sender = notify_receiver::Sender::open(&mut there, ring);
+                let sender = notify_receiver::Sender::open(server, ring);
                 let mut sender = sender.map_err(|error| failed(&error))?;
                 for _ in 0..receivers {
-                    let half = sender.admit(&mut there, reader).map_err(|error| failed(&error))?;
-                    let end =
-                        notify_receiver::Receiver::join(&mut here, looks, (home, half.terms()));
+                    let half = sender.admit(server, reader).map_err(|error| failed(&error))?;
+                    let end = notify_receiver::Receiver::join(client, looks, (home, half.terms()));
                     let (end, terms) = end.map_err(|error| failed(&error))?;
                     sender.accept(half, &terms).map_err(|error| failed(&error))?;
                     ends.push(Box::new(end));

@@ -12,7 +12,7 @@ use rma_bench::{client::Client, error::PairError, interrupt::Interrupt, pair::Pa
 use rma_xdp::{
     OpType,
     channel::{
-        Claims as _, HostRegistrar, Kind, Peer, Receiver as _, SendError, Sender as _,
+        Claims as _, Kind, Peer, Receiver as _, SendError, Sender as _,
         ring::RingLen,
         shared_ring::{SharedRingConfig, with_zeroing as shared},
     },
@@ -154,8 +154,6 @@ impl Opened {
         let failed = failed(Kind::SharedRingWithZeroing);
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
-        let mut here = HostRegistrar::new(client, grant.initiator);
-        let mut there = HostRegistrar::new(server, grant.responder);
         let config = SharedRingConfig::new().with(|it| {
             it.len = RingLen::new(1 << 18).expect("a power of two");
             it.len_max = size;
@@ -163,11 +161,11 @@ impl Opened {
         let registered = || server.usage(None).map(|usage| usage.bytes.used);
         let before = registered()?;
         let mut receiver =
-            shared::Receiver::open(&mut there, config).map_err(|error| failed(&error))?;
+            shared::Receiver::open(server, config).map_err(|error| failed(&error))?;
         let peer = Peer { address: grant.initiator, pid: client.pid() };
         let senders = (0..senders).map(|_| {
-            let terms = receiver.admit(&mut there, peer).map_err(|error| failed(&error))?;
-            shared::Sender::join(&mut here, &terms).map_err(|error| failed(&error))
+            let terms = receiver.admit(server, peer).map_err(|error| failed(&error))?;
+            shared::Sender::join(client, &terms).map_err(|error| failed(&error))
         });
         let senders = senders.collect::<Result<_, _>>()?;
         let memory = registered()? - before;

@@ -12,8 +12,8 @@ use rma_bench::{client::Client, error::PairError, interrupt::Interrupt, pair::Pa
 use rma_xdp::{
     OpType,
     channel::{
-        Claim, Claims as _, HostRegistrar, Kind, Outgoing as _, Peer, Receiver as _, SendError,
-        SendHandle, SendRegion as _, SendState, Sender as _,
+        Claim, Claims as _, Kind, Outgoing as _, Peer, Receiver as _, SendError, SendHandle,
+        SendRegion as _, SendState, Sender as _,
         send_recv::{
             SendRecvConfig,
             normal::{Receiver, Sender},
@@ -86,15 +86,13 @@ impl Logged {
         let (client, server) = (&pair.client.host, &pair.server);
         let here = Peer { address: grant.initiator, pid: client.pid() };
         let there = Peer { address: grant.responder, pid: server.pid() };
-        let mut from = HostRegistrar::new(client, here.address);
-        let mut to = HostRegistrar::new(server, there.address);
         let with = |peer: Peer| {
             SendRecvConfig::with_peer(peer).with(|it| (it.receives, it.len_max) = (RECEIVES, size))
         };
         let requests =
-            both(kind, Sender::open(&mut from, with(there)), Receiver::open(&mut to, with(here)))?;
+            both(kind, Sender::open(client, with(there)), Receiver::open(server, with(here)))?;
         let answers =
-            both(kind, Sender::open(&mut to, with(here)), Receiver::open(&mut from, with(there)))?;
+            both(kind, Sender::open(server, with(here)), Receiver::open(client, with(there)))?;
         let (client, server) = (Side::open(client, slots)?, Side::open(server, slots)?);
         // Written to, so that all of it is there.
         let log = Log { bytes: vec![0xff; LOG_LEN], end: 0 };

@@ -5,7 +5,7 @@ use core::{fmt, time::Duration};
 use rma_bench::error::PairError;
 use rma_xdp::{
     channel::{
-        Close, Half, HostRegistrar, Kind, OpenError, Peer, Receiver, Sender,
+        Close, Half, Kind, OpenError, Peer, Receiver, Sender,
         read_ring::{self, ReadRingConfig, ReaderConfig},
         read_slot::{
             self, ReadSlotConfig,
@@ -20,7 +20,7 @@ use rma_xdp::{
             reserve_slot::{self, ReserveConfig},
         },
     },
-    engine::InlineEngine,
+    gate::Gate,
 };
 
 use crate::error::FigureError;
@@ -55,14 +55,11 @@ pub(super) fn failed(kind: Kind) -> impl Fn(&dyn fmt::Display) -> PairError {
     move |why| FigureError::Channel { kind, why: why.to_string() }.into()
 }
 
-/// The registrar that sets up an end of a host.
-type Registrar<'a> = HostRegistrar<'a, InlineEngine>;
-
 /// Opens both ends of a channel. `peers` are the sender and the receiver.
 pub(super) fn open(
     shape: Shape,
-    from: &mut Registrar<'_>,
-    to: &mut Registrar<'_>,
+    from: &dyn Gate,
+    to: &dyn Gate,
     peers: [Peer; 2],
 ) -> Result<Ends, PairError> {
     let Shape { kind, len_max, room, .. } = shape;
@@ -195,25 +192,24 @@ fn boxed<S: Sender + Send + 'static, R: Receiver + Send + 'static>(sender: S, re
     (Box::new(sender), Box::new(receiver))
 }
 
-fn connect<S, R, E>(
+fn connect<S, R>(
     kind: Kind,
-    sender: Result<Half<S>, OpenError<E>>,
-    receiver: Result<Half<R>, OpenError<E>>,
+    sender: Result<Half<S>, OpenError>,
+    receiver: Result<Half<R>, OpenError>,
 ) -> Result<Ends, PairError>
 where
     S: Sender + Close + Send + 'static,
     R: Receiver + Close + Send + 'static,
-    E: core::error::Error,
 {
     let (sender, receiver) = both(kind, sender, receiver)?;
     Ok(boxed(sender, receiver))
 }
 
 /// Both ends, once each has the other's terms.
-pub(super) fn both<S: Close, R: Close, E: core::error::Error>(
+pub(super) fn both<S: Close, R: Close>(
     kind: Kind,
-    sender: Result<Half<S>, OpenError<E>>,
-    receiver: Result<Half<R>, OpenError<E>>,
+    sender: Result<Half<S>, OpenError>,
+    receiver: Result<Half<R>, OpenError>,
 ) -> Result<(S, R), PairError> {
     let failed = failed(kind);
     let sender = sender.map_err(|error| failed(&error))?;

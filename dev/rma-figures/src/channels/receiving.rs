@@ -4,32 +4,18 @@
 //! Both hosts are simulated, so nothing here depends on time or another thread. Invariant: there is
 //! one look for each batch, which finds all of its messages, and each is what was sent.
 
-use std::sync::Arc;
-
 use core::time::Duration;
 
 use rma_bench::error::PairError;
-use rma_core::{
-    addr::Pid,
-    crypto::RegionKey,
-    executor::CommandExecutor,
-    grant::Grant,
-    op::OpType,
-    receive_queue::{ReceiveQueue, ReceiveQueueLayout},
-    region::{Permissions, RegisteredRegion},
-    time::Instant,
-};
+use rma_core::{addr::Pid, executor::CommandExecutor, time::Instant};
 use rma_sim::{
-    hosts::{network::Network, options::NetworkOptions},
+    hosts::{gate::SimHost, network::Network, options::NetworkOptions},
     net::frame::NodeId,
 };
-use rma_xdp::{
-    Region,
-    channel::{
-        Kind, Link, Message, Peer, Receiver, Registrar, SendState, Sender,
-        ring::RingLen,
-        ring_buffer::{RingConfig, with_zeroing, without_zeroing},
-    },
+use rma_xdp::channel::{
+    Kind, Link, Message, Peer, Receiver, SendState, Sender,
+    ring::RingLen,
+    ring_buffer::{RingConfig, with_zeroing, without_zeroing},
 };
 
 use super::{Ends, failed, fill, open::both};
@@ -63,16 +49,14 @@ pub fn profile(kind: Kind, size: u32, batches: u64) -> Result<(), PairError> {
     let ends = match kind {
         Kind::RingWithZeroing => {
             let [to, from] = [receiver, sender].map(|peer| config(peer, size));
-            let sender = with_zeroing::Sender::open(&mut Node::new(&mut network, NODES[0]), to);
-            let receiver =
-                with_zeroing::Receiver::open(&mut Node::new(&mut network, NODES[1]), from);
+            let sender = with_zeroing::Sender::open(&host(&mut network, NODES[0]), to);
+            let receiver = with_zeroing::Receiver::open(&host(&mut network, NODES[1]), from);
             boxed(both(kind, sender, receiver)?)
         }
         Kind::RingWithoutZeroing => {
             let [to, from] = [receiver, sender].map(|peer| config(peer, size));
-            let sender = without_zeroing::Sender::open(&mut Node::new(&mut network, NODES[0]), to);
-            let receiver =
-                without_zeroing::Receiver::open(&mut Node::new(&mut network, NODES[1]), from);
+            let sender = without_zeroing::Sender::open(&host(&mut network, NODES[0]), to);
+            let receiver = without_zeroing::Receiver::open(&host(&mut network, NODES[1]), from);
             boxed(both(kind, sender, receiver)?)
         }
         other => return Err(failed(other)(&"it is not a ring with bells in its messages")),
@@ -192,65 +176,9 @@ fn peer(network: &Network, node: NodeId) -> Peer {
     Peer { address: network.address(node), pid: pid(node) }
 }
 
-/// The registrar of a node's process, for setting channels up.
-struct Node<'a> {
-    network: &'a mut Network,
-    process: (NodeId, Pid),
-}
-
-impl<'a> Node<'a> {
-    const fn new(network: &'a mut Network, node: NodeId) -> Self {
-        Self { network, process: (node, pid(node)) }
-    }
-}
-
-impl Registrar for Node<'_> {
-    type Error = core::convert::Infallible;
-
-    fn peer(&self) -> Peer {
-        peer(self.network, self.process.0)
-    }
-
-    fn key(&mut self) -> Result<RegionKey, Self::Error> {
-        Ok(self.network.key())
-    }
-
-    fn register(
-        &mut self,
-        memory: Arc<Region>,
-        key: RegionKey,
-        permissions: Permissions,
-        events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, Self::Error> {
-        Ok(self.network.register_under(&key, self.process, memory, permissions, events))
-    }
-
-    fn receive_queue(
-        &mut self,
-        layout: ReceiveQueueLayout,
-        permissions: Permissions,
-    ) -> Result<ReceiveQueue, Self::Error> {
-        Ok(self.network.receive_queue(self.process, layout, permissions))
-    }
-
-    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Self::Error> {
-        self.network.deregister(region);
-        Ok(())
-    }
-
-    fn grant(
-        &mut self,
-        region: &RegisteredRegion,
-        peer: Peer,
-        op_type: OpType,
-    ) -> Result<Grant, Self::Error> {
-        Ok(self.network.grant(region, peer.address, peer.pid, op_type))
-    }
-
-    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Self::Error> {
-        self.network.rekey(region, &key);
-        Ok(())
-    }
+/// A node's process, for setting channels up.
+const fn host(network: &mut Network, node: NodeId) -> SimHost<'_> {
+    SimHost::new(network, (node, pid(node)))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use rma_channel::{
     shared_ring,
     write_slot::reserve_slot,
 };
-use rma_contract::hosts::{Hosts as _, NodeRegistrar};
-use rma_core::op::OpType;
+use rma_contract::hosts::Hosts as _;
+use rma_core::{gate::Gate, op::OpType};
 use rma_sim::net::frame::NodeId;
 
 use super::world::World;
@@ -70,28 +70,26 @@ fn told(script: &mut Script<'_>) -> Vec<u8> {
 
 /// Every end that takes a channel as its terms say it is joins with these.
 fn join(terms: &Terms) {
-    send(|registrar| shared::Sender::join(registrar, terms, 2));
-    send(|registrar| bufferless::Sender::join(registrar, terms, 2));
-    send(|registrar| reserve_slot::Sender::join(registrar, terms, 2));
-    send(|registrar| shared_ring::immediate::Sender::join(registrar, terms));
-    send(|registrar| shared_ring::with_zeroing::Sender::join(registrar, terms));
+    send(|host| shared::Sender::join(host, terms, 2));
+    send(|host| bufferless::Sender::join(host, terms, 2));
+    send(|host| reserve_slot::Sender::join(host, terms, 2));
+    send(|host| shared_ring::immediate::Sender::join(host, terms));
+    send(|host| shared_ring::with_zeroing::Sender::join(host, terms));
     let mut world = World::new(2);
     let config = ReaderConfig::new().with(|it| it.name = NAME);
     let from = (world.peer(THEM), terms);
-    let registrar = &mut world.registrar(US);
+    let host = &*world.gate(US);
     // No end of theirs has to bear the result.
-    drop(read_ring::detached_bell::Receiver::join(registrar, config, terms));
-    drop(read_ring::inlined_bell::Receiver::join(registrar, config, terms));
-    drop(read_ring::notify_receiver::Receiver::join(registrar, config, from));
-    drop(read_slot::notify_receiver::Receiver::join(registrar, config, from));
+    drop(read_ring::detached_bell::Receiver::join(host, config, terms));
+    drop(read_ring::inlined_bell::Receiver::join(host, config, terms));
+    drop(read_ring::notify_receiver::Receiver::join(host, config, from));
+    drop(read_slot::notify_receiver::Receiver::join(host, config, from));
 }
 
 /// A sender that has joined sends what it is told that it may.
-fn send<S: Sender, E: core::error::Error + 'static>(
-    join: impl FnOnce(&mut NodeRegistrar<'_>) -> Result<S, OpenError<E>>,
-) {
+fn send<S: Sender>(join: impl FnOnce(&dyn Gate) -> Result<S, OpenError>) {
     let mut world = World::new(2);
-    let Ok(mut sender) = join(&mut world.registrar(US)) else { return };
+    let Ok(mut sender) = join(&*world.gate(US)) else { return };
     let longest = sender.len_max();
     for len in [1, 8, longest.min(1 << 16)] {
         let (link, now) = world.link(US);

@@ -1,16 +1,17 @@
 //! Hosts whose memory and engines are in the script's hands: it says which op is carried out when,
 //! and how it ends; and it may write what others have permission to write, at any moment.
 
-use core::{convert::Infallible, num::NonZeroUsize, time::Duration};
+use core::{cell::RefCell, num::NonZeroUsize, time::Duration};
 use std::{collections::VecDeque, sync::Arc};
 
-use rma_channel::{Link, Peer, Registrar};
-use rma_contract::hosts::{Hosts, NodeRegistrar};
+use rma_channel::{Link, Peer};
+use rma_contract::hosts::Hosts;
 use rma_core::{
     addr::{HostAddr, Pid},
     command::{Command, CommandOp, Completion, RecordedOp, Transfer},
     crypto::{KeyBinding, RegionKey, RegionKeySchedule},
     executor::{CommandExecutor, ExecutorConfig},
+    gate::{Gate, Identity, Refused},
     grant::Grant,
     limits::OP_SIZE_MAX,
     nic::Timing,
@@ -352,8 +353,8 @@ impl World {
 }
 
 impl Hosts for World {
-    fn registrar(&mut self, node: NodeId) -> NodeRegistrar<'_> {
-        NodeRegistrar::new(Process { world: self, node })
+    fn gate(&mut self, node: NodeId) -> Box<dyn Gate + '_> {
+        Box::new(Process { world: RefCell::new(self), node })
     }
 
     fn peer(&self, node: NodeId) -> Peer {
@@ -381,91 +382,107 @@ fn copy((from, at): (&Region, u64), (to, there): (&Region, u64), len: u32) -> Re
     to.copy_in(there, &bytes).or(Err(OpStatus::RemoteOutOfBounds))
 }
 
-/// The registrar of a node's process, for setting channels up.
+/// A node's process, for setting channels up.
 #[derive(Debug)]
 struct Process<'a> {
-    world: &'a mut World,
+    world: RefCell<&'a mut World>,
     node: NodeId,
 }
 
-impl Process<'_> {
-    fn add(&mut self, row: Row) -> RegisteredRegion {
-        let region = row.region.clone();
-        self.world.rows.push(row);
+impl World {
+    /// A key that was not there before.
+    fn key(&mut self) -> RegionKey {
+        self.keys += 1;
+        RegionKey::from_bytes(self.keys.to_le_bytes())
+    }
+
+    /// Registers the row that `row` makes of its region.
+    fn add(
+        &mut self,
+        memory: Arc<Region>,
+        row: impl FnOnce(RegisteredRegion) -> Row,
+    ) -> RegisteredRegion {
+        let id = RegionId::from_bits(self.rows.len() as u32 + 1);
+        let region = RegisteredRegion::new(id, memory, NicTag(1));
+        self.rows.push(row(region.clone()));
         region
     }
 
-    /// The next region.
-    fn region(&self, memory: Arc<Region>) -> RegisteredRegion {
-        let id = RegionId::from_bits(self.world.rows.len() as u32 + 1);
-        RegisteredRegion::new(id, memory, NicTag(1))
+    /// The row of a region that was registered.
+    fn known(&mut self, region: &RegisteredRegion) -> &mut Row {
+        let row = self.row(region.id()).expect("it was registered here");
+        &mut self.rows[row]
     }
 }
 
-impl Registrar for Process<'_> {
-    type Error = Infallible;
-
-    fn peer(&self) -> Peer {
-        peer(self.node)
+impl Gate for Process<'_> {
+    fn identity(&self) -> Identity {
+        peer(self.node).into()
     }
 
-    fn key(&mut self) -> Result<RegionKey, Infallible> {
-        self.world.keys += 1;
-        Ok(RegionKey::from_bytes(self.world.keys.to_le_bytes()))
+    fn key(&self) -> Result<RegionKey, Refused> {
+        Ok(self.world.borrow_mut().key())
     }
 
     fn register(
-        &mut self,
+        &self,
         memory: Arc<Region>,
         key: RegionKey,
         permissions: Permissions,
         events: Option<&ReceiveQueue>,
-    ) -> Result<RegisteredRegion, Infallible> {
-        let events = events.and_then(|queue| self.world.row(queue.id()));
-        let (owner, region) = (self.node, self.region(memory));
-        Ok(self.add(Row { owner, region, permissions, key, events, queue: None }))
+    ) -> Result<RegisteredRegion, Refused> {
+        let mut world = self.world.borrow_mut();
+        let events = events.and_then(|queue| world.row(queue.id()));
+        let owner = self.node;
+        Ok(world.add(memory, |region| Row { owner, region, permissions, key, events, queue: None }))
     }
 
     fn receive_queue(
-        &mut self,
+        &self,
         layout: ReceiveQueueLayout,
         permissions: Permissions,
-    ) -> Result<ReceiveQueue, Infallible> {
+    ) -> Result<ReceiveQueue, Refused> {
+        let mut world = self.world.borrow_mut();
         let memory = Arc::new(Region::new(layout.memory_len()).expect("as long as it has to be"));
-        let (owner, region, key) = (self.node, self.region(memory), self.key()?);
-        let rings = ReceiveQueueMemory::heap(layout);
+        let (owner, key, rings) = (self.node, world.key(), ReceiveQueueMemory::heap(layout));
         let posts = rings.posts().clone().into_consumer();
         let events = rings.events().clone().into_producer();
         let queue = Some(Queue { layout, posts, events });
-        let region = self.add(Row { owner, region, permissions, key, events: None, queue });
+        let region = world.add(memory, |region| Row {
+            owner,
+            region,
+            permissions,
+            key,
+            events: None,
+            queue,
+        });
         Ok(rings.into_application(region))
     }
 
-    fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), Infallible> {
-        let (row, key) =
-            (self.world.row(region.id()).expect("it was registered here"), self.key()?);
-        let row = &mut self.world.rows[row];
+    fn deregister(&self, region: &RegisteredRegion) -> Result<(), Refused> {
+        let mut world = self.world.borrow_mut();
+        let key = world.key();
+        let row = world.known(region);
         (row.permissions, row.key, row.queue) = (Permissions::NONE, key, None);
         Ok(())
     }
 
     fn grant(
-        &mut self,
+        &self,
         region: &RegisteredRegion,
         peer: Peer,
         op_type: OpType,
-    ) -> Result<Grant, Infallible> {
-        let row = self.world.row(region.id()).expect("it was registered here");
-        let (responder, initiator, pid) = (self.peer().address, peer.address, peer.pid);
+    ) -> Result<Grant, Refused> {
+        let (responder, initiator, pid) = (self::peer(self.node).address, peer.address, peer.pid);
         let binding = KeyBinding { initiator, responder, pid, op_type };
-        let key = RegionKeySchedule::new(&self.world.rows[row].key).derive(&binding);
+        let key = self.world.borrow_mut().known(region).key;
+        let key = RegionKeySchedule::new(&key).derive(&binding);
         let (region_len, region) = (region.reach(), region.id());
         Ok(Grant { responder, region, region_len, initiator, pid, op_type, key })
     }
 
-    fn rekey(&mut self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Infallible> {
-        let row = self.world.row(region.id()).expect("it was registered here");
-        self.world.rows[row].key = key;
+    fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Refused> {
+        self.world.borrow_mut().known(region).key = key;
         Ok(())
     }
 }

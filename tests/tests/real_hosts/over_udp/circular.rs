@@ -101,7 +101,7 @@ fn a_tenant_pays_for_the_bytes_of_a_circular_region_once() {
     let register = |len| {
         let (memory, key) =
             (Arc::new(Region::circular(len).unwrap()), random_region_key().unwrap());
-        hosts.server().register_memory_for(&tenant, memory, key, Permissions::NONE)
+        hosts.server().for_tenant(&tenant).register_memory(memory, key, Permissions::NONE)
     };
     let ring = register(LEN).unwrap();
     let bytes = hosts.server().usage(Some(&tenant)).unwrap().bytes;

@@ -240,7 +240,7 @@ fn a_tenants_share_of_star_is_within_its_quotas_and_comes_back() {
         let config = StarPortalConfig::default().with(|it| {
             (it.work_requests, it.stateful_connections) = (work_requests, stateful_connections);
         });
-        host.verbs_for(&tenant, config)
+        host.for_tenant(&tenant).verbs(config)
     };
     assert_eq!(refused(open(101, 0)), Resource::WorkRequests);
     assert_eq!(refused(open(100, 9)), Resource::StatefulConnections);
@@ -344,7 +344,7 @@ fn the_share_of_a_dropped_portal_is_anothers_when_its_connections_are_over() {
     for role in [Role::Stateful, Role::Stateless, Role::Stateful] {
         let peers = if role == Role::Stateful { Role::Stateless } else { Role::Stateful };
         // It waits for what the last round has left under way.
-        let verbs = hosts[0].verbs_for(&tenant, config).unwrap();
+        let verbs = hosts[0].for_tenant(&tenant).verbs(config).unwrap();
         let (mut one, mut other) = (End::over(&hosts[0], verbs, role), End::new(&hosts[1], peers));
         for result in connect((&mut one.verbs, one.qp), (&mut other.verbs, other.qp)) {
             result.unwrap();

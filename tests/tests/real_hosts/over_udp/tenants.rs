@@ -33,8 +33,8 @@ fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
     let quotas = Quotas::default().with(|it| it.slots = Quota::new(4, 8));
     let config = TenantConfig::named("batch").with(|it| it.quotas = quotas);
     let tenant = hosts.client.tenant(config).unwrap();
-    let mut portal = hosts.client.portal_for(&tenant, 8).unwrap();
-    let sink = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
+    let mut portal = hosts.client.for_tenant(&tenant).portal(8).unwrap();
+    let sink = hosts.client.for_tenant(&tenant).register(64, Permissions::NONE).unwrap();
     portal.read(&grant, 0, &sink, 0, 64).unwrap();
     assert_eq!(slots(&tenant, &hosts), (8, 0));
     // A command that the engine has not taken yet would be gone with its portal.
@@ -44,9 +44,9 @@ fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
     drop(portal);
     assert_eq!(slots(&tenant, &hosts), (8, 0), "its op is in flight for 5 s");
     // Waits for the op, and then they are there.
-    let portal = hosts.client.portal_for(&tenant, 6).unwrap();
+    let portal = hosts.client.for_tenant(&tenant).portal(6).unwrap();
     assert_eq!(slots(&tenant, &hosts), (6, 2));
-    let refused = hosts.client.portal_for(&tenant, 3).unwrap_err().to_string();
+    let refused = hosts.client.for_tenant(&tenant).portal(3).unwrap_err().to_string();
     assert!(refused.contains("`batch` has 6 of the 8"), "{refused}");
     drop(portal);
     assert_eq!(slots(&tenant, &hosts), (0, 8));
@@ -59,10 +59,10 @@ fn a_tenant_that_reads_into_nowhere_leaves_its_neighbour_a_share_of_the_window()
         ["bad", "neighbour"].map(|name| hosts.client.tenant(TenantConfig::named(name)).unwrap());
     let grant = grant(&hosts, CLIENT_PID);
     let nowhere = Grant { responder: [127, 255, 255, 1].into(), ..grant };
-    let mut useless = hosts.client.portal_for(&bad, 128).unwrap();
-    let sink = hosts.client.register_for(&bad, 4096, Permissions::NONE).unwrap();
+    let mut useless = hosts.client.for_tenant(&bad).portal(128).unwrap();
+    let sink = hosts.client.for_tenant(&bad).register(4096, Permissions::NONE).unwrap();
     // As soon as both have slots, the window is shared.
-    let mut portal = hosts.client.portal_for(&neighbour, 1).unwrap();
+    let mut portal = hosts.client.for_tenant(&neighbour).portal(1).unwrap();
     for _ in 0..128 {
         useless.read(&nowhere, 0, &sink, 0, 4096).unwrap();
     }
@@ -70,7 +70,7 @@ fn a_tenant_that_reads_into_nowhere_leaves_its_neighbour_a_share_of_the_window()
     while hosts.client.counters().frames_sent() < 24 {
         std::thread::yield_now();
     }
-    let sink = hosts.client.register_for(&neighbour, 64, Permissions::NONE).unwrap();
+    let sink = hosts.client.for_tenant(&neighbour).register(64, Permissions::NONE).unwrap();
     for _ in 0..20 {
         portal.read(&grant, 0, &sink, 0, 64).unwrap();
         assert_eq!(portal.wait().unwrap().status, OpStatus::Ok);
@@ -86,17 +86,17 @@ fn a_tenant_has_its_own_pid_and_no_use_of_the_regions_of_others() {
     let tenant = hosts.client.tenant(config).unwrap();
     assert_eq!((tenant.pid(), tenant.name()), (pid, "serving"));
     let grant = grant(&hosts, pid);
-    let mut portal = hosts.client.portal_for(&tenant, 1).unwrap();
+    let mut portal = hosts.client.for_tenant(&tenant).portal(1).unwrap();
     assert_eq!(portal.pid(), pid);
     let [own, anothers] = [
-        hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap(),
+        hosts.client.for_tenant(&tenant).register(64, Permissions::NONE).unwrap(),
         hosts.client.register(64, Permissions::NONE).unwrap(),
     ];
     for (sink, status) in [(&own, OpStatus::Ok), (&anothers, OpStatus::InvalidCommand)] {
         portal.read(&grant, 0, sink, 0, 64).unwrap();
         assert_eq!(portal.wait().unwrap().status, status);
     }
-    let elsewhere = hosts.server().portal_for(&tenant, 1).unwrap_err();
+    let elsewhere = hosts.server().for_tenant(&tenant).portal(1).unwrap_err();
     let HostError::Allocation(AllocationError::TenantOfAnotherHost { .. }) = elsewhere else {
         panic!("{elsewhere}")
     };
@@ -114,7 +114,7 @@ fn regions_and_bytes_have_quotas_and_memory_beyond_them_is_not_even_touched() {
         it.priority = Priority::Low;
     });
     let tenant = hosts.client.tenant(config).unwrap();
-    let register = |len| hosts.client.register_for(&tenant, len, Permissions::NONE);
+    let register = |len| hosts.client.for_tenant(&tenant).register(len, Permissions::NONE);
     // More than any machine has.
     let refused = register(1 << 46).unwrap_err().to_string();
     assert!(refused.contains("registered bytes were asked for"), "{refused}");
@@ -140,8 +140,8 @@ fn a_reservation_comes_back_with_the_last_handle_portal_and_region() {
         refused.contains("1024 command slots") && refused.contains("no more than 24:"),
         "{refused}"
     );
-    let region = hosts.client.register_for(&tenant, 64, Permissions::NONE).unwrap();
-    let portal = hosts.client.portal_for(&tenant.clone(), 10).unwrap();
+    let region = hosts.client.for_tenant(&tenant).register(64, Permissions::NONE).unwrap();
+    let portal = hosts.client.for_tenant(&tenant.clone()).portal(10).unwrap();
     drop(tenant);
     assert!(all(&hosts).is_err());
     drop(portal);

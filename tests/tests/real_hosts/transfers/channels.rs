@@ -14,9 +14,9 @@ use std::{
 
 use rma_tests::hosts::Hosts;
 use rma_xdp::{
-    BufferPool, Permissions, Portal, RegionBuf,
+    BufferPool, HostFor, Permissions, Portal, RegionBuf,
     channel::{
-        AsyncChannels, Channels, Close, Half, HostRegistrar, Peer, Rx, SendState, Terms, Tx,
+        AsyncChannels, Channels, Close, Half, Peer, Rx, SendState, Terms, Tx,
         ring_buffer::{self, RingConfig, without_zeroing},
         write_slot::{SlotConfig, immediate},
     },
@@ -29,11 +29,9 @@ use super::{futures::Tiny, hosts};
 /// How many messages go each way.
 const MESSAGES: usize = 100;
 
-type Registrar<'a> = HostRegistrar<'a, EngineThread>;
-
 /// A host as the ends of channels are opened at it, and its link later.
 struct Side<'a> {
-    registrar: Registrar<'a>,
+    host: HostFor<'a, EngineThread>,
     /// The peer at the other end.
     peer: Peer,
 }
@@ -41,11 +39,7 @@ struct Side<'a> {
 fn sides<'a>(hosts: &'a Hosts, portals: &'a [Portal; 2]) -> [Side<'a>; 2] {
     let all = [(&hosts.client, hosts.client_addr), (hosts.server(), hosts.server_addr)];
     let peers = all.map(|(host, address)| Peer { address, pid: host.pid() });
-    [0, 1].map(|it| {
-        let (host, address) = all[it];
-        let registrar = HostRegistrar::new(host, address).waking(&portals[it]);
-        Side { registrar, peer: peers[1 - it] }
-    })
+    [0, 1].map(|it| Side { host: all[it].0.waking(&portals[it]), peer: peers[1 - it] })
 }
 
 fn portals(hosts: &Hosts) -> [Portal; 2] {
@@ -78,16 +72,16 @@ fn ring(
     to: &mut Side<'_>,
 ) -> (ring_buffer::immediate::Sender, ring_buffer::immediate::Receiver) {
     let [there, here] = [from.peer, to.peer].map(RingConfig::with_peer);
-    let sender = ring_buffer::immediate::Sender::open(&mut from.registrar, there);
-    let receiver = ring_buffer::immediate::Receiver::open(&mut to.registrar, here);
+    let sender = ring_buffer::immediate::Sender::open(&from.host, there);
+    let receiver = ring_buffer::immediate::Receiver::open(&to.host, here);
     connect(sender.unwrap(), receiver.unwrap())
 }
 
 /// Four slots whose messages events tell of.
 fn slots(from: &mut Side<'_>, to: &mut Side<'_>) -> (immediate::Sender, immediate::Receiver) {
     let four = |peer| SlotConfig::with_peer(peer).with(|it| (it.slots, it.len_max) = (4, 5000));
-    let sender = immediate::Sender::open(&mut from.registrar, four(from.peer));
-    let receiver = immediate::Receiver::open(&mut to.registrar, four(to.peer));
+    let sender = immediate::Sender::open(&from.host, four(from.peer));
+    let receiver = immediate::Receiver::open(&to.host, four(to.peer));
     connect(sender.unwrap(), receiver.unwrap())
 }
 
@@ -97,8 +91,8 @@ fn polled_ring(
     to: &mut Side<'_>,
 ) -> (without_zeroing::Sender, without_zeroing::Receiver) {
     let [there, here] = [from.peer, to.peer].map(RingConfig::with_peer);
-    let sender = without_zeroing::Sender::open(&mut from.registrar, there);
-    let receiver = without_zeroing::Receiver::open(&mut to.registrar, here);
+    let sender = without_zeroing::Sender::open(&from.host, there);
+    let receiver = without_zeroing::Receiver::open(&to.host, here);
     connect(sender.unwrap(), receiver.unwrap())
 }
 
@@ -298,8 +292,6 @@ fn messages_that_nothing_tells_of_are_found_by_looking() {
     });
     assert_eq!((mine.copied_bytes(), pool.free()), (0, 1));
     // The regions that the ends have registered go back to their hosts.
-    let mut registrars = [(&hosts.client, hosts.client_addr), (hosts.server(), hosts.server_addr)]
-        .map(|(host, address)| HostRegistrar::new(host, address));
-    tx.close(&mut registrars[0]).unwrap();
-    rx.close(&mut registrars[1]).unwrap();
+    tx.close(&hosts.client).unwrap();
+    rx.close(hosts.server()).unwrap();
 }

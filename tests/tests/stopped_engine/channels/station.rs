@@ -7,15 +7,13 @@ use std::{
     thread,
 };
 
-use rma_channel::{Claims, Link, Message, Peer as ChannelPeer, Registrar as _, Terms};
+use rma_channel::{Claims, Link, Message, Peer as ChannelPeer, Terms};
 use rma_core::executor::CommandExecutor;
 use rma_lab::Scratch;
 use rma_tests::hosts::Loopback;
 use rma_xdp::{
     HostAddr, HostConfig, InlineHost, OpStatus,
-    channel::HostRegistrar,
     config::{NicConfigBuilder, Timing},
-    engine::InlineEngine,
     ops::PortalLease,
     time::{Clock as _, Instant, TscClock},
 };
@@ -119,7 +117,7 @@ impl Orders {
 
 /// A host with one process, which has one link.
 pub(super) struct Station {
-    host: InlineHost,
+    pub(super) host: InlineHost,
     link: Link,
     clock: TscClock,
     address: HostAddr,
@@ -168,12 +166,8 @@ impl Station {
         Self::with_scratch(Loopback::third(), place.network.ports[0])
     }
 
-    pub(super) fn registrar(&self) -> HostRegistrar<'_, InlineEngine> {
-        HostRegistrar::new(&self.host, self.address)
-    }
-
     pub(super) fn peer(&self) -> ChannelPeer {
-        self.registrar().peer()
+        ChannelPeer { address: self.address, pid: self.host.pid() }
     }
 
     /// How many of its ops have ended so.

@@ -13,8 +13,11 @@ use core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rma_channel::{Blocking, Claim, Claims, Link, Peer, ReceiveError, Receiver, Registrar};
-use rma_core::time::Instant;
+use rma_channel::{Blocking, Claim, Claims, Link, Peer, ReceiveError, Receiver};
+use rma_core::{
+    gate::{Gate, Refused},
+    time::Instant,
+};
 
 use super::state::{End, State};
 use crate::{
@@ -212,13 +215,13 @@ impl<R: Receiver + Send + 'static> Rx<R> {
     ///
     /// # Errors
     /// If the host refuses. Then the rest stays registered.
-    pub fn close<G: Registrar>(self, registrar: &mut G) -> Result<(), G::Error> {
+    pub fn close(self, host: &dyn Gate) -> Result<(), Refused> {
         if self.handle.shared().check_process().is_err() {
             return Ok(());
         }
         let mut registered = mem::take(self.end.lock().receiver.registered());
         drop(self);
-        registered.give_back(registrar)
+        registered.give_back(host)
     }
 
     fn poll_with(

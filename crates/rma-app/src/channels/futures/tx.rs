@@ -16,8 +16,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use rma_channel::{Link, Registrar, SendError, SendHandle, SendRegion, SendState, Sender};
-use rma_core::time::Instant;
+use rma_channel::{Link, SendError, SendHandle, SendRegion, SendState, Sender};
+use rma_core::{
+    gate::{Gate, Refused},
+    time::Instant,
+};
 
 use super::state::{End, State};
 use crate::{
@@ -331,13 +334,13 @@ impl<S: Sender + Send + 'static> Tx<S> {
     ///
     /// # Errors
     /// If the host refuses. Then the rest stays registered.
-    pub fn close<G: Registrar>(self, registrar: &mut G) -> Result<(), G::Error> {
+    pub fn close(self, host: &dyn Gate) -> Result<(), Refused> {
         if self.handle.shared().check_process().is_err() {
             return Ok(());
         }
         let mut registered = mem::take(self.end.lock().sender.registered());
         drop(self);
-        registered.give_back(registrar)
+        registered.give_back(host)
     }
 
     const fn pend(&self, order: Order<S>) -> Pending<'_, S> {

@@ -48,7 +48,7 @@ fn a_reader_that_trusts_asks_for_bells_and_bodies_alone() {
             // The ops under way were issued before.
             it.hosts.serve_all(&mut it.readers[0].node);
             while it.poll_reader(0) == 0 {
-                reads += it.readers[0].node.taken.len();
+                reads += it.readers[0].node.engine.taken.len();
                 it.hosts.serve_all(&mut it.readers[0].node);
                 assert!(reads < 10, "{which:?}");
             }

@@ -2,11 +2,10 @@
 
 use core::{fmt, time::Duration};
 
-use rma_core::{executor::CallStatus, limits::RECEIVES_MAX, op::OpType, time::Instant};
+use rma_core::{executor::CallStatus, gate::Peer, limits::RECEIVES_MAX, op::OpType, time::Instant};
 use thiserror::Error;
 
 use crate::{
-    registrar::Peer,
     ring::{Malformed, Position, padded},
     table::Kind,
     terms::{Agreed, OpenError},
@@ -82,7 +81,7 @@ impl IndirectConfig {
         padded(self.len_max)
     }
 
-    pub(super) fn check<E: core::error::Error>(&self) -> Result<(), OpenError<E>> {
+    pub(super) fn check(&self) -> Result<(), OpenError> {
         let Self { buffers, len_max, senders, lent, epochs, .. } = *self;
         let within = |what, value: u32, max: u32, why| {
             let is_right = (1..=max).contains(&value);
@@ -108,7 +107,7 @@ impl IndirectConfig {
     }
 
     /// Decodes the settings in a receiver's terms; nothing that cannot be.
-    pub(super) fn told<E: core::error::Error>(agreed: &Agreed) -> Result<Self, OpenError<E>> {
+    pub(super) fn told(agreed: &Agreed) -> Result<Self, OpenError> {
         let [lent, len_max, micros] = agreed.numbers;
         let config = Self {
             name: agreed.name,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rma_core::{
     executor::CallId,
+    gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
     portal::CommandPortal,
@@ -24,7 +25,6 @@ use crate::{
     epochs::Epochs,
     link::Link,
     receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, Record},
     terms::{Half, Needs, OpenError, Side, Terms, TermsError},
 };
@@ -124,24 +124,21 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: IndirectConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: IndirectConfig) -> Result<Self, OpenError> {
         config.check()?;
         let memory = Arc::new(Region::new(config.memory_len() as usize)?);
-        Self::open_in(registrar, config, memory)
+        Self::open_in(host, config, memory)
     }
 
     /// The same in the application's memory, from its beginning on. Other ends may not use it.
     ///
     /// # Errors
     /// As [`Receiver::open`], and if the memory is shorter than [`IndirectConfig::memory_len`].
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: IndirectConfig,
         memory: Arc<Region>,
-    ) -> Result<Self, OpenError<R::Error>> {
+    ) -> Result<Self, OpenError> {
         config.check()?;
         let refuse = |what, value, why| Err(OpenError::Settings { what, value, why });
         if (memory.len() as u64) < config.memory_len() {
@@ -152,7 +149,7 @@ impl Receiver {
             let why = "it must be no more than there are buffers, as each sender is lent one";
             return refuse("the number of senders", config.senders.into(), why);
         }
-        let mut it = Self::open_unlent(registrar, config, memory)?;
+        let mut it = Self::open_unlent(host, config, memory)?;
         let offsets = (0..u64::from(config.buffers)).map(|buffer| buffer * config.stride());
         // The first is lent first.
         it.pool = Some(offsets.rev().collect());
@@ -164,12 +161,12 @@ impl Receiver {
     ///
     /// # Errors
     /// As [`Receiver::open`], and if the memory is longer than 32 GiB.
-    pub fn open_unlent<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_unlent(
+        host: &dyn Gate,
         config: IndirectConfig,
         memory: Arc<Region>,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    ) -> Result<Self, OpenError> {
+        opened(host, |host| {
             config.check()?;
             if memory.len() as u64 > MEMORY_MAX {
                 let (what, value) = ("the memory of buffers, in bytes,", memory.len() as u64);
@@ -177,11 +174,11 @@ impl Receiver {
             }
             let layout = ReceiveQueueLayout::new(config.buffers, 0)?;
             let none = Permissions::NONE;
-            let mut queue = registrar.receive_queue(layout, none).map_err(OpenError::Host)?;
+            let mut queue = host.receive_queue(layout, none).map_err(OpenError::Host)?;
             queue.post_all();
-            let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, [key]| {
+            let epochs = Epochs::open(host, config.epochs.into(), |host, [key]| {
                 let permissions = Permissions::WRITE | Permissions::NOTIFY;
-                let memory = registrar.register(memory, key, permissions, Some(&queue));
+                let memory = host.register(memory, key, permissions, Some(&queue));
                 Ok([memory.map_err(OpenError::Host)?])
             })?;
             Ok(Self {
@@ -207,11 +204,7 @@ impl Receiver {
     ///
     /// # Errors
     /// If it is a sender already, there are as many as there can be, or the host makes no grants.
-    pub fn admit<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Half<Admitted>, OpenError<R::Error>> {
+    pub fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
         let refuse = |what, value, why| Err(OpenError::Settings { what, value, why });
         if self.seats.values().any(|seat| seat.peer == peer) {
             let why = "events tell senders apart by process; take back what it has first";
@@ -221,8 +214,8 @@ impl Receiver {
         if senders > self.config.senders.into() {
             return refuse("the number of senders", senders, "no more than were to be");
         }
-        let grants = self.epochs.grants(registrar, peer, &EACH).map_err(OpenError::Host)?;
-        let (us, agreed) = (registrar.peer(), self.config.agreed());
+        let grants = self.epochs.grants(host, peer, &EACH).map_err(OpenError::Host)?;
+        let (us, agreed) = (host.identity(), self.config.agreed());
         let needs = Needs { us, agreed, side: Side::Receiver, grants: &[OpType::Notify] };
         let number = self.next_seat;
         self.next_seat += 1;
@@ -254,12 +247,8 @@ impl Receiver {
     ///
     /// # Errors
     /// If the host refuses. It must be tried again, and until then nobody can write.
-    pub fn take_back<R: Registrar>(
-        &mut self,
-        registrar: &mut R,
-        from: Peer,
-    ) -> Result<Vec<u64>, RecoverError<R::Error>> {
-        self.epochs.fence(registrar).map_err(RecoverError::Host)?;
+    pub fn take_back(&mut self, host: &dyn Gate, from: Peer) -> Result<Vec<u64>, RecoverError> {
+        self.epochs.fence(host).map_err(RecoverError::Host)?;
         // Messages that came just before the fence.
         self.gather();
         let is_out = |seat: &Seat| seat.peer == from;
@@ -271,7 +260,7 @@ impl Receiver {
         let void = self.lent.iter().filter(|(_, lend)| is_void(lend)).map(|(&offset, _)| offset);
         self.taken_back.extend(void);
         self.lent.retain(|_, lend| !is_void(lend));
-        self.epochs.resume(registrar).map_err(RecoverError::Host)?;
+        self.epochs.resume(host).map_err(RecoverError::Host)?;
         let others: Vec<(u64, Lend)> = self.lent.iter().map(|(&at, &lend)| (at, lend)).collect();
         for (offset, Lend { seat, number, stage }) in others {
             let is_told = |it: &Notice| it.seat == seat && it.number == number;

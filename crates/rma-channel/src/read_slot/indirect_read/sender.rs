@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{CallId, CallStatus},
+    gate::{Gate, Peer},
     op::OpStatus,
     portal::CommandPortal,
     receive_queue::ReceiveQueue,
@@ -19,7 +20,6 @@ use crate::{
     image::{Image, Lying},
     link::Link,
     read_ring::notify_receiver::open_queue,
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position},
     sender::{self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, refused},
     table::Kind,
@@ -105,23 +105,23 @@ impl Sender {
     ///
     /// # Errors
     /// If those are not terms of such a channel, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
+    pub fn join(
+        host: &dyn Gate,
         name: u64,
         (to, terms): (Peer, &Terms),
-    ) -> Result<(Self, Terms), OpenError<R::Error>> {
-        opened_with(registrar, |registrar| {
+    ) -> Result<(Self, Terms), OpenError> {
+        opened_with(host, |host| {
             let (theirs, kind) = (terms.agreed(), Kind::ReadSlotIndirect);
-            let us = registrar.peer();
+            let us = host.identity();
             let grants = terms.epochs_for(us, (kind, Side::Sender), NEEDS)?.to_vec();
             if theirs.name != name {
                 let ours = crate::terms::Agreed { name, ..theirs };
                 return Err(TermsError::Disagree { theirs, ours }.into());
             }
             let config = IndirectConfig::told(&theirs)?;
-            let image = Image::open(registrar, config.lent, config.len_max)?;
+            let image = Image::open(host, config.lent, config.len_max)?;
             // Those that may come, and as many again that were told twice.
-            let (queue, notify) = open_queue(registrar, 2 * config.lent, to)?;
+            let (queue, notify) = open_queue(host, 2 * config.lent, to)?;
             let terms = Terms::new(theirs, Side::Sender, vec![notify]);
             let it = Self {
                 config,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rma_core::{
     executor::CallStatus,
+    gate::{Gate as _, Peer},
     op::{OpStatus, OpType},
     receive_queue::{Event, Receive},
     region::{Permissions, RegionId},
@@ -21,7 +22,6 @@ use super::{
 };
 use crate::{
     receiver::{Claim, Claims, Receiver as _},
-    registrar::{Peer, Registrar},
     ring::Position,
     sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender as _},
     terms::OpenError,
@@ -45,11 +45,11 @@ fn config(buffers: u16, lent: u16) -> IndirectConfig {
 }
 
 fn join(bench: &mut Bench, receiver: &mut Receiver, peer: Peer) -> Sender {
-    bench.host.as_peer = PEER;
-    let half = receiver.admit(&mut bench.host, peer).unwrap();
-    bench.host.as_peer = peer;
-    let (sender, terms) = Sender::join(&mut bench.host, 0, (PEER, half.terms())).unwrap();
-    bench.host.as_peer = PEER;
+    bench.host.peer = PEER;
+    let half = receiver.admit(&bench.host, peer).unwrap();
+    bench.host.peer = peer;
+    let (sender, terms) = Sender::join(&bench.host, 0, (PEER, half.terms())).unwrap();
+    bench.host.peer = PEER;
     receiver.accept(half, &terms).unwrap();
     sender
 }
@@ -63,14 +63,14 @@ impl Ends {
     }
 
     fn pool(buffers: u16, lent: u16) -> Self {
-        Self::with(|bench| Receiver::open(&mut bench.host, config(buffers, lent)).unwrap())
+        Self::with(|bench| Receiver::open(&bench.host, config(buffers, lent)).unwrap())
     }
 
     /// Eight buffers' worth of memory that the application offers.
     fn unlent() -> Self {
         Self::with(|bench| {
             let memory = Arc::new(Region::new(8 * STRIDE as usize).unwrap());
-            Receiver::open_unlent(&mut bench.host, config(4, 3), memory).unwrap()
+            Receiver::open_unlent(&bench.host, config(4, 3), memory).unwrap()
         })
     }
 
@@ -150,19 +150,19 @@ proptest! {
                     Err(error) => prop_assert_eq!(error, SendError::Full),
                 },
                 1 | 2 => {
-                    let under_way = it.process(who).taken.len();
+                    let under_way = it.process(who).engine.taken.len();
                     if under_way > 0 {
                         let at = usize::from(which / 2) % under_way;
-                        let Bench { host, us, other, .. } = &mut it.bench;
+                        let Bench { us, other, .. } = &mut it.bench;
                         let process = if who == 0 { us } else { other };
-                        process.apply(host, at);
+                        process.apply(at);
                     }
                 }
                 3 => {
                     for who in [0, 1] {
-                        if !it.process(who).taken.is_empty() {
-                            let Bench { host, us, other, .. } = &mut it.bench;
-                            [us, other][who].apply(host, 0);
+                        if !it.process(who).engine.taken.is_empty() {
+                            let Bench { us, other, .. } = &mut it.bench;
+                            [us, other][who].apply(0);
                         }
                     }
                 }
@@ -236,7 +236,7 @@ proptest! {
             region_offset,
             at: Instant::ZERO,
         };
-        it.bench.host.event(crate::receiver::Blocking::queue(&it.receiver), event);
+        it.bench.host.hosts.event(crate::receiver::Blocking::queue(&it.receiver), event);
         it.settle();
         let standing: Vec<_> = it.receiver.senders().map(|it| it.standing).collect();
         prop_assert_eq!(standing[0], Standing::Present);
@@ -256,17 +256,17 @@ fn one_buffer_is_kept_for_each_sender_and_offers_say_what_is_processed() {
     let mut it = Ends::pool(4, 3);
     it.settle();
     assert_eq!(it.has(), [2, 2], "who has fewest is next");
-    let mut it = Ends::with(|bench| Receiver::open(&mut bench.host, config(4, 9)).unwrap());
+    let mut it = Ends::with(|bench| Receiver::open(&bench.host, config(4, 9)).unwrap());
     // A sender that comes late finds one, whatever the first has.
     let mut late = Bench::new(8);
-    let mut receiver = Receiver::open(&mut late.host, config(4, 9)).unwrap();
+    let mut receiver = Receiver::open(&late.host, config(4, 9)).unwrap();
     let _first = join(&mut late, &mut receiver, PEER);
     receiver.poll(&mut late.us.link, late.now).unwrap();
     assert_eq!(receiver.senders().next().unwrap().has, 3);
     let _second = join(&mut late, &mut receiver, OTHER);
     receiver.poll(&mut late.us.link, late.now).unwrap();
     assert_eq!(receiver.senders().map(|it| it.has).collect::<Vec<_>>(), [3, 1]);
-    let refused = receiver.admit(&mut late.host, OTHER);
+    let refused = receiver.admit(&late.host, OTHER);
     assert!(matches!(refused, Err(OpenError::Settings { value: 2, .. })), "{refused:?}");
 
     it.settle();
@@ -336,7 +336,7 @@ fn an_offer_is_told_until_it_has_come_and_one_that_comes_twice_is_no_news() {
     for status in [OpStatus::Nack, OpStatus::RemoteNotReady, OpStatus::RemoteAuthenticationFailure]
     {
         it.poll();
-        while !it.bench.us.taken.is_empty() {
+        while !it.bench.us.engine.taken.is_empty() {
             it.bench.fail(0, status);
         }
         it.bench.later(Duration::from_millis(200));
@@ -360,7 +360,7 @@ fn a_refusal_that_somebody_has_forged_changes_nothing_and_all_refusals_break_the
     let refusal = OpStatus::RemoteAuthenticationFailure;
     let sent = it.send(1, b"refused").unwrap();
     for _ in 0..3 {
-        while it.process(1).taken.is_empty() {
+        while it.process(1).engine.taken.is_empty() {
             assert_eq!(it.poll()[1], Ok(()));
         }
         it.process(1).fail(0, refusal);
@@ -373,7 +373,7 @@ fn a_refusal_that_somebody_has_forged_changes_nothing_and_all_refusals_break_the
     let handle = it.send(1, b"refused for good").unwrap();
     for _ in 0..400 {
         it.poll();
-        if !it.process(1).taken.is_empty() {
+        if !it.process(1).engine.taken.is_empty() {
             it.process(1).fail(0, refusal);
         }
         it.bench.later(Duration::from_millis(5));
@@ -386,18 +386,18 @@ fn a_refusal_that_somebody_has_forged_changes_nothing_and_all_refusals_break_the
     let mut it = Ends::pool(2, 1);
     for _ in 0..400 {
         it.poll();
-        while !it.bench.us.taken.is_empty() {
+        while !it.bench.us.engine.taken.is_empty() {
             it.bench.fail(0, refusal);
         }
         it.bench.later(Duration::from_millis(5));
     }
     assert!(it.receiver.senders().all(|it| it.standing == Standing::Gone { status }));
-    assert!(it.bench.us.taken.is_empty() && it.receiver.poll_timeout().is_none());
+    assert!(it.bench.us.engine.taken.is_empty() && it.receiver.poll_timeout().is_none());
 }
 
 #[test]
 fn impossible_settings_are_refused_at_the_opening() {
-    let mut bench = Bench::new(4);
+    let bench = Bench::new(4);
     let wrong: [fn(&mut IndirectConfig); 8] = [
         |it| it.buffers = 0,
         |it| it.buffers = u16::MAX,
@@ -409,15 +409,15 @@ fn impossible_settings_are_refused_at_the_opening() {
         |it| it.epochs = 33,
     ];
     for change in wrong {
-        let refused = Receiver::open(&mut bench.host, config(6, 2).with(change));
+        let refused = Receiver::open(&bench.host, config(6, 2).with(change));
         assert!(matches!(refused, Err(OpenError::Settings { .. })), "{refused:?}");
     }
     let memory = Arc::new(Region::new(6 * STRIDE as usize - 1).unwrap());
-    let refused = Receiver::open_in(&mut bench.host, config(6, 2), memory);
+    let refused = Receiver::open_in(&bench.host, config(6, 2), memory);
     assert!(matches!(refused, Err(OpenError::Settings { .. })), "{refused:?}");
-    let mut receiver = Receiver::open(&mut bench.host, config(6, 2)).unwrap();
-    let half = receiver.admit(&mut bench.host, PEER).unwrap();
-    let refused = Sender::join(&mut bench.host, 1, (PEER, half.terms()));
+    let mut receiver = Receiver::open(&bench.host, config(6, 2)).unwrap();
+    let half = receiver.admit(&bench.host, PEER).unwrap();
+    let refused = Sender::join(&bench.host, 1, (PEER, half.terms()));
     assert!(matches!(refused, Err(OpenError::Terms(_))), "{refused:?}");
 }
 
@@ -426,7 +426,7 @@ fn of_memory_that_goes_around_no_buffer_is_lent_twice() {
     let mut it = Ends::with(|bench| {
         let len = (4 * STRIDE).next_multiple_of(64);
         let memory = Arc::new(Region::circular(len as usize).unwrap());
-        Receiver::open_unlent(&mut bench.host, config(4, 3), memory).unwrap()
+        Receiver::open_unlent(&bench.host, config(4, 3), memory).unwrap()
     });
     let len = it.receiver.memory().len();
     it.receiver.offer(PEER, 0).unwrap();

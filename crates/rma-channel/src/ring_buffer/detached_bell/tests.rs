@@ -4,13 +4,14 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 use rma_core::{executor::CallStatus, op::OpStatus};
+use rma_lab::FakeHosts;
 
 use super::*;
 use crate::{
     receiver::{Claims, ReceiveError, Receiver as _},
     ring::{Malformed, Reads as _, RingLen},
     sender::Sender as _,
-    tests::hosts::{BEGIN, Host, Station, Ticks, World, message},
+    tests::hosts::{self, BEGIN, Station, Ticks, message},
 };
 
 struct Bench {
@@ -23,14 +24,14 @@ struct Bench {
 
 impl Bench {
     fn new(len: u64, len_max: u32) -> Self {
-        let world = World::default();
-        let (from, to): (Host, Host) = (world.host(1), world.host(2));
+        let world = FakeHosts::default();
+        let (from, to) = (hosts::host(&world, 1), hosts::host(&world, 2));
         let config = RingConfig::with_peer(to.peer).with(|it| {
             (it.len, it.len_max) = (RingLen::new(len).unwrap(), len_max);
         });
-        let sender = Sender::open(&mut from.clone(), config).unwrap();
+        let sender = Sender::open(&from, config).unwrap();
         let config = config.with(|it| it.peer = from.peer);
-        let receiver = Receiver::open(&mut to.clone(), config).unwrap();
+        let receiver = Receiver::open(&to, config).unwrap();
         let (theirs, ours) = (sender.terms().clone(), receiver.terms().clone());
         let (sender, receiver) =
             (sender.connect(&ours).unwrap(), receiver.connect(&theirs).unwrap());
@@ -76,14 +77,14 @@ fn a_bell_is_set_after_the_bytes_and_one_tells_all_that_has_gathered() {
         it.send(&message(number, 40)).unwrap();
     }
     it.poll().unwrap();
-    assert_eq!(it.from.under_way.len(), 3, "no bell");
+    assert_eq!(it.from.engine.taken.len(), 3, "no bell");
     it.from.apply(1);
     it.from.apply(1);
     it.poll().unwrap();
-    assert_eq!(it.from.under_way.len(), 1, "the first is missing");
+    assert_eq!(it.from.engine.taken.len(), 1, "the first is missing");
     it.from.apply(0);
     it.poll().unwrap();
-    assert_eq!(it.from.under_way.len(), 1, "one bell for all");
+    assert_eq!(it.from.engine.taken.len(), 1, "one bell for all");
     assert_eq!(it.receive(), None);
     it.from.apply(0);
     for number in 0..3 {
@@ -95,8 +96,8 @@ fn a_bell_is_set_after_the_bytes_and_one_tells_all_that_has_gathered() {
 #[test]
 fn a_message_sent_from_where_it_lies_is_not_copied() {
     let mut it = Bench::new(1024, 100);
-    let mut host = it.from.host.clone();
-    let memory = flow::region(&mut host, Region::new(256).unwrap(), Permissions::NONE).unwrap();
+    let host = it.from.host.clone();
+    let memory = flow::region(&host, Region::new(256).unwrap(), Permissions::NONE).unwrap();
     memory.write(8, b"here it lies").unwrap();
     let (link, now) = (&mut it.from.link, it.ticks.0);
     let sent = it.sender.send_region(link, now, &memory, 8..20).unwrap();
@@ -169,8 +170,8 @@ proptest! {
             }
             it.poll().unwrap();
             for station in [&mut it.from, &mut it.to] {
-                if !station.under_way.is_empty() && choice & 2 == 0 {
-                    let index = usize::from(choice) % station.under_way.len();
+                if !station.engine.taken.is_empty() && choice & 2 == 0 {
+                    let index = usize::from(choice) % station.engine.taken.len();
                     station.apply(index);
                 }
             }

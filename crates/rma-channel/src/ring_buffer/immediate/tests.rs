@@ -8,13 +8,14 @@ use rma_core::{
     op::OpStatus,
     portal::{Change, Placement, Source},
 };
+use rma_lab::FakeHosts;
 
 use super::*;
 use crate::{
     receiver::{Claims, ReceiveError, Receiver as _},
     ring::{Malformed, RingLen},
     sender::Sender as _,
-    tests::hosts::{BEGIN, Host, Station, Ticks, World, message},
+    tests::hosts::{self, BEGIN, Station, Ticks, message},
 };
 
 struct Bench {
@@ -27,14 +28,14 @@ struct Bench {
 
 impl Bench {
     fn new(len: u64, len_max: u32) -> Self {
-        let world = World::default();
-        let (from, to): (Host, Host) = (world.host(1), world.host(2));
+        let world = FakeHosts::default();
+        let (from, to) = (hosts::host(&world, 1), hosts::host(&world, 2));
         let config = RingConfig::with_peer(to.peer).with(|it| {
             (it.len, it.len_max, it.messages) = (RingLen::new(len).unwrap(), len_max, 4);
         });
-        let sender = Sender::open(&mut from.clone(), config).unwrap();
+        let sender = Sender::open(&from, config).unwrap();
         let config = config.with(|it| it.peer = from.peer);
-        let receiver = Receiver::open(&mut to.clone(), config).unwrap();
+        let receiver = Receiver::open(&to, config).unwrap();
         let (theirs, ours) = (sender.terms().clone(), receiver.terms().clone());
         let (sender, receiver) =
             (sender.connect(&ours).unwrap(), receiver.connect(&theirs).unwrap());
@@ -121,8 +122,8 @@ fn a_message_of_several_ops_has_one_event() {
     it.send(&message(1, 10_000)).unwrap();
     for _ in 0..4 {
         it.poll().unwrap();
-        while !it.from.under_way.is_empty() {
-            let last = it.from.under_way.len() - 1;
+        while !it.from.engine.taken.is_empty() {
+            let last = it.from.engine.taken.len() - 1;
             it.from.apply(last);
         }
     }
@@ -132,8 +133,8 @@ fn a_message_of_several_ops_has_one_event() {
 #[test]
 fn a_message_sent_from_where_it_lies_is_not_copied_and_has_nothing_beside_it() {
     let mut it = Bench::new(1024, 100);
-    let mut host = it.from.host.clone();
-    let memory = flow::region(&mut host, Region::new(20).unwrap(), Permissions::NONE).unwrap();
+    let host = it.from.host.clone();
+    let memory = flow::region(&host, Region::new(20).unwrap(), Permissions::NONE).unwrap();
     memory.write(0, b"01234567890123456789").unwrap();
     let (link, now) = (&mut it.from.link, it.ticks.0);
     let sent = it.sender.send_region(link, now, &memory, 3..20).unwrap();
@@ -243,8 +244,8 @@ proptest! {
             }
             it.poll().unwrap();
             for station in [&mut it.from, &mut it.to] {
-                if !station.under_way.is_empty() && choice & 2 == 0 {
-                    let index = usize::from(choice) % station.under_way.len();
+                if !station.engine.taken.is_empty() && choice & 2 == 0 {
+                    let index = usize::from(choice) % station.engine.taken.len();
                     station.apply(index);
                 }
             }

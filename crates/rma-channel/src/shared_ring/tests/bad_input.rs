@@ -71,21 +71,21 @@ fn settings_that_cannot_work_are_refused_at_the_opening() {
         |it| it.hole_timeout -= Duration::from_nanos(1),
     ];
     for change in changes {
-        let mut host = World::default().host(0);
+        let host = hosts::host(&FakeHosts::default(), 0);
         let config = SharedRingConfig::new().with(change);
-        let refused = SharedReceiver::<Records>::open(&mut host, config);
+        let refused = SharedReceiver::<Records>::open(&host, config);
         assert!(matches!(refused, Err(OpenError::Settings { .. })), "{config:?}");
     }
 }
 
 #[test]
 fn terms_of_the_other_kind_are_refused() {
-    let world = World::default();
-    let (mut host, mut from) = (world.host(0), world.host(1));
+    let hosts = FakeHosts::default();
+    let [host, from, other] = [0, 1, 2].map(|number| hosts::host(&hosts, number));
     let config = SharedRingConfig::new();
-    let mut receiver = SharedReceiver::<Records>::open(&mut host, config).unwrap();
-    let terms = receiver.admit(&mut host, from.peer).unwrap();
-    assert!(SharedSender::<WithImmediate>::join(&mut from, &terms).is_err());
-    assert!(SharedSender::<Record>::join(&mut world.host(2), &terms).is_err(), "somebody else");
-    assert!(SharedSender::<Record>::join(&mut from, &terms).is_ok());
+    let mut receiver = SharedReceiver::<Records>::open(&host, config).unwrap();
+    let terms = receiver.admit(&host, from.peer).unwrap();
+    assert!(SharedSender::<WithImmediate>::join(&from, &terms).is_err());
+    assert!(SharedSender::<Record>::join(&other, &terms).is_err(), "somebody else");
+    assert!(SharedSender::<Record>::join(&from, &terms).is_ok());
 }

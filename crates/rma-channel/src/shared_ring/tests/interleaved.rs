@@ -68,14 +68,14 @@ fn interleave<F: Finds>(steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
             }
             7 if recoveries < 15 => {
                 it.ticks.next(it.timeout / 2);
-                let found = it.receiver.poll_recovery(&mut it.host, it.ticks.0).unwrap();
+                let found = it.receiver.poll_recovery(&it.host, it.ticks.0).unwrap();
                 recoveries += u64::from(found.is_some());
             }
             _ => {}
         }
         if is_end {
             it.ticks.next(Duration::from_micros(20));
-            let found = it.receiver.poll_recovery(&mut it.host, it.ticks.0).unwrap();
+            let found = it.receiver.poll_recovery(&it.host, it.ticks.0).unwrap();
             recoveries += u64::from(found.is_some());
         }
     }

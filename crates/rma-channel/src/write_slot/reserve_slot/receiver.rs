@@ -4,6 +4,7 @@ use core::{ops::Range, time::Duration};
 use std::sync::Arc;
 
 use rma_core::{
+    gate::{Gate, Peer},
     portal::CommandPortal,
     receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
@@ -17,7 +18,6 @@ use crate::{
     epochs::Epochs,
     link::Link,
     receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
-    registrar::{Peer, Registrar},
     ring::{Malformed, Position, Record},
     terms::{Agreed, OpenError, Side, Terms},
 };
@@ -73,24 +73,21 @@ impl Receiver {
     ///
     /// # Errors
     /// If the settings cannot be, or the host has no room.
-    pub fn open<R: Registrar>(
-        registrar: &mut R,
-        config: ReserveConfig,
-    ) -> Result<Self, OpenError<R::Error>> {
+    pub fn open(host: &dyn Gate, config: ReserveConfig) -> Result<Self, OpenError> {
         let slots = config.check()?;
-        Self::open_in(registrar, config, Arc::new(Region::new(slots.memory_len() as usize)?))
+        Self::open_in(host, config, Arc::new(Region::new(slots.memory_len() as usize)?))
     }
 
     /// The same in the application's memory, from its beginning on. Other ends may not use it.
     ///
     /// # Errors
     /// As [`Receiver::open`], and if the memory is shorter than [`Receiver::memory_len`].
-    pub fn open_in<R: Registrar>(
-        registrar: &mut R,
+    pub fn open_in(
+        host: &dyn Gate,
         config: ReserveConfig,
         memory: Arc<Region>,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
+    ) -> Result<Self, OpenError> {
+        opened(host, |host| {
             let slots = config.check()?;
             if (memory.len() as u64) < slots.memory_len() {
                 let (value, why) = (memory.len() as u64, "ask the settings for its length");
@@ -102,11 +99,11 @@ impl Receiver {
             }
             let layout = ReceiveQueueLayout::new(slots.count, 0)?;
             let none = Permissions::NONE;
-            let mut queue = registrar.receive_queue(layout, none).map_err(OpenError::Host)?;
+            let mut queue = host.receive_queue(layout, none).map_err(OpenError::Host)?;
             queue.post_all();
-            let epochs = Epochs::open(registrar, config.epochs.into(), |registrar, [key]| {
+            let epochs = Epochs::open(host, config.epochs.into(), |host, [key]| {
                 let permissions = Permissions::ATOMIC | Permissions::WRITE | Permissions::NOTIFY;
-                let memory = registrar.register(memory, key, permissions, Some(&queue));
+                let memory = host.register(memory, key, permissions, Some(&queue));
                 Ok([memory.map_err(OpenError::Host)?])
             })?;
             let (agreed, hole_timeout) = (config.agreed(), config.hole_timeout);
@@ -132,12 +129,8 @@ impl Receiver {
     ///
     /// # Errors
     /// If the host makes no grants for it.
-    pub fn admit<R: Registrar>(
-        &self,
-        registrar: &mut R,
-        peer: Peer,
-    ) -> Result<Terms, OpenError<R::Error>> {
-        let grants = self.epochs.grants(registrar, peer, &EACH).map_err(OpenError::Host)?;
+    pub fn admit(&self, host: &dyn Gate, peer: Peer) -> Result<Terms, OpenError> {
+        let grants = self.epochs.grants(host, peer, &EACH).map_err(OpenError::Host)?;
         Ok(Terms::new(self.agreed, Side::Receiver, grants))
     }
 
@@ -251,18 +244,18 @@ impl Receiver {
     /// # Errors
     /// If what came cannot be, or the host refuses.
     //= channels#4.2-reserve
-    pub fn poll_recovery<R: Registrar>(
+    pub fn poll_recovery(
         &mut self,
-        registrar: &mut R,
+        host: &dyn Gate,
         now: Instant,
-    ) -> Result<Option<Recovery>, RecoverError<R::Error>> {
+    ) -> Result<Option<Recovery>, RecoverError> {
         if self.fenced.is_none() {
             self.gather().map_err(ReceiveError::from)?;
             self.watch(now);
             if self.recovery_timeout().is_none_or(|at| now < at) {
                 return Ok(None);
             }
-            self.epochs.fence(registrar).map_err(RecoverError::Host)?;
+            self.epochs.fence(host).map_err(RecoverError::Host)?;
             // Messages that came just before the fence.
             self.gather().map_err(ReceiveError::from)?;
             self.watch(now);
@@ -271,7 +264,7 @@ impl Receiver {
             self.put_in_order();
             self.fenced = Some(freed);
         }
-        self.epochs.resume(registrar).map_err(RecoverError::Host)?;
+        self.epochs.resume(host).map_err(RecoverError::Host)?;
         let epoch = self.epochs.epoch();
         Ok(self.fenced.take().map(|freed| Recovery { epoch, freed }))
     }

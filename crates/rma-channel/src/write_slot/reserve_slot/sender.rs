@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use rma_core::{
     executor::{CallId, CallStatus, OpCall},
+    gate::Gate,
     op::OpStatus,
     portal::{Change, CommandPortal},
     region::RegisteredRegion,
@@ -17,7 +18,6 @@ use crate::{
     epochs::Ahead,
     image::{Image, Lying},
     link::Link,
-    registrar::Registrar,
     ring::Position,
     sender::{self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, refused},
     table::Kind,
@@ -110,19 +110,15 @@ impl Sender {
     ///
     /// # Errors
     /// If those are not terms of such a channel, or the host has no room.
-    pub fn join<R: Registrar>(
-        registrar: &mut R,
-        terms: &Terms,
-        waiting: u16,
-    ) -> Result<Self, OpenError<R::Error>> {
-        opened(registrar, |registrar| {
-            let us = registrar.peer();
+    pub fn join(host: &dyn Gate, terms: &Terms, waiting: u16) -> Result<Self, OpenError> {
+        opened(host, |host| {
+            let us = host.identity();
             let kind = (Kind::WriteSlotReserve, Side::Sender);
             let grants = terms.epochs_for(us, kind, NEEDS)?.to_vec();
             let [count, len_max, micros] = terms.agreed().numbers;
             let slots = Slots::checked(count, len_max)?;
-            let places = Slots::checked::<R::Error>(waiting.into(), len_max)?;
-            let image = Image::open(registrar, places.count, places.len_max)?;
+            let places = Slots::checked(waiting.into(), len_max)?;
+            let image = Image::open(host, places.count, places.len_max)?;
             Ok(Self {
                 ahead: Ahead::new(grants, NEEDS.len()),
                 slots,

@@ -66,7 +66,7 @@ impl ReserveConfig {
         Agreed { kind: Kind::WriteSlotReserve, name, numbers }
     }
 
-    pub(super) fn check<E: core::error::Error>(&self) -> Result<Slots, OpenError<E>> {
+    pub(super) fn check(&self) -> Result<Slots, OpenError> {
         let refuse = |what, value, why| Err(OpenError::Settings { what, value, why });
         if !(1..=EPOCHS_MAX).contains(&self.epochs) {
             return refuse("the number of epochs", self.epochs.into(), "it must be in 1..=21");
@@ -107,10 +107,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// So many slots, for messages of so many bytes, if there can be.
-    pub(super) fn checked<E: core::error::Error>(
-        count: u64,
-        len_max: u64,
-    ) -> Result<Self, OpenError<E>> {
+    pub(super) fn checked(count: u64, len_max: u64) -> Result<Self, OpenError> {
         if !(1..=RECEIVES_MAX.into()).contains(&count) {
             let (what, why) = ("the number of slots", "it must be 1 to 32768");
             return Err(OpenError::Settings { what, value: count, why });

@@ -5,6 +5,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 use rma_core::{
     executor::CallStatus,
+    gate::{Gate as _, Peer},
     op::{OpStatus, OpType},
     receive_queue::{Event, Receive},
     region::RegionId,
@@ -14,7 +15,6 @@ use rma_core::{
 use super::*;
 use crate::{
     receiver::{Blocking, Claims, Message, ReceiveError, Receiver as _},
-    registrar::{Peer, Registrar},
     ring::Malformed,
     sender::{Outgoing, SendError, SendHandle, SendState, Sender as _},
     tests::bench::{Bench, OTHER, PEER, Process},
@@ -35,11 +35,11 @@ fn open(slots: u16) -> Ends {
     let config = ReserveConfig::new().with(|it| {
         (it.slots, it.len_max, it.epochs, it.hole_timeout) = (slots, 9000, 4, TIMEOUT);
     });
-    let receiver = Receiver::open(&mut bench.host, config).unwrap();
+    let receiver = Receiver::open(&bench.host, config).unwrap();
     let senders = [PEER, OTHER].map(|peer| {
-        let terms = receiver.admit(&mut bench.host, peer).unwrap();
-        bench.host.as_peer = peer;
-        Sender::join(&mut bench.host, &terms, 4).unwrap()
+        let terms = receiver.admit(&bench.host, peer).unwrap();
+        bench.host.peer = peer;
+        Sender::join(&bench.host, &terms, 4).unwrap()
     });
     Ends { bench, receiver, senders, slots }
 }
@@ -77,8 +77,8 @@ impl Ends {
         for _ in 0..30 {
             self.poll(who).unwrap();
             let process = if who == 0 { &mut self.bench.us } else { &mut self.bench.other };
-            while !process.taken.is_empty() {
-                process.apply(&mut self.bench.host, 0);
+            while !process.engine.taken.is_empty() {
+                process.apply(0);
             }
         }
     }
@@ -88,9 +88,9 @@ impl Ends {
         for _ in 0..20 {
             self.poll(who).unwrap();
             let process = if who == 0 { &mut self.bench.us } else { &mut self.bench.other };
-            match process.taken.first() {
+            match process.engine.taken.first() {
                 Some(command) if command.op.op_type() == op_type => return,
-                Some(_) => _ = process.apply(&mut self.bench.host, 0),
+                Some(_) => _ = process.apply(0),
                 None => {}
             }
         }
@@ -109,7 +109,7 @@ impl Ends {
 
     /// How many slots are taken.
     fn taken(&self) -> u32 {
-        let memory = self.bench.host.region(RegionId::from_bits(2));
+        let memory = self.bench.host.hosts.region(RegionId::from_bits(2));
         let words = (words(self.slots)..memory.len()).step_by(8);
         let none = words.clone().count() as u32 * 64 - u32::from(self.slots);
         words.map(|offset| memory.load(offset).unwrap().count_ones()).sum::<u32>() - none
@@ -139,9 +139,9 @@ proptest! {
                 },
                 1 | 2 => {
                     let process = if who == 0 { &mut it.bench.us } else { &mut it.bench.other };
-                    if !process.taken.is_empty() {
-                        let at = usize::from(which / 2) % process.taken.len();
-                        prop_assert_eq!(process.apply(&mut it.bench.host, at), OpStatus::Ok);
+                    if !process.engine.taken.is_empty() {
+                        let at = usize::from(which / 2) % process.engine.taken.len();
+                        prop_assert_eq!(process.apply(at), OpStatus::Ok);
                     }
                 }
                 3 => {
@@ -215,7 +215,7 @@ fn a_slot_that_a_dead_sender_has_taken_is_taken_back_and_he_changes_nothing_late
     assert_eq!(it.receive(), Some((PEER, b"first".to_vec())), "it has come before");
     assert_eq!(it.receive(), Some((PEER, b"second".to_vec())), "in the slot of the dead");
     // He wakes up: his op is refused, and he sends the message again.
-    let refused = it.bench.other.apply(&mut it.bench.host, 0);
+    let refused = it.bench.other.apply(0);
     assert_eq!(refused, OpStatus::RemoteAuthenticationFailure);
     assert_eq!(it.senders[1].test(late), SendState::Sending);
     it.settle(1);
@@ -243,10 +243,10 @@ fn messages_under_way_at_an_epochs_end_come_once_and_in_order() {
             assert_eq!(it.receive(), Some((PEER, vec![number])), "epoch {recovery}");
         }
         assert_eq!(it.taken(), 0);
-        it.bench.other.taken.clear();
+        it.bench.other.engine.taken.clear();
         if recovery < 3 {
             // The slot that is dead in the next epoch: a slot that somebody took and forgot.
-            let memory = it.bench.host.region(RegionId::from_bits(2));
+            let memory = it.bench.host.hosts.region(RegionId::from_bits(2));
             memory.fetch_add(words(4), 1).unwrap();
             it.poll(0).unwrap();
         }
@@ -265,7 +265,7 @@ fn a_sender_that_waits_for_a_slot_is_refused_once_and_then_finds_the_epoch() {
     let mut ended = Vec::new();
     for _ in 0..20 {
         it.poll(0).unwrap();
-        while !it.bench.us.taken.is_empty() {
+        while !it.bench.us.engine.taken.is_empty() {
             ended.push(it.bench.apply(0));
         }
         it.bench.later(Duration::from_millis(5));
@@ -318,14 +318,14 @@ fn a_receiver_whose_keys_are_all_others_is_gone() {
     let mut it = open(4);
     let lost = it.send(0, b"message").unwrap();
     it.until(0, OpType::WriteWithImm);
-    let region = it.bench.host.region(RegionId::from_bits(2));
+    let region = it.bench.host.hosts.region(RegionId::from_bits(2));
     let key = it.bench.host.key().unwrap();
     it.bench.host.rekey(&region, key).unwrap();
     let status = CallStatus::Failed(OpStatus::RemoteAuthenticationFailure);
     let broken = SendError::Broken { handle: lost, status };
     let mut polled = Ok(());
     for _ in 0..1000 {
-        while !it.bench.us.taken.is_empty() {
+        while !it.bench.us.engine.taken.is_empty() {
             it.bench.apply(0);
         }
         it.bench.later(Duration::from_millis(5));
@@ -371,7 +371,7 @@ fn an_event_of_a_slot_that_is_free_or_full_or_none_is_malformed() {
             region_offset,
             at: Instant::ZERO,
         };
-        it.bench.host.event(it.receiver.queue(), event);
+        it.bench.host.hosts.event(it.receiver.queue(), event);
         let end = region_offset + u64::from(len);
         let malformed = ReceiveError::from(Malformed::Event { immediate: 5, end, len });
         assert_eq!(it.receiver.claim(), Err(malformed), "{len} bytes at {region_offset}");

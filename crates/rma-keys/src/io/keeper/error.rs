@@ -1,5 +1,7 @@
 //! Errors of keeping an owner's keys.
 
+use rma_core::gate::Refused;
+
 use crate::{
     audit::log::LogError,
     catalog::CatalogError,
@@ -25,10 +27,10 @@ pub enum KeeperError {
 /// The reason why a region is not published, or its key not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PublishError<E: core::error::Error> {
+pub enum PublishError {
     /// The region's host did not do it.
     #[error("the host did not change the region's key: {0}")]
-    Host(E),
+    Host(Refused),
     /// The catalog did not take it.
     #[error(transparent)]
     Catalog(#[from] CatalogError),

@@ -4,15 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rma_core::{addr::LocalAddresses, op::OpStatus, region::RegisteredRegion, time::Instant};
+use rma_core::{
+    addr::LocalAddresses, gate::Gate, op::OpStatus, region::RegisteredRegion, time::Instant,
+};
 
 use crate::{
     catalog::{CatalogError, Region},
     epoch::Epoch,
-    io::keeper::{
-        OwnHost,
-        error::{PublishError, secret},
-    },
+    io::keeper::error::{PublishError, secret},
     jitter::Jitter,
     limits::STEP_RETRY_MIN,
     name::RegionName,
@@ -93,21 +92,21 @@ impl Regions {
         self.times.first().map(|it| it.0)
     }
 
-    pub(super) fn publish<H: OwnHost>(
+    pub(super) fn publish(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
         (name, region): (RegionName, &RegisteredRegion),
         schedule: Schedule,
-    ) -> Result<Epoch, PublishError<H::Error>> {
+    ) -> Result<Epoch, PublishError> {
         let place = Region { responders: self.responders, id: region.id(), len: region.reach() };
         recorded.service().catalog().admits(&name, &place)?;
         let fresh = secret().map_err(PublishError::Random)?;
         // The host first: what the catalog gives must be what it goes by, or will in a moment.
         let is_under_way = match host.rekey(region, fresh.region_key()) {
             Ok(()) => false,
-            Err(error) if H::is_under_way(&error) => {
+            Err(error) if error.is_under_way() => {
                 tracing::warn!(%name, %error, "the host has taken up a region's first key");
                 self.host_failures += 1;
                 true
@@ -130,13 +129,13 @@ impl Regions {
         Ok(entry.expect("it was published").present().epoch())
     }
 
-    pub(super) fn remove<H: OwnHost>(
+    pub(super) fn remove(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
         name: &RegionName,
-    ) -> Result<(), PublishError<H::Error>> {
+    ) -> Result<(), PublishError> {
         recorded.change(now, |service| match service.remove(now, name) {
             Ok(event) => (Ok(()), vec![event]),
             Err(error) => (Err(error), Vec::new()),
@@ -158,14 +157,14 @@ impl Regions {
     }
 
     /// Has a region's rotation do something, and then what follows from it.
-    pub(super) fn act<H: OwnHost>(
+    pub(super) fn act(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
         name: &RegionName,
         act: impl FnOnce(&mut Rotation, &mut Turn<'_, Policy>) -> Result<(), CatalogError>,
-    ) -> Result<(), PublishError<H::Error>> {
+    ) -> Result<(), PublishError> {
         let Some(kept) = self.kept.get_mut(name) else {
             return Err(CatalogError::Unknown { name: name.clone() }.into());
         };
@@ -175,10 +174,10 @@ impl Regions {
     }
 
     /// The policy is another one, which takes something of the `withdrawn` away.
-    pub(super) fn handle_policy<H: OwnHost>(
+    pub(super) fn handle_policy(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
         withdrawn: &[RegionName],
     ) {
@@ -202,10 +201,10 @@ impl Regions {
     }
 
     /// Does what time has come for.
-    pub(super) fn handle_timeout<H: OwnHost>(
+    pub(super) fn handle_timeout(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
     ) {
         // Each once: what wants another turn at once has it in the next.
@@ -218,10 +217,10 @@ impl Regions {
 
     /// Has a region's rotation and its host do what there is to do now, and notes when there will
     /// be more.
-    fn drive<H: OwnHost>(
+    fn drive(
         &mut self,
         now: Now,
-        host: &H,
+        host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
         name: &RegionName,
     ) {
@@ -281,18 +280,18 @@ impl Regions {
 }
 
 /// Translates the host's answer for a rotation.
-fn rekey<H: OwnHost>(host: &H, region: &RegisteredRegion, secret: &RegionSecret) -> OpStatus {
+fn rekey(host: &dyn Gate, region: &RegisteredRegion, secret: &RegionSecret) -> OpStatus {
     match host.rekey(region, secret.region_key()) {
         Ok(()) => OpStatus::Ok,
         Err(error) => {
             tracing::warn!(region = ?region.id(), %error, "the host did not change a region's key");
-            if H::is_under_way(&error) { OpStatus::Timeout } else { OpStatus::DispatchTimeout }
+            if error.is_under_way() { OpStatus::Timeout } else { OpStatus::DispatchTimeout }
         }
     }
 }
 
 /// Has a region go by a key that nobody knows. One that is no longer registered is closed as it is.
-fn close<H: OwnHost>(host: &H, region: &RegisteredRegion) -> Result<(), PublishError<H::Error>> {
+fn close(host: &dyn Gate, region: &RegisteredRegion) -> Result<(), PublishError> {
     let fresh = secret().map_err(PublishError::Random)?;
     if let Err(error) = host.rekey(region, fresh.region_key()) {
         tracing::info!(region = ?region.id(), %error, "a region that is published no more was gone");

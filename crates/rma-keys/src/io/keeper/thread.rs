@@ -7,13 +7,13 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use rma_core::process::Worker;
+use rma_core::{gate::Gate, process::Worker};
 
 use crate::{
     io::{
         clock,
         keeper::{
-            Keeper, OwnHost,
+            Keeper,
             turns::{KeeperLoop, Shared},
         },
         server::{ServerCounters, ServerShared},
@@ -36,14 +36,14 @@ impl KeeperThread {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start<H: OwnHost + Send + 'static>(turns: KeeperLoop, host: H) -> io::Result<Self> {
+    pub fn start(turns: KeeperLoop, host: Arc<dyn Gate + Send + Sync>) -> io::Result<Self> {
         let (shared, server) = (turns.shared.clone(), turns.turns.shared());
         let address = turns.address();
         let run = move || {
             let mut turns = turns;
             while !turns.turns.shared().stops.load(Ordering::Acquire) {
                 turns.wait(clock::now().boot);
-                turns.turn(clock::now(), &host);
+                turns.turn(clock::now(), &*host);
             }
         };
         let thread = Worker::start("rma-keys-keeper", run)?;

@@ -7,11 +7,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use rma_core::time::Instant;
+use rma_core::{gate::Gate, time::Instant};
 
 use crate::{
     io::{
-        keeper::{Keeper, OwnHost},
+        keeper::Keeper,
         server::{Handler, Limits, ServerCounters, ServerLoop, StartError},
     },
     peer::Peer,
@@ -96,7 +96,7 @@ impl KeeperLoop {
     }
 
     /// Does what can be done now, and never waits but for `host`.
-    pub fn turn<H: OwnHost>(&mut self, now: Now, host: &H) {
+    pub fn turn(&mut self, now: Now, host: &dyn Gate) {
         self.shared.lock().handle_timeout(now, host);
         self.turns.turn_within(now, CONNECTIONS_PER_TURN);
         self.shared.lock().prepare(host);

@@ -2,6 +2,7 @@
 
 use rma_core::{
     executor::{CallStatus, OpCall},
+    gate::Peer,
     op::OpStatus,
     portal::{Change, CommandPortal},
     time::Instant,
@@ -15,7 +16,6 @@ use crate::{
     link::{Link, if_room},
     reading::is_passing,
     receiver::ReceiveError,
-    registrar::Peer,
     ring::WORD,
 };
 

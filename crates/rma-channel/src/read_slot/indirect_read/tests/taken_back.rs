@@ -11,18 +11,18 @@ fn a_sender_that_is_gone_is_lent_nothing_more_and_what_it_had_is_taken_back() {
     let names = [0, 1, 2].map(|number| it.send(1, &message(1, number, 100)).unwrap());
     it.send(0, b"ours").unwrap();
     it.bench.turn();
-    it.process(1).taken.truncate(3);
-    let Bench { host, other, .. } = &mut it.bench;
-    other.apply(host, 2);
-    other.apply(host, 0);
+    it.process(1).engine.taken.truncate(3);
+    let Bench { other, .. } = &mut it.bench;
+    other.apply(2);
+    other.apply(0);
     assert_eq!(it.poll(), [Ok(()), Ok(())]);
     assert_eq!(it.senders[1].test(names[2]), SendState::Accepted);
 
-    let back = it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
+    let back = it.receiver.take_back(&it.bench.host, OTHER).unwrap();
     assert_eq!((back, it.has()), (vec![], vec![3]), "a pool has them");
-    let Bench { host, us, other, .. } = &mut it.bench;
-    assert_eq!(other.apply(host, 0), OpStatus::RemoteAuthenticationFailure, "it wakes up late");
-    assert_eq!(us.apply(host, 0), OpStatus::RemoteAuthenticationFailure);
+    let Bench { us, other, .. } = &mut it.bench;
+    assert_eq!(other.apply(0), OpStatus::RemoteAuthenticationFailure, "it wakes up late");
+    assert_eq!(us.apply(0), OpStatus::RemoteAuthenticationFailure);
     it.bench.turn();
     it.settle();
     assert_eq!(it.receive(), Some((OTHER, message(1, 0, 100))), "it had come in order");
@@ -55,7 +55,7 @@ fn a_sender_without_grants_for_the_epoch_is_told_so() {
         it.settle();
         assert!(it.receive().is_some(), "epoch {epoch}");
         it.settle();
-        it.receiver.take_back(&mut it.bench.host, nobody).unwrap();
+        it.receiver.take_back(&it.bench.host, nobody).unwrap();
         it.settle();
     }
     assert_eq!(it.send(0, b"out"), Err(SendError::Revoked { epochs: 3 }));
@@ -67,10 +67,10 @@ fn put_out() -> Ends {
     let mut it = Ends::unlent();
     it.settle();
     assert_eq!(it.send(1, b"no offer"), Err(SendError::Full));
-    let back = it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
+    let back = it.receiver.take_back(&it.bench.host, OTHER).unwrap();
     assert_eq!((back, it.has()), (vec![], vec![0]));
     it.poll();
-    assert_eq!(it.bench.us.taken.len(), 1, "it is being told");
+    assert_eq!(it.bench.us.engine.taken.len(), 1, "it is being told");
     it
 }
 
@@ -83,7 +83,7 @@ fn check_told(it: &mut Ends) {
     it.send(0, b"in").unwrap();
     it.settle();
     assert_eq!((it.receive(), it.receive()), (Some((PEER, b"in".to_vec())), None));
-    assert!(it.bench.us.taken.is_empty() && it.receiver.poll_timeout().is_none());
+    assert!(it.bench.us.engine.taken.is_empty() && it.receiver.poll_timeout().is_none());
 }
 
 //= channels#4.5-indirect
@@ -95,16 +95,16 @@ fn a_sender_that_is_out_and_has_no_buffer_is_told_so_once() {
     check_told(&mut it);
     // A peer that was never accepted has not said how it is told.
     let mut it = Ends::unlent();
-    it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
+    it.receiver.take_back(&it.bench.host, OTHER).unwrap();
     it.settle();
-    it.bench.host.as_peer = PEER;
-    let half = it.receiver.admit(&mut it.bench.host, OTHER).unwrap();
-    it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
+    it.bench.host.peer = PEER;
+    let half = it.receiver.admit(&it.bench.host, OTHER).unwrap();
+    it.receiver.take_back(&it.bench.host, OTHER).unwrap();
     it.poll();
-    assert!(it.bench.us.taken.is_empty());
+    assert!(it.bench.us.engine.taken.is_empty());
     // Its later word is too late, and does no harm.
-    it.bench.host.as_peer = OTHER;
-    let (_, terms) = Sender::join(&mut it.bench.host, 0, (PEER, half.terms())).unwrap();
+    it.bench.host.peer = OTHER;
+    let (_, terms) = Sender::join(&it.bench.host, 0, (PEER, half.terms())).unwrap();
     it.receiver.accept(half, &terms).unwrap();
     assert_eq!(it.receiver.offer(OTHER, 0), Err(OfferError::NoSender { peer: OTHER }));
 }
@@ -122,7 +122,7 @@ fn a_farewell_that_is_lost_is_told_again_and_one_that_comes_twice_is_no_news() {
         let mut it = put_out();
         for _ in 0..3 {
             it.bench.fail(0, status);
-            while it.bench.us.taken.is_empty() {
+            while it.bench.us.engine.taken.is_empty() {
                 assert_eq!(it.poll(), [Ok(()), Ok(())], "{status:?}");
                 it.bench.later(Duration::from_millis(5));
             }
@@ -144,7 +144,7 @@ fn a_farewell_that_is_lost_is_told_again_and_one_that_comes_twice_is_no_news() {
             region_offset: 0,
             at: Instant::ZERO,
         };
-        it.bench.host.event(it.senders[1].queue(), event);
+        it.bench.host.hosts.event(it.senders[1].queue(), event);
     }
     it.bench.fail(0, OpStatus::Timeout);
     it.settle();
@@ -158,7 +158,7 @@ fn a_dead_sender_is_told_for_a_while_and_then_given_up() {
         let mut told = 0;
         let end = it.bench.now + 4 * IndirectConfig::default().patience;
         while it.bench.now < end {
-            while !it.bench.us.taken.is_empty() {
+            while !it.bench.us.engine.taken.is_empty() {
                 it.bench.fail(0, status);
                 told += 1;
             }
@@ -166,7 +166,7 @@ fn a_dead_sender_is_told_for_a_while_and_then_given_up() {
             assert_eq!(it.poll(), [Ok(()), Ok(())]);
         }
         assert!(told > 4, "{told}");
-        assert!(it.bench.us.taken.is_empty() && it.receiver.poll_timeout().is_none());
+        assert!(it.bench.us.engine.taken.is_empty() && it.receiver.poll_timeout().is_none());
     }
 }
 
@@ -178,8 +178,8 @@ fn a_sender_that_is_admitted_again_is_not_told_what_its_seat_before_is() {
     it.receiver.offer(OTHER, 0).unwrap();
     // The first report comes last.
     it.poll();
-    assert_eq!(it.bench.us.taken.len(), 2);
-    it.bench.us.taken.reverse();
+    assert_eq!(it.bench.us.engine.taken.len(), 2);
+    it.bench.us.engine.taken.reverse();
     it.settle();
     let Bench { other, now, .. } = &mut it.bench;
     let polled = crate::sender::Sender::poll(&mut old, &mut other.link, *now);
@@ -194,10 +194,10 @@ fn an_offer_that_comes_after_the_farewell_lets_nobody_in() {
     let mut it = Ends::unlent();
     it.receiver.offer(OTHER, 0).unwrap();
     it.poll();
-    it.receiver.take_back(&mut it.bench.host, OTHER).unwrap();
+    it.receiver.take_back(&it.bench.host, OTHER).unwrap();
     it.poll();
-    assert_eq!(it.bench.us.taken.len(), 2);
-    it.bench.us.taken.reverse();
+    assert_eq!(it.bench.us.engine.taken.len(), 2);
+    it.bench.us.engine.taken.reverse();
     it.settle();
     check_told(&mut it);
 }
