@@ -55,7 +55,7 @@ pub struct Counters {
     pub tx_multi_buffer: Tally,
     /// Packets of the other address family than the one before, which had to be moved.
     pub tx_moved: Tally,
-    /// Frames dropped: no route, or the next hop has not answered yet, or not in time.
+    /// Frames dropped: no route, or the next hop has not answered yet.
     pub tx_no_path: Tally,
     /// Frames dropped: the interface was gone.
     pub tx_no_interface: Tally,

@@ -42,27 +42,10 @@ impl Packet {
         &self.octets[..self.transmit.len]
     }
 
-    /// What is to become of it at `now`: it is too old to be sent, too, where only now there is a
-    /// path, or room.
-    pub(super) fn fate(&mut self, now: Instant, has_path: bool) -> Fate {
-        let has_time = now.since(*self.since.get_or_insert(now)) < HELD_FOR;
-        match (has_time, has_path) {
-            (false, _) => Fate::TooOld,
-            (true, false) => Fate::Waits,
-            (true, true) => Fate::Goes,
-        }
+    /// Whether it may wait on at `now`.
+    pub(super) fn has_time(&mut self, now: Instant) -> bool {
+        now.since(*self.since.get_or_insert(now)) < HELD_FOR
     }
-}
-
-/// The fate of a packet that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It waits on.
-    Waits,
-    /// It is sent as soon as there is room.
-    Goes,
-    /// It is dropped.
-    TooOld,
 }
 
 /// The packets that wait, in the order in which they were written.
@@ -127,22 +110,6 @@ mod tests {
         let ends = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
         let transmit = Transmit::new(ends, Port::ONE_RMA, ClassOfService::Latency, 4);
         Transmit { tenant: TenantIndex::of(tenant), ..transmit }
-    }
-
-    #[test]
-    fn a_packet_that_was_held_for_too_long_is_dropped_whether_or_not_a_path_is_there() {
-        let mut held = Held::new();
-        assert!(held.push(&transmit(1), b"some", 1));
-        let mut lent = held.lend(Instant::ZERO);
-        let start = Instant::from_nanos(1_000_000_000);
-        let last = start + (HELD_FOR - Duration::from_nanos(1));
-        for now in [start, last] {
-            assert_eq!(lent[0].fate(now, false), Fate::Waits);
-            assert_eq!(lent[0].fate(now, true), Fate::Goes);
-        }
-        for has_path in [false, true] {
-            assert_eq!(lent[0].fate(start + HELD_FOR, has_path), Fate::TooOld);
-        }
     }
 
     #[test]

@@ -2,10 +2,7 @@
 
 use rma_core::time::Instant;
 
-use super::{
-    State,
-    held::{Fate, Packet},
-};
+use super::{State, held::Packet};
 use crate::device::xdp::socket::Socket;
 
 impl State {
@@ -20,21 +17,13 @@ impl State {
         self.held.keep(packets);
     }
 
-    /// Sends what has waited for a path that there is now, and drops what was held for too long.
+    /// Sends what has waited for a path that there is now, and drops what has waited for too long.
     #[cold]
     pub(super) fn send_held(&mut self, socket: &mut Socket, now: Instant) {
         let mut packets = self.held.lend(now);
         let mut room = socket.room();
         packets.retain_mut(|packet| {
-            let has_path = self.paths.lookup(packet.transmit.destination).is_some();
-            let stays = match packet.fate(now, has_path) {
-                Fate::Waits => true,
-                Fate::Goes => !self.send_one(socket, &mut room, packet),
-                Fate::TooOld => {
-                    self.counters.tx_no_path.add(packet.frames as u64);
-                    false
-                }
-            };
+            let stays = self.waits(packet, now) || !self.send_one(socket, &mut room, packet);
             if !stays {
                 self.held.let_go(packet);
             }
@@ -44,8 +33,19 @@ impl State {
         socket.commit();
     }
 
-    /// Sends a packet that there is a path for. `false` if the device has no room.
+    /// Whether a packet waits on for its path. One that has waited for too long is neither sent nor
+    /// waits.
+    fn waits(&self, packet: &mut Packet, now: Instant) -> bool {
+        packet.has_time(now) && self.paths.lookup(packet.transmit.destination).is_none()
+    }
+
+    /// Sends a packet that waits no longer, or drops it if there is still no path. `false` if the
+    /// device has no room.
     fn send_one(&mut self, socket: &mut Socket, room: &mut usize, packet: &Packet) -> bool {
+        if self.paths.lookup(packet.transmit.destination).is_none() {
+            self.counters.tx_no_path.add(packet.frames as u64);
+            return true;
+        }
         if *room == 0 {
             return false;
         }
