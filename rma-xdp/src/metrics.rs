@@ -230,7 +230,9 @@ impl MetricsSource {
     pub fn metrics(&self) -> Metrics {
         let Self { shards, device, description, aead, books, executors } = self;
         let has_ended = shards.iter().any(|shard| shard.life.has_ended());
-        let books = books.upgrade();
+        // In a child of the process the books may be locked by a thread that the child has not.
+        let is_here = shards.iter().all(|shard| shard.life.check_process().is_ok());
+        let books = books.upgrade().filter(|_| is_here);
         let tenants = books.as_ref().map(usages);
         let delays = |op_type| OpDelays {
             op_type,
@@ -269,7 +271,7 @@ impl MetricsSource {
             gauges: self.sum(NicCounters::gauges),
             settled: Verdict::ALL.map(|it| (it, self.sum(|nic| nic.settled(it)))).into(),
             receive_queues: books.as_ref().map(receive_queues).unwrap_or_default(),
-            executors: executors.gauges(),
+            executors: if is_here { executors.gauges() } else { Executors::default().gauges() },
             device: device.metrics(description),
             tenants: tenants.unwrap_or_default().into(),
         }

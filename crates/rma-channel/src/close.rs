@@ -23,6 +23,7 @@ use core::cell::RefCell;
 use std::sync::Arc;
 
 use rma_core::{
+    addr::HostAddr,
     crypto::RegionKey,
     gate::{Gate, Identity, Peer, Refused},
     grant::Grant,
@@ -166,5 +167,9 @@ impl Gate for Recorder<'_> {
 
     fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Refused> {
         self.host.rekey(region, key)
+    }
+
+    fn prepare(&self, initiator: HostAddr) {
+        self.host.prepare(initiator);
     }
 }

@@ -97,13 +97,14 @@ struct Came<'a, 'b> {
 }
 
 impl Came<'_, '_> {
-    fn asker(&self) -> Asker {
+    fn asker(&self, host: &Tables<'_>) -> Asker {
         let connection = self.seen.binding.connection;
         let is_of_connection = !matches!(self.seen.view, FrameView::Rd(_) | FrameView::Gd(_));
         Asker {
             key: self.key,
             is_of_connection,
             connection,
+            tenant: host.tenant_of(connection.qpn_z.portal()),
             phase: self.seen.view.header().phase,
             f: self.frame.source,
             z: self.frame.destination,
@@ -198,6 +199,7 @@ impl Stateless {
                 key,
                 is_of_connection: true,
                 connection: binding.connection,
+                tenant: host.tenant_of(portal.into()),
                 phase: KeyPhase::Even,
                 f: binding.f,
                 z: binding.z,
@@ -246,7 +248,7 @@ impl Stateless {
     /// Puts an answer into the queue. `false`, counted, if there is no room.
     fn answer(&mut self, host: &Tables<'_>, came: &Came<'_, '_>, what: What) -> bool {
         let framing = host.config.settings().framing;
-        let has_room = self.answers.push(came.asker(), what, framing);
+        let has_room = self.answers.push(came.asker(host), what, framing);
         if !has_room {
             host.counters.drop_frame(StarDrop::NoRoom);
         }

@@ -83,9 +83,11 @@ impl<P: ControlPath> Driver<P> {
         Ok(rings.into_application(region))
     }
 
-    /// Registers `memory` with events in `queue`, for whom the queue is for.
+    /// Registers `memory` with events in `queue`, for whom the queue is for. A tenant has queues of
+    /// its own alone.
     pub(crate) fn register_with_events(
         &mut self,
+        tenant: Option<&Tenant>,
         queue: &RegisteredRegion,
         memory: Arc<Region>,
         key: RegionKey,
@@ -94,6 +96,9 @@ impl<P: ControlPath> Driver<P> {
         self.shards.settle_late(&mut self.ledger)?;
         self.ledger.accounts().close_abandoned();
         let (home, account) = self.queue(queue)?;
+        if tenant.is_some() && self.account(tenant)? != account {
+            return Err(RegionError::NotRegistered { region: queue.id() }.into());
+        }
         let charged = memory.len();
         self.register_rows((account, charged), memory, permissions, |memory, owner, engine| {
             let entry = RegionEntry::new(memory, &key, permissions, owner);

@@ -384,7 +384,7 @@ fn region_beside(
 ) -> Result<RegisteredRegion, HostError> {
     let memory = Arc::new(Region::new(64).unwrap());
     let permissions = Permissions::WRITE | Permissions::NOTIFY;
-    driver.register_with_events(queue, memory, RegionKey::from_bytes([0; 16]), permissions)
+    driver.register_with_events(None, queue, memory, RegionKey::from_bytes([0; 16]), permissions)
 }
 
 #[test]

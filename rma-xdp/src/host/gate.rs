@@ -78,7 +78,9 @@ impl<P: ControlPath> Gate for HostFor<'_, P> {
     ) -> Result<RegisteredRegion, Refused> {
         let mut driver = self.host.driver().map_err(HostError::from)?;
         Ok(match events {
-            Some(queue) => driver.register_with_events(queue.region(), memory, key, permissions),
+            Some(queue) => {
+                driver.register_with_events(self.tenant, queue.region(), memory, key, permissions)
+            }
             None => driver.register(self.tenant, memory, key, permissions),
         }?)
     }

@@ -111,7 +111,7 @@ impl<P: ControlPath> HostOf<P> {
         key: RegionKey,
         permissions: Permissions,
     ) -> Result<RegisteredRegion, HostError> {
-        self.driver()?.register_with_events(queue.region(), memory, key, permissions)
+        self.driver()?.register_with_events(None, queue.region(), memory, key, permissions)
     }
 }
 

@@ -137,6 +137,7 @@ fn device(text: &str) -> Result<HostConfig, HostTextError> {
         Some(("udp", "")) => Err(none()),
         Some(("udp", address)) => udp(address),
         Some(("xdp", interface)) if is_interface(interface) => xdp(interface),
+        Some(("xdp", _)) => Err(none()),
         // IPv6 addresses have colons, and interfaces' names have none.
         _ => match udp(text) {
             Err(_) if text == "udp" || text == "xdp" => Err(none()),

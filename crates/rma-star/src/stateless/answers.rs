@@ -20,6 +20,7 @@ use rma_core::{
     op::ClassOfService,
     packet::SMALL,
     port::SourcePort,
+    tenant::TenantIndex,
     time::Instant,
 };
 
@@ -58,6 +59,8 @@ pub(super) struct Asker {
     /// Whether that is K_c, under which all is answered but an RD that wants an RDA, and a GD.
     pub(super) is_of_connection: bool,
     pub(super) connection: ConnectionName,
+    /// The tenant of the connection's portal. The portal may be gone when the answer is sent.
+    pub(super) tenant: TenantIndex,
     pub(super) phase: KeyPhase,
     /// The stateful side's address, and this host's.
     pub(super) f: HostAddr,
@@ -129,6 +132,7 @@ impl Answers {
             key: FrameKey::NONE,
             is_of_connection: false,
             connection: ConnectionName::default(),
+            tenant: TenantIndex::HOST,
             phase: KeyPhase::Even,
             f: nobody,
             z: nobody,
@@ -328,7 +332,7 @@ impl Writer<'_, '_> {
         out.transmit = Some(Transmit {
             source_port: self.asker.source_port.answering(self.now),
             packet_len_max: UNANNOUNCED_LEN_MAX.max(len as u16),
-            tenant: self.host.tenant_of(self.asker.connection.qpn_z.portal()),
+            tenant: self.asker.tenant,
             ..Transmit::new(ends, port, class, len)
         });
         true

@@ -339,12 +339,14 @@ impl Thread {
         let device_mtu = self.device_mtu(peer);
         let asked = self.asked.get(&peer).map_or(device_mtu, |asked| asked.mtu);
         let mtu = self.search.limit(peer).unwrap_or(device_mtu).min(asked).min(device_mtu);
-        let known = self.search.known(peer).map_or(asked, |known| known.min(asked));
+        // Of a way that nobody uses any longer nothing is told, whatever is remembered of it.
+        let is_asked = self.asked.contains_key(&peer);
+        let known = self.search.known(peer).filter(|_| is_asked);
+        let known = known.map_or(asked, |known| known.min(asked));
         let narrow = NarrowPath { peer, mtu: known, device_mtu };
         self.ways.set_narrow(peer, (known < device_mtu).then_some(narrow));
         let is_told = mtu < device_mtu || self.search.has(peer);
-        // What was lost on a way is remembered for longer than the way is: it has no place then.
-        if is_told && self.asked.contains_key(&peer) {
+        if is_told && is_asked {
             let path = Path { source_mac: [0; 6], next_hop_mac: [0; 6], mtu };
             if let Err(full) = self.seed.writer.insert(peer, path) {
                 tracing::warn!(%peer, mtu, %full, "the engine is not told what this way carries");

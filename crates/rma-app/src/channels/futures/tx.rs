@@ -329,15 +329,13 @@ impl<S: Sender + Send + 'static> Tx<S> {
         self.handle.shared().check_process().map_or(0, |()| self.end.lock().sender.len_max())
     }
 
-    /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`]. In
-    /// a child of this process nothing of that is its own.
+    /// Drops it, and gives back what it has registered at its host: see [`rma_channel::close`].
     ///
     /// # Errors
-    /// If the host refuses. Then the rest stays registered.
+    /// If the host refuses: then the rest stays registered. In a child of this process, whose own
+    /// nothing of it is.
     pub fn close(self, host: &dyn Gate) -> Result<(), Refused> {
-        if self.handle.shared().check_process().is_err() {
-            return Ok(());
-        }
+        self.handle.shared().check_process().map_err(Refused::new)?;
         let mut registered = mem::take(self.end.lock().sender.registered());
         drop(self);
         registered.give_back(host)
