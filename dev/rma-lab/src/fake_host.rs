@@ -176,7 +176,9 @@ impl Table {
         queue.expect("a queue").events.push(&event.to_line()).expect("as many as receives");
     }
 
-    fn carry_out(&mut self, from: Peer, command: &Command, at: Instant) -> Result<Ended, OpStatus> {
+    /// Returns the row of the region that an op of `from` is for, if it goes by the op's key and
+    /// permits it.
+    fn admit(&self, from: Peer, command: &Command) -> Result<&Row, OpStatus> {
         let (region, op_type) = (command.remote_region, command.op.op_type());
         let row = self.rows.get(&region).ok_or(OpStatus::RemoteAuthenticationFailure)?;
         let Peer { address: initiator, pid } = from;
@@ -189,6 +191,13 @@ impl Table {
         if !row.permissions.contains(op_type.shape().permission) {
             return Err(OpStatus::RemotePermissionDenied);
         }
+        Ok(row)
+    }
+
+    fn carry_out(&mut self, from: Peer, command: &Command, at: Instant) -> Result<Ended, OpStatus> {
+        let row = self.admit(from, command)?;
+        let (region, op_type) = (command.remote_region, command.op.op_type());
+        let Peer { address: initiator, pid } = from;
         let (target, events) = (row.region.clone(), row.events);
         let local = |transfer: &Transfer| &self.rows[&transfer.local_region].region;
         let write = |it: &Transfer, offset: u64| {
@@ -260,6 +269,14 @@ fn copy(
 }
 
 impl FakeHost {
+    /// Whether the region of an op of this process goes by the op's key, and permits it.
+    ///
+    /// # Errors
+    /// The status that the op ends with otherwise.
+    pub fn admit(&self, command: &Command) -> Result<(), OpStatus> {
+        self.hosts.0.borrow().admit(self.peer, command).map(drop)
+    }
+
     /// Carries out an op of this process.
     #[must_use]
     pub fn carry_out(&self, command: &Command, at: Instant) -> Ended {

@@ -58,6 +58,9 @@ impl Station {
             return;
         };
         let command = self.engine.taken.remove(index);
+        if let Err(status) = self.host.admit(&command) {
+            return self.engine.end(&command, (status, None));
+        }
         let (applied, result) = self.records[name.counter as usize - 1];
         let verdict = if applied { Verdict::Applied } else { Verdict::NotApplied };
         self.engine.settle(&command, verdict, result);
