@@ -1,6 +1,6 @@
 //! The tables of this host that are of no connection, which both sides' processing works with.
 
-use rma_core::{addr::HostAddr, nic::TenantIndex};
+use rma_core::{addr::HostAddr, tenant::TenantIndex};
 
 use crate::{
     clock::ZTime,

@@ -44,7 +44,7 @@ struct Queue {
 /// The answer of hosts to a Rekey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rekeys {
-    /// Done.
+    /// The key is changed, and the caller is told so.
     #[default]
     Done,
     /// It is done, and nobody is told so: it is under way.

@@ -1,8 +1,8 @@
 //! The two ends of a portal.
 
 use rma_core::{
-    nic::TenantIndex,
     portal::{Bell, Flag},
+    tenant::TenantIndex,
 };
 use rma_shm::{Consumer, Full, Line, Producer, RingError};
 use std::sync::Arc;

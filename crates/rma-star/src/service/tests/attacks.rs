@@ -8,7 +8,8 @@ const IDLE_POSTS: u32 = 32;
 
 /// Attaches another portal, and opens its QP 0.
 fn neighbour(scene: &mut Scene) -> StarPortal {
-    let (mut application, port) = portal(8, 2).unwrap();
+    let (mut application, mut port) = portal(8, 2).unwrap();
+    port.set_tenant(TENANT);
     let number = scene.star.attach(port).unwrap();
     let pd = scene.star.alloc_pd(number, &PdKey::from_bytes([8; 16])).unwrap();
     let record = QpRecord { pd: pd.0, ..scene.application.memory().record(1).unwrap() };
