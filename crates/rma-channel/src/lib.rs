@@ -5,8 +5,8 @@
 //! channels ([`table::Kind`]): there is no best one, so [`choose`](mod@choose) leads from needs to
 //! kinds, as `docs/CHANNELS.md` does in words. Each channel here has a module of its own in that of
 //! its family, with two ends, which are opened at two hosts ([`Gate`](rma_core::gate::Gate)), told
-//! what the other end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is the
-//! same for all: [`Sender`] and [`Receiver`], after the paper's API (§6).
+//! what the other end has to say ([`Terms`]), and then issue through a [`Link`]. What ends do is
+//! the same for all: [`Sender`] and [`Receiver`], after the paper's API (§6).
 //!
 //! A channel has one direction; [`duplex`](mod@duplex) makes two of them acknowledge each other.
 //!
