@@ -71,10 +71,13 @@ fn a_program_inherits_nothing_of_hosts_over_xdp_attached_anew_or_not() {
         let lab = hosts.lab.as_ref().unwrap();
         lab.a().ip(&["link", "del", "dev", Lab::INTERFACE]).unwrap();
         lab.link(&LabConfig::default()).unwrap();
+        // Both of them, as libxdp's sockets are not close-on-exec until they are open.
         let since = Since::now();
-        while hosts.server().interface().unwrap().attachments < 2 {
-            assert!(since.elapsed() < PATIENCE, "{:?}", hosts.server().interface());
-            thread::yield_now();
+        for host in [&hosts.client, hosts.server()] {
+            while host.interface().unwrap().attachments < 2 {
+                assert!(since.elapsed() < PATIENCE, "{:?}", host.interface());
+                thread::yield_now();
+            }
         }
         assert_eq!(inherited(), before);
     }
