@@ -24,7 +24,7 @@ pub(super) const WIRE_INTERFACES: [&str; 2] = ["wire-a", "wire-b"];
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a host may be busy that was closed just now.
-const REOPEN_TIMEOUT_NANOS: u64 = 3_000_000_000;
+const REOPEN_TIMEOUT_NANOS: u64 = 60_000_000_000;
 
 /// One end of the wire, and the host that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
