@@ -258,7 +258,7 @@ impl Nic {
     }
 
     /// As [`Nic::handle_command`], of a command as an application wrote it. One that cannot be read
-    /// completes with INVALID_COMMAND. Returns whether an op waits now; otherwise it has completed.
+    /// completes with INVALID_COMMAND.
     ///
     /// # Errors
     /// As [`Nic::handle_command`].
@@ -268,13 +268,13 @@ impl Nic {
         now: Instant,
         first: &Line,
         second: Option<&Line>,
-    ) -> Result<bool, CommandError> {
+    ) -> Result<(), CommandError> {
         let (initiator, mut tables) = self.initiating();
         let queued = initiator
             .handle_lines(now, first, second, &mut tables)
             .inspect_err(|_| self.counters.count_refused())?;
         self.note_command(now, queued);
-        Ok(queued.is_some())
+        Ok(())
     }
 
     /// A command was taken, and waits with its class of service, or has completed.

@@ -30,14 +30,10 @@ use crate::{
 pub(crate) const COMMANDS_PER_PORTAL: usize = 32;
 
 /// Commands taken from all portals in one turn, so that it is no longer however many of them are
-/// busy. More: frames wait longer beside busy portals. Fewer: many portals that issue a burst
+/// busy: a command that makes no sense has cost its whole way, a completion and all, where it was
+/// taken. More: frames wait longer beside busy portals. Fewer: many portals that issue a burst
 /// together wait for more turns.
 pub(crate) const COMMANDS_PER_TURN: usize = 128;
-
-/// Commands that one stands for which makes no sense. It costs its whole way where it is taken, a
-/// completion and all, and its application can write the next one at once: taken as others are, 32
-/// portals of them made the p99 of a neighbour's READs four times as long.
-pub(crate) const SENSELESS_COST: usize = 16;
 
 /// A NIC and the engine's ends of its portals.
 #[derive(Debug)]
@@ -184,24 +180,22 @@ impl Service for OneRma {
         // which no portal has a command leaves that order as it is: an engine takes its turns in
         // rhythms of its own, which must not decide who is first.
         *first_portal = first + 1;
-        let (mut taken, mut round, mut rest) = (0, 0, COMMANDS_PER_TURN);
+        let (mut taken, mut round) = (0, 0);
         'turn: while round < COMMANDS_PER_PORTAL && !busy.is_empty() {
             // A portal that is alone needs to take no turns.
             let rounds = if busy.len() == 1 { COMMANDS_PER_PORTAL - round } else { 1 };
-            let rounds = rounds.min(rest);
+            let rounds = rounds.min(COMMANDS_PER_TURN - taken);
             let mut left = 0;
             for at in 0..busy.len() {
                 let index = busy[at];
-                if rest == 0 {
+                if taken >= COMMANDS_PER_TURN {
                     // The portal that was cut off is first in the next turn.
                     *first_portal = index;
                     break 'turn;
                 }
                 let port = &mut portals[usize::from(index)];
                 let mut count = 0;
-                while count < rounds && rest > 0 {
-                    let Some(cost) = take_command(nic, port, now) else { break };
-                    rest = rest.saturating_sub(cost);
+                while count < rounds && take_command(nic, port, now) {
                     count += 1;
                 }
                 taken += count;
@@ -299,42 +293,30 @@ impl Service for OneRma {
     }
 }
 
-/// Takes the next command of a portal, and whatever comes of it. Returns for how many it counts;
-/// `None` if there is none.
-fn take_command(nic: &mut Nic, port: &mut PortalPort, now: Instant) -> Option<usize> {
-    let line = port.take_line()?;
-    let taken = if Command::has_second(&line) {
+/// Takes the next command of a portal, and whatever comes of it. `false` if there is none.
+fn take_command(nic: &mut Nic, port: &mut PortalPort, now: Instant) -> bool {
+    let Some(line) = port.take_line() else { return false };
+    let accepted = if Command::has_second(&line) {
         take_pair(nic, port, now, &line)
     } else {
         take(nic, port, now, &line, None)
     };
-    match taken {
-        Taken::Op => return Some(1),
-        Taken::Senseless => {}
-        Taken::Refused => port.forget(),
+    if !accepted {
+        port.forget();
     }
-    Some(SENSELESS_COST)
+    true
 }
 
-/// The outcome of taking a command.
-enum Taken {
-    /// An op waits.
-    Op,
-    /// It makes no sense, and has completed.
-    Senseless,
-    /// There will be no completion.
-    Refused,
-}
-
-/// Takes the second line of a command, and what comes of both.
+/// Takes the second line of a command, and what comes of both. Returns whether there will be a
+/// completion.
 #[cold]
 #[inline(never)]
-fn take_pair(nic: &mut Nic, port: &mut PortalPort, now: Instant, first: &Line) -> Taken {
+fn take_pair(nic: &mut Nic, port: &mut PortalPort, now: Instant, first: &Line) -> bool {
     let second = port.take_second(first);
     take(nic, port, now, first, second.as_ref())
 }
 
-/// Takes a command as it was written.
+/// Takes a command as it was written. Returns whether there will be a completion.
 #[inline]
 fn take(
     nic: &mut Nic,
@@ -342,15 +324,12 @@ fn take(
     now: Instant,
     first: &Line,
     second: Option<&Line>,
-) -> Taken {
-    if !port.owns(Command::slot_of(first)) {
+) -> bool {
+    if port.owns(Command::slot_of(first)) {
+        nic.handle_lines(now, first, second).is_ok()
+    } else {
         nic.counters().count_refused();
-        return Taken::Refused;
-    }
-    match nic.handle_lines(now, first, second) {
-        Ok(true) => Taken::Op,
-        Ok(false) => Taken::Senseless,
-        Err(_) => Taken::Refused,
+        false
     }
 }
 
