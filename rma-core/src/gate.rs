@@ -29,7 +29,7 @@ use crate::{
 /// A process of a host: what keys are bound to, and so who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer {
-    /// The host.
+    /// An address of the host.
     pub address: HostAddr,
     /// The process, which the host vouches for.
     pub pid: Pid,
@@ -44,9 +44,9 @@ impl fmt::Display for Peer {
 /// The process that a gate answers, by all addresses of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The host.
+    /// All addresses of the host.
     pub addresses: LocalAddresses,
-    /// The process.
+    /// The process, as keys are bound to it.
     pub pid: Pid,
 }
 

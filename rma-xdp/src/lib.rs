@@ -39,8 +39,8 @@
 //! # Channels
 //!
 //! Twenty kinds of message channels stand on these ops: the module `channel`, with the feature of
-//! that name, has them, and which suits whom. Ends are opened at a host, told each other's terms, and
-//! then used by a thread's `Channels`, which wait; or, by whoever owns a core, through a `Link`.
+//! that name, has them, and which suits whom. Ends are opened at a host, told each other's terms,
+//! and then used by a thread's `Channels`, which wait, or, by whoever owns a core, by a `Link`.
 //!
 //! ```
 #![doc = include_str!("../examples/rpc.rs")]
@@ -78,8 +78,8 @@
 //!
 //! # Keys
 //!
-//! A [`Grant`] is a key, and travels over a channel that keeps secrets. With the feature `keys`, the
-//! module `keys` has that channel: a service that gives the keys of an owner's regions to whom a
+//! A [`Grant`] is a key, and travels over a channel that keeps secrets. With the feature `keys`,
+//! the module `keys` has that channel: a service that gives the keys of an owner's regions to whom a
 //! policy allows them, and changes them; and clients for which a change is a delay.
 //!
 //! # Watching a host

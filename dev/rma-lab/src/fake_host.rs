@@ -80,7 +80,7 @@ impl fmt::Debug for FakeHosts {
 pub struct FakeHost {
     /// All of them.
     pub hosts: FakeHosts,
-    /// The process.
+    /// The process that asks.
     pub peer: Peer,
 }
 
@@ -368,7 +368,7 @@ impl Gate for FakeHost {
 /// The engine of a process of a fake host: it takes commands, and ends ops as the test says.
 #[derive(Debug)]
 pub struct FakeEngine {
-    /// The process.
+    /// The process whose ops these are.
     pub host: FakeHost,
     /// The ops under way, the oldest first.
     pub taken: Vec<Command>,

@@ -419,7 +419,7 @@ pub(super) fn specs() -> impl Iterator<Item = &'static Spec> {
     BENCHMARKS.iter().flat_map(Benchmark::figures)
 }
 
-/// Their names.
+/// Returns the names of all figures, those that run by name alone among them.
 pub(super) fn names() -> Vec<&'static str> {
     specs().map(|spec| spec.name).collect()
 }
