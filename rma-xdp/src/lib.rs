@@ -79,8 +79,8 @@
 //! # Keys
 //!
 //! A [`Grant`] is a key, and travels over a channel that keeps secrets. With the feature `keys`,
-//! the module `keys` has that channel: a service that gives the keys of an owner's regions to whom a
-//! policy allows them, and changes them; and clients for which a change is a delay.
+//! the module `keys` has that channel: a service that gives the keys of an owner's regions to whom
+//! a policy allows them, and changes them; and clients for which a change is a delay.
 //!
 //! # Watching a host
 //!
