@@ -134,7 +134,7 @@ pub(super) fn open(
             let receiver = bufferless::Receiver::open(to, 0, count);
             let receiver = receiver.map_err(|error| failed(&error))?;
             let terms = receiver.admit(to, here).map_err(|error| failed(&error))?;
-            let sender = bufferless::Sender::join(&*from, &terms, count);
+            let sender = bufferless::Sender::join(from, &terms, count);
             boxed(sender.map_err(|error| failed(&error))?, receiver)
         }
         Kind::WriteSlotDetached => {
