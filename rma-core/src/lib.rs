@@ -23,6 +23,7 @@
 //! | [`wire`], [`crypto`] | octets, keys and IVs | ops |
 //! | [`seal`] | batches of frames for the AEAD, and what was authentic | whose frames, and why |
 //! | [`watch`] | which portals are worth a look | what is in them |
+//! | [`turns`] | how much a turn takes from each portal | what that is |
 //! | [`counter_mark`] | which counter values nobody has had | files |
 //! | [`backend`] | what an operating system must offer | the protocol |
 //! | [`path_limits`] | how long frames may be on the way to a host | how that is found |
@@ -73,6 +74,7 @@ pub mod service;
 pub mod tally;
 pub mod tenant;
 pub mod time;
+pub mod turns;
 pub mod watch;
 pub mod wire;
 

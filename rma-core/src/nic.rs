@@ -203,6 +203,13 @@ impl Nic {
         }
     }
 
+    /// Returns the tenant whose process has a slot.
+    #[must_use]
+    #[inline]
+    pub(crate) fn tenant_of(&self, slot: CommandSlotId) -> TenantIndex {
+        self.initiator.tenant_of(slot)
+    }
+
     /// How many command slots there are.
     #[must_use]
     pub const fn slot_count(&self) -> usize {
@@ -258,7 +265,7 @@ impl Nic {
     }
 
     /// As [`Nic::handle_command`], of a command as an application wrote it. One that cannot be read
-    /// completes with INVALID_COMMAND.
+    /// completes with INVALID_COMMAND. Returns whether an op waits now; otherwise it has completed.
     ///
     /// # Errors
     /// As [`Nic::handle_command`].
@@ -268,13 +275,13 @@ impl Nic {
         now: Instant,
         first: &Line,
         second: Option<&Line>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<bool, CommandError> {
         let (initiator, mut tables) = self.initiating();
         let queued = initiator
             .handle_lines(now, first, second, &mut tables)
             .inspect_err(|_| self.counters.count_refused())?;
         self.note_command(now, queued);
-        Ok(())
+        Ok(queued.is_some())
     }
 
     /// A command was taken, and waits with its class of service, or has completed.

@@ -22,8 +22,6 @@ pub(crate) struct Portals {
     watch: Watch,
     /// Those that have posts, as of the turn's beginning. Empty between turns.
     busy: Vec<u16>,
-    /// The portal that is served first in the next turn in which one has posts.
-    first: u16,
     /// Those whose next post may be one that a frame is to tell of, each once: in turn.
     waiting: VecDeque<u16>,
     /// Those that were given reports in this turn and whose application may sleep. Empty between
@@ -43,7 +41,6 @@ impl Portals {
             ports: Vec::with_capacity(most),
             watch: Watch::new(most),
             busy: Vec::with_capacity(most),
-            first: 0,
             waiting: VecDeque::with_capacity(most),
             given: Vec::with_capacity(most),
             reported: false,
@@ -103,9 +100,8 @@ impl Portals {
         self.ports.iter().flatten()
     }
 
-    /// A turn begins: the portals that have posts, in the order in which they must be served.
-    /// [`Portals::end_turn`] is to get the list back. Whoever is served first in this turn is the
-    /// last in the next one in which any has posts.
+    /// A turn begins. Returns the portals that have posts; [`Portals::end_turn`] gets the list
+    /// back.
     pub(crate) fn begin_turn(&mut self, now: Instant) -> Vec<u16> {
         let mut busy = core::mem::take(&mut self.busy);
         let Self { ports, watch, .. } = self;
@@ -113,16 +109,6 @@ impl Portals {
         watch.look(now, &mut busy, |number| {
             ports[usize::from(number)].as_ref().is_some_and(|port| !port.is_idle())
         });
-        // As in most turns.
-        if busy.is_empty() {
-            return busy;
-        }
-        busy.sort_unstable();
-        let before_first = busy.partition_point(|&number| number < self.first);
-        busy.rotate_left(before_first);
-        if let Some(&first) = busy.first() {
-            self.first = first + 1;
-        }
         for &number in &busy {
             if let Some(port) = self.get_mut(number.into()) {
                 port.begin_turn();

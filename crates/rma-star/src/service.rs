@@ -18,7 +18,9 @@ use rma_core::{
     port::Port,
     quantum::Quantum,
     service::Service,
+    tenant::TenantIndex,
     time::{Clock, Instant},
+    turns::{PerTurn, TakeCommands, Turns},
 };
 use rma_crypto::{AeadProvider, fastest};
 
@@ -38,8 +40,8 @@ use crate::{
     wire,
 };
 
-/// Posts taken from one portal in one turn.
-const POSTS_PER_PORTAL: usize = 64;
+/// Posts taken in one turn.
+const POSTS: PerTurn = PerTurn { portal: 64, all: 128 };
 
 /// StaR on one host.
 #[derive(Debug)]
@@ -49,6 +51,7 @@ pub struct Star {
     pds: PdTable,
     mrs: MrTable,
     portals: Portals,
+    turns: Turns,
     stateless: Stateless,
     stateful: Stateful,
     /// Whether stateful processing is asked first for the next frame to send.
@@ -80,6 +83,7 @@ impl Star {
             pds: PdTable::new(settings.pds),
             mrs: MrTable::new(settings.mrs),
             portals: Portals::new(),
+            turns: Turns::NEW,
             stateless: Stateless::new(&config),
             stateful: Stateful::new(&config),
             stateful_first: true,
@@ -309,6 +313,22 @@ impl Star {
     }
 }
 
+/// The portals, as they take turns.
+struct Posts<'a> {
+    star: &'a mut Star,
+    now: Instant,
+}
+
+impl TakeCommands for Posts<'_> {
+    fn tenant_of(&self, portal: u16) -> TenantIndex {
+        self.star.portals.get(portal.into()).map_or(TenantIndex::HOST, StarPort::tenant)
+    }
+
+    fn take_command(&mut self, portal: u16) -> Option<usize> {
+        self.star.take_post(self.now, portal).then_some(1)
+    }
+}
+
 impl Service for Star {
     fn addresses(&self) -> &LocalAddresses {
         &self.config.place().addresses
@@ -353,16 +373,10 @@ impl Service for Star {
 
     fn take_commands(&mut self, now: Instant) -> usize {
         let now = now.max(self.seen_at);
-        let mut taken = 0;
-        let busy = self.portals.begin_turn(now);
-        for &portal in &busy {
-            for _ in 0..POSTS_PER_PORTAL {
-                if !self.take_post(now, portal) {
-                    break;
-                }
-                taken += 1;
-            }
-        }
+        let mut busy = self.portals.begin_turn(now);
+        let mut turns = self.turns;
+        let taken = turns.take(POSTS, &mut busy, &mut Posts { star: self, now });
+        self.turns = turns;
         self.portals.end_turn(busy);
         taken
     }

@@ -222,7 +222,7 @@ impl World {
             Ok(command) => (command.slot, command.op.op_type()),
             Err(slot) => (slot, OpType::Read),
         };
-        let result = nic.handle_lines(self.now, &line, None);
+        let result = nic.handle_lines(self.now, &line, None).map(drop);
         let taken = Taken { at: self.now, op_type, expected: Expected::Failure };
         self.hosts[host].took(slot.0.into(), result, taken);
     }

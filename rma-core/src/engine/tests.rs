@@ -6,8 +6,8 @@ use crate::{
     command::{CommandOp, Transfer},
     crypto::DerivedRegionKey,
     grant::Grant,
-    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry},
-    one_rma::{COMMANDS_PER_PORTAL, COMMANDS_PER_TURN, OneRma},
+    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, TenantIndex},
+    one_rma::{COMMANDS, OneRma, SENSELESS_COST},
     op::{ClassOfService, OpStatus, OpType},
     port::{Port, SourcePort},
     portal::{Bell, CommandPortal, PortalConfig, PortalMemory, ReadOp, Wake, portal},
@@ -286,8 +286,8 @@ fn a_turn_takes_some_commands_of_every_portal_and_the_next_turn_the_rest() {
         slots.filter(|&slot| !engine.service().nic().are_free(slot..slot + 1)).count()
     };
     engine.turn();
-    assert_eq!(in_use(&engine, 0..SLOTS), COMMANDS_PER_PORTAL);
-    assert_eq!(in_use(&engine, SLOTS..2 * SLOTS), COMMANDS_PER_PORTAL);
+    assert_eq!(in_use(&engine, 0..SLOTS), COMMANDS.portal);
+    assert_eq!(in_use(&engine, SLOTS..2 * SLOTS), COMMANDS.portal);
     assert!(!engine.is_idle());
     engine.turn();
     assert_eq!(in_use(&engine, 0..2 * SLOTS), 2 * usize::from(SLOTS));
@@ -310,10 +310,35 @@ fn a_turn_takes_so_many_commands_of_all_portals_and_who_was_cut_off_is_first_in_
                 slots.by_ref().filter(|&slot| !is_free(slot)).count()
             })
             .collect();
-        assert_eq!(taken.iter().sum::<usize>(), turn * COMMANDS_PER_TURN);
+        assert_eq!(taken.iter().sum::<usize>(), turn * COMMANDS.all);
         let [least, most] = [taken.iter().min().unwrap(), taken.iter().max().unwrap()];
         assert!(most - least <= 1, "{taken:?}");
     }
+}
+
+#[test]
+fn a_turn_takes_few_commands_that_make_no_sense_and_ops_of_another_tenant_all_the_same() {
+    const PORTALS: u16 = 20;
+    let (mut engine, mut portals, sink) = engine(PORTALS);
+    let honest = portals.last().unwrap().slots().clone();
+    let nic = engine.service_mut().nic_mut();
+    nic.configure_slots_of(honest.clone(), Some(PID), TenantIndex::of(1));
+    let (neighbour, bad) = portals.split_last_mut().unwrap();
+    for portal in bad {
+        for slot in portal.slots().clone() {
+            let Command { op: CommandOp::Read(transfer), .. } = command(slot, &sink) else {
+                unreachable!("it is a read")
+            };
+            let op = CommandOp::Read(Transfer { local_offset: u64::MAX, ..transfer });
+            portal.issue(&Command { op, ..command(slot, &sink) });
+        }
+    }
+    honest.clone().for_each(|_| read(neighbour, &sink));
+    engine.turn();
+    let completed = engine.service().nic().counters().completions(OpStatus::InvalidCommand);
+    assert_eq!(completed, (COMMANDS.all / 2 / SENSELESS_COST) as u64);
+    let taken = honest.filter(|&slot| !engine.service().nic().are_free(slot..slot + 1)).count();
+    assert_eq!(taken, COMMANDS.portal);
 }
 
 /// The portals whose requests have been sent since the last call, in that order.

@@ -122,6 +122,11 @@ impl Initiator {
         slot.command = Command::NONE;
     }
 
+    #[inline]
+    pub(in crate::nic) fn tenant_of(&self, slot: CommandSlotId) -> TenantIndex {
+        self.slots[slot.index()].tenant
+    }
+
     pub(in crate::nic) fn is_free(&self, slot: CommandSlotId) -> bool {
         self.slots.get(slot.index()).is_some_and(|slot| slot.state == State::Free)
     }

@@ -4,7 +4,7 @@
 use rma_core::portal::{Flag, FlagLender};
 
 use super::*;
-use crate::portal::StarPort;
+use crate::{portal::StarPort, service::POSTS};
 
 /// A portal whose ends have a flag.
 fn flagged(flag: &Flag) -> (StarPortal, StarPort) {
@@ -108,6 +108,27 @@ fn portals_that_post_without_end_do_not_keep_a_turn_from_the_others() {
         let sent = star.poll_transmits(at(turn), &mut frame, &mut Quantum::new(1 << 16));
         assert_eq!((sent, star.wants_transmit()), (0, false), "it is not asked for ever");
     }
+}
+
+#[test]
+fn a_turn_takes_so_many_posts_of_a_tenant_and_those_of_another_all_the_same() {
+    let mut star = star();
+    let mut attach = |tenant| {
+        let (application, mut engine) = portal(8, 2).unwrap();
+        engine.set_tenant(TenantIndex::of(tenant));
+        star.attach(engine).unwrap();
+        application
+    };
+    let mut many: Vec<_> = (0..40).map(|_| attach(1)).collect();
+    let mut other = attach(2);
+    for application in &mut many {
+        while application.post(&OPEN, None).is_ok() {}
+    }
+    other.post(&OPEN, None).unwrap();
+    assert_eq!(star.take_commands(at(0)), POSTS.all / 2 + 1);
+    assert!(is_answered(&mut other));
+    assert_eq!(star.take_commands(at(1)), POSTS.all);
+    assert!(many.iter_mut().all(is_answered), "each has had its turn");
 }
 
 #[test]
