@@ -260,6 +260,7 @@ mod tests {
             ("[2001:db8::1]:4000", "\"[2001:db8::1]:4000\" is no address: give udp:ADDRESS"),
             ("2001:db8::x", "\"2001:db8::x\" is no address: give udp:ADDRESS"),
             ("xdp:", "\"xdp:\" names no device"),
+            ("xdp:eth0:1", "\"xdp:eth0:1\" names no device"),
             ("tcp:192.0.2.1", "\"tcp:192.0.2.1\" names no device"),
             ("port=1", "\"port=1\" names no device"),
             ("udp:192.0.2.1,ports=1", "\"ports=1\" is no setting of a host: these are address=, p"),
