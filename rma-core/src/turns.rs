@@ -56,6 +56,15 @@ impl Turns {
         busy: &mut [u16],
         portals: &mut impl TakeCommands,
     ) -> usize {
+        if let &mut [portal] = busy {
+            // As in most turns.
+            let tenant = portals.tenant_of(portal).index();
+            let mut rest = per_turn.all;
+            let taken = take_from(portals, portal, per_turn.portal, &mut rest);
+            self.tenant = tenant as u16 + 1;
+            self.portals[tenant] = portal + u16::from(rest > 0);
+            return taken;
+        }
         let tenant_of = |portals: &_, &portal: &u16| TakeCommands::tenant_of(portals, portal);
         // By their numbers, whatever the order in which their flags went up.
         busy.sort_unstable_by_key(|portal| (tenant_of(portals, portal).index(), *portal));
@@ -96,25 +105,35 @@ fn take_of(
         let mut left = 0;
         for at in 0..count {
             let portal = busy[at];
-            let mut its = 0;
-            while its < rounds {
-                if rest == 0 {
-                    *first = portal;
-                    return taken;
-                }
-                let Some(cost) = portals.take_command(portal) else { break };
-                rest = rest.saturating_sub(cost);
-                its += 1;
+            if rest == 0 {
+                *first = portal;
+                return taken;
             }
+            let its = take_from(portals, portal, rounds, &mut rest);
             taken += its;
             if its == rounds {
                 // It may have more.
                 busy[left] = portal;
                 left += 1;
+            } else if rest == 0 {
+                *first = portal;
             }
         }
         count = left;
         round += rounds;
+    }
+    taken
+}
+
+/// Takes up to `most` commands from a portal, as long as there is anything of `rest`. Returns how
+/// many.
+#[inline]
+fn take_from(portals: &mut impl TakeCommands, portal: u16, most: usize, rest: &mut usize) -> usize {
+    let mut taken = 0;
+    while taken < most && *rest > 0 {
+        let Some(cost) = portals.take_command(portal) else { break };
+        *rest = rest.saturating_sub(cost);
+        taken += 1;
     }
     taken
 }
@@ -182,6 +201,15 @@ mod tests {
         assert_eq!(scene.turn(), [1, 0, 0, 0, 0, 4]);
         assert_eq!(scene.turn(), [0, 1, 0, 0, 0, 4], "who was cut off is first");
         assert_eq!(scene.turn(), [0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_portal_that_is_cut_off_is_first_again_also_if_it_is_the_last_with_commands() {
+        let mut scene = Scene::new(&[(1, 1, 1), (1, 9, 7)]);
+        assert_eq!(scene.turn(), [1, 3]);
+        assert_eq!(scene.turns.portals[1], 1);
+        assert_eq!(scene.turn(), [0, 3]);
+        assert_eq!(scene.turns.portals[1], 1, "beside none");
     }
 
     #[test]
