@@ -38,7 +38,7 @@ impl Inbox {
     /// Never: a queue can be as large as this one.
     pub fn open(host: &InlineHost, seed: u64, permissions: Permissions) -> Result<Self, HostError> {
         let layout = ReceiveQueueLayout::new(RECEIVES, OP_SIZE_MAX).expect("within the limits");
-        let mut queue = host.receive_queue(None, layout, permissions)?;
+        let mut queue = host.receive_queue(layout, permissions)?;
         queue.post_all();
         let pattern = Client::source_pattern(Pattern::new(seed));
         let bytes = vec![0; OP_SIZE_MAX as usize];

@@ -209,7 +209,7 @@ impl Pair {
         let pattern = Pattern::new(config.seed);
         let layout = ReceiveQueueLayout::new(RECEIVES, OP_SIZE_MAX).expect("a power of two");
         let mut queue =
-            server_host.receive_queue(None, layout, Permissions::SEND | Permissions::NOTIFY)?;
+            server_host.receive_queue(layout, Permissions::SEND | Permissions::NOTIFY)?;
         queue.post_all();
         let everything =
             ON_REGION.iter().fold(Permissions::NONE, |all, it| all | it.shape().permission);

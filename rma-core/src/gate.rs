@@ -180,9 +180,7 @@ pub trait Gate {
 
     /// Tells the host that `initiator` has been given keys: its ops will come, and refusals must
     /// find the way back. Must not wait. Nothing happens at a host that needs to find no ways.
-    fn prepare(&self, initiator: HostAddr) {
-        let _ = initiator;
-    }
+    fn prepare(&self, initiator: HostAddr);
 }
 
 #[cfg(test)]

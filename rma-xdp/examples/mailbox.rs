@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let layout = ReceiveQueueLayout::new(8, 128)?;
     // Events wake the thread that waits with this portal: whoever polls for this client.
     let portal = owner.portal(1)?;
-    let queue = owner.receive_queue(Some(&portal), layout, Permissions::SEND)?;
+    let queue = owner.waking(&portal).receive_queue(layout, Permissions::SEND)?;
     let client = Client::new(Executor::new(portal, owner.executor_config())?);
     let mut mailbox = client.receiver(queue);
 

@@ -16,17 +16,18 @@ pub(crate) mod text;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rma_app::{IdlePolicy, Portal, TscClock, WaitError, inline::Turning};
+use rma_app::{
+    IdlePolicy, Portal, TscClock, WaitError,
+    wait::{Awaited, wait_turning},
+};
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
-    command::Completion,
     crypto::{AeadProvider, RegionKey, fastest},
     grant::Grant,
     nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, ReceiveLenMax},
     one_rma::OneRma,
     op::OpType,
     port::Port,
-    receive_queue::{Event, ReceiveQueue},
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::{Forked, Process, Region};
@@ -286,27 +287,23 @@ impl InlineHost {
         turn(self.driver_mut().shards_mut())
     }
 
-    /// Turns the engine until `portal`, one of this host's, has a completion.
+    /// Turns the engine until what is awaited is there:
+    ///
+    /// | awaited | comes to |
+    /// |---|---|
+    /// | [`Portal`] | its next completion |
+    /// | [`ReceiveQueue`](crate::ReceiveQueue) | its next event |
+    /// | [`Executor`](crate::Executor) | the outcome of any call |
+    /// | [`Executor::outcome_of`](crate::Executor::outcome_of) | that of one call |
+    /// | `StarVerbs::completions` | completions of a completion queue |
+    /// | `StarVerbs::connecting_over`, `StarVerbs::accepting_over` | a connection of StaR |
     ///
     /// # Errors
-    /// If none is in flight, or the portal is another host's.
-    pub fn wait(&mut self, portal: &mut Portal) -> Result<Completion, WaitError> {
-        self.turning()?.wait(portal)
-    }
-
-    /// Turns the engine until `queue`, one of this host's, has an event.
-    ///
-    /// # Errors
-    /// If the engine is the parent's ([`WaitError::Forked`]).
-    pub fn wait_event(&mut self, queue: &mut ReceiveQueue) -> Result<Event, WaitError> {
-        Ok(self.turning()?.wait_event(queue))
-    }
-
-    /// Its engine, for whoever waits for it.
-    fn turning(&mut self) -> Result<Turning<'_, impl FnMut() -> usize>, WaitError> {
-        self.process.check()?;
+    /// If it cannot come, as nothing is under way; and if it is another host's.
+    pub fn wait<A: Awaited>(&mut self, awaited: &mut A) -> Result<A::Found, A::Error> {
+        self.process.check().map_err(WaitError::from)?;
         let (home, shards) = self.driver_mut().home_and_shards();
-        Ok(Turning::new(home, || turn(shards)))
+        wait_turning(home, || turn(shards), awaited)
     }
 
     /// The driver, where nobody else can have it: without a lock.

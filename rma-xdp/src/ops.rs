@@ -2,7 +2,7 @@
 //! of it ([`Settlement`]).
 
 #[doc(inline)]
-pub use rma_app::{PortalLease, Settlement};
+pub use rma_app::{PortalLease, Settlement, wait::Awaited};
 #[doc(inline)]
 pub use rma_core::{
     command::CommandSlotId,

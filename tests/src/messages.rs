@@ -75,7 +75,7 @@ impl Sender {
 
 fn messages_arrive_as_they_were_sent_as_long_as_receives_are_posted(hosts: &Hosts) {
     let both = Permissions::SEND | Permissions::NOTIFY;
-    let mut queue = hosts.server().receive_queue(None, layout(2, 4096), both).unwrap();
+    let mut queue = hosts.server().receive_queue(layout(2, 4096), both).unwrap();
     let [to_send, to_notify] =
         [OpType::Send, OpType::Notify].map(|it| grant(hosts, queue.region(), it));
     assert_eq!((to_send.region_len, to_notify.region_len), (4096, 4096), "the longest message");
@@ -112,7 +112,7 @@ fn messages_arrive_as_they_were_sent_as_long_as_receives_are_posted(hosts: &Host
 }
 
 fn a_message_that_a_queue_does_not_take_is_refused_with_the_reason(hosts: &Hosts) {
-    let mut queue = hosts.server().receive_queue(None, layout(4, 8), Permissions::SEND).unwrap();
+    let mut queue = hosts.server().receive_queue(layout(4, 8), Permissions::SEND).unwrap();
     queue.post_all();
     let to_send = grant(hosts, queue.region(), OpType::Send);
     let mut sender = Sender::new(hosts);
@@ -130,7 +130,7 @@ fn a_message_that_a_queue_does_not_take_is_refused_with_the_reason(hosts: &Hosts
     let wrong = sender.portal.notify(&to_send, 0);
     assert!(matches!(wrong, Err(SubmitError::GrantForAnotherOpType { .. })), "{wrong:?}");
     for wrong in [Permissions::READ, Permissions::ATOMIC | Permissions::SEND] {
-        let refused = hosts.server().receive_queue(None, layout(1, 8), wrong).unwrap_err();
+        let refused = hosts.server().receive_queue(layout(1, 8), wrong).unwrap_err();
         assert!(refused.to_string().contains("SEND, NOTIFY and REKEY"), "{refused}");
     }
     // Rekeyed by its owner, and then gone.
@@ -149,7 +149,7 @@ fn a_message_that_a_queue_does_not_take_is_refused_with_the_reason(hosts: &Hosts
 
 fn an_event_of_a_write_says_where_and_comes_after_its_bytes(hosts: &Hosts) {
     let server = hosts.server();
-    let mut queue = server.receive_queue(None, layout(4, 0), Permissions::NONE).unwrap();
+    let mut queue = server.receive_queue(layout(4, 0), Permissions::NONE).unwrap();
     let all = Permissions::WRITE | Permissions::NOTIFY;
     let region = server.register_with_events(&queue, 8192, all).unwrap();
     let to_write = grant(hosts, &region, OpType::WriteWithImm);
@@ -189,7 +189,7 @@ fn an_event_of_a_write_says_where_and_comes_after_its_bytes(hosts: &Hosts) {
 fn several_senders_share_a_queue_and_each_event_names_its_own(hosts: &Hosts) {
     const MESSAGES: u64 = 100;
     let pids = [Pid(21), Pid(22), Pid(23)];
-    let mut queue = hosts.server().receive_queue(None, layout(8, 64), Permissions::SEND).unwrap();
+    let mut queue = hosts.server().receive_queue(layout(8, 64), Permissions::SEND).unwrap();
     queue.post_all();
     let mut next = pids.map(|pid| (pid, 0));
     std::thread::scope(|scope| {

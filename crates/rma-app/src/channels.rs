@@ -1,9 +1,9 @@
 //! The message channels of one thread ([`rma_channel`]), with a clock and a way to wait.
 //!
 //! A channel's ends issue through a [`Link`] and are told the time. Here is a link over a
-//! [`Portal`], the time, and how a thread waits: for room, for what became of a message, for a
-//! message. It spins, then yields, then sleeps, and looks once more before it sleeps; who waits for
-//! messages sleeps if events tell of them ([`Blocking`]), and else goes on looking.
+//! [`Portal`], the time, and how a thread waits ([`crate::wait`]): for room, for what became of a
+//! message, for a message. Who waits for messages sleeps if events tell of them ([`Blocking`]), and
+//! else goes on looking.
 //!
 //! Invariant: whoever waits tends all ends that it was given, so that what they have gathered goes
 //! on its way, and tails are told.
@@ -25,9 +25,12 @@ use thiserror::Error;
 use crate::{
     clock::TscClock,
     error::WaitError,
-    idle::{Idle, IdlePolicy, IdleTracker},
+    home::Home,
+    idle::IdlePolicy,
     lease::PortalLease,
     portal::{Portal, WAIT},
+    sleep::Sleep,
+    wait::{Look, Place, wait},
 };
 
 /// How long a thread that waits for room sleeps at most: its receiver tells of it by writing to
@@ -146,8 +149,7 @@ impl Channels {
         receiver: &'a mut R,
         senders: &mut [&mut dyn Sender],
     ) -> Result<Message<'a, R>, ChannelError> {
-        let has_event = |receiver: &R| receiver.queue().has_event();
-        let claim = self.claim(receiver, senders, (None, None), has_event)?;
+        let claim = self.claim(receiver, senders, None, None)?;
         Ok(Message::of(receiver, claim.expect("only a time that comes ends a wait without one")))
     }
 
@@ -161,9 +163,7 @@ impl Channels {
         senders: &mut [&mut dyn Sender],
         timeout: Duration,
     ) -> Result<Option<Message<'a, R>>, ChannelError> {
-        let until = self.clock.now() + timeout;
-        let has_event = |receiver: &R| receiver.queue().has_event();
-        let claim = self.claim(receiver, senders, (Some(until), None), has_event)?;
+        let claim = self.claim(receiver, senders, Some(timeout), None)?;
         Ok(claim.map(|claim| Message::of(receiver, claim)))
     }
 
@@ -178,46 +178,32 @@ impl Channels {
         senders: &mut [&mut dyn Sender],
         interval: Duration,
     ) -> Result<Message<'a, R>, ChannelError> {
-        let claim = self.claim(receiver, senders, (None, Some(interval)), |_| false)?;
+        let claim = self.claim(receiver, senders, None, Some(interval))?;
         Ok(Message::of(receiver, claim.expect("only a time that comes ends a wait without one")))
     }
 
-    /// Waits until there is a message, or it is `until`. `every`: how long it may sleep though
-    /// nothing wakes it. `has_news`: whether it must not sleep.
+    /// Waits until there is a message, for no longer than `timeout`. `every`: how long it may sleep
+    /// though nothing wakes it.
     fn claim<R: Receiver + ?Sized>(
         &mut self,
         receiver: &mut R,
         senders: &mut [&mut dyn Sender],
-        (until, every): (Option<Instant>, Option<Duration>),
-        has_news: impl Fn(&R) -> bool,
+        timeout: Option<Duration>,
+        every: Option<Duration>,
     ) -> Result<Option<Claim>, ChannelError> {
-        let mut idle = IdleTracker::new(self.idle);
-        loop {
-            // Looked at first: what came before the engine ended is still there.
-            let ended = self.lease.ended();
-            let now = self.clock.now();
-            let mut work = self.link.poll(now);
-            for sender in &mut *senders {
-                sender.poll(&mut self.link, now)?;
-            }
-            receiver.poll(&mut self.link, now)?;
-            work += self.link.poll(now);
-            if let Some(claim) = receiver.claim()? {
-                return Ok(Some(claim));
-            }
-            ended?;
-            if until.is_some_and(|until| now >= until) {
-                return Ok(None);
-            }
-            if work > 0 {
-                idle.busy();
-                continue;
-            }
+        wait(self, timeout, |channels| {
+            let looked = channels.look(|link, now| {
+                for sender in &mut *senders {
+                    sender.poll(link, now)?;
+                }
+                receiver.poll(link, now)?;
+                Ok(receiver.claim()?)
+            })?;
+            let Look::Idle(_) = looked else { return Ok(looked) };
             let wakes = senders.iter().filter_map(|it| it.poll_timeout());
-            let wakes = wakes.chain(receiver.poll_timeout()).chain(until);
-            let wake = wakes.chain(every.map(|every| now + every)).min();
-            self.rest(&mut idle, now, wake, || has_news(receiver));
-        }
+            let wakes = wakes.chain(receiver.poll_timeout());
+            Ok(Look::Idle(wakes.chain(every.map(|every| channels.looked_at() + every)).min()))
+        })
     }
 
     /// Waits until `look` has something: what became of messages, or room for them, of which
@@ -226,43 +212,48 @@ impl Channels {
         &mut self,
         mut look: impl FnMut(&mut Link, Instant) -> Result<Option<T>, ChannelError>,
     ) -> Result<T, ChannelError> {
-        let mut idle = IdleTracker::new(self.idle);
-        loop {
-            let ended = self.lease.ended();
-            let now = self.clock.now();
-            let mut work = self.link.poll(now);
-            let found = look(&mut self.link, now)?;
-            work += self.link.poll(now);
-            if let Some(found) = found {
-                return Ok(found);
-            }
-            ended?;
-            if work > 0 {
-                idle.busy();
-            } else {
-                self.rest(&mut idle, now, Some(now + LOOK), || false);
-            }
-        }
+        let found = wait(self, None, |channels| match channels.look(&mut look)? {
+            Look::Idle(_) => Ok(Look::Idle(Some(channels.looked_at() + LOOK))),
+            looked => Ok::<_, ChannelError>(looked),
+        })?;
+        Ok(found.expect("only a time that comes ends a wait without one"))
     }
 
-    /// Spins, yields or sleeps: until `until` at most, and not if there is a completion or news.
-    fn rest(
-        &self,
-        idle: &mut IdleTracker,
-        now: Instant,
-        until: Option<Instant>,
-        has_news: impl Fn() -> bool,
-    ) {
-        match idle.idle(now) {
-            Idle::Spin => core::hint::spin_loop(),
-            Idle::Yield => std::thread::yield_now(),
-            Idle::Sleep => {
-                let until = [self.link.poll_timeout(), until].into_iter().flatten().min();
-                let portal = self.link.executor().portal();
-                let timeout = until.map(|at| at.since(now));
-                self.lease.sleep_unless(timeout, || portal.has_completion() || has_news());
-            }
-        }
+    /// Looks once, between two polls of the link.
+    fn look<T>(
+        &mut self,
+        look: impl FnOnce(&mut Link, Instant) -> Result<Option<T>, ChannelError>,
+    ) -> Result<Look<T>, ChannelError> {
+        let now = self.clock.now();
+        let work = self.link.poll(now);
+        let found = look(&mut self.link, now)?;
+        Ok(Look::of(found, work + self.link.poll(now)))
+    }
+}
+
+impl Place for Channels {
+    fn is_of(&self, home: &dyn Home) -> bool {
+        self.lease.is_of(home)
+    }
+
+    fn hopeless(&self) -> Result<(), WaitError> {
+        self.lease.ended()
+    }
+
+    fn looked_at(&self) -> Instant {
+        self.clock.last()
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.link.poll_timeout()
+    }
+
+    fn idle(&self) -> IdlePolicy {
+        self.idle
+    }
+
+    fn sleep(&mut self) -> Option<Sleep> {
+        self.lease.sleep().cloned()
     }
 }
 

@@ -14,6 +14,7 @@
 //! thread that blocks on the future ([`Client::block_on`]), which saves the way from one thread to
 //! the other.
 
+mod driven;
 mod inbox;
 mod line;
 mod op;
@@ -26,7 +27,7 @@ mod request;
 mod tasks;
 mod transfer;
 
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use std::sync::Arc;
 
 use rma_core::{grant::Grant, op::OpType, receive_queue::ReceiveQueue};
@@ -37,7 +38,9 @@ use crate::{
     error::{StartError, WaitError},
     executor::Executor,
     polling::{handle::Handle, seat::block_on, shared::Polled},
+    wait::Awaited,
 };
+use driven::Driven;
 pub use op::Op;
 use order::{Extent, Order, Publication, What};
 use pending::Pending;
@@ -270,12 +273,13 @@ impl Client {
         self.handle.shared().with_own(|state, _| state.waiting_max = transfers);
     }
 
-    /// Looks at the executor.
-    pub(crate) fn with_executor<T>(
-        &self,
-        look: impl FnOnce(&Executor) -> T,
-    ) -> Result<T, WaitError> {
-        Ok(self.handle.shared().with(|state, _| look(&state.executor))?)
+    /// Returns the end of `future`, to be waited for by whoever turns an inline engine: this client
+    /// is polled between the future's wake-ups. The future may also wait for what other threads do.
+    pub fn driving<'a, F: Future>(
+        &'a self,
+        future: Pin<&'a mut F>,
+    ) -> impl Awaited<Found = F::Output, Error = WaitError> {
+        Driven::new(self, future)
     }
 }
 

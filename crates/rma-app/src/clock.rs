@@ -52,6 +52,11 @@ impl TscClock {
         Self { counter, epoch: boottime(), look: Cell::new(None), last: Cell::new(0) }
     }
 
+    /// Returns the last reading.
+    pub(crate) const fn last(&self) -> Instant {
+        Instant::from_nanos(self.last.get())
+    }
+
     /// Returns the kernel's time since the epoch.
     #[cold]
     fn look(&self) -> u64 {

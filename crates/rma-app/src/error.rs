@@ -122,7 +122,7 @@ pub enum WaitError {
     NothingOutstanding,
     /// The engine is inline: it does nothing while its thread waits.
     #[error(
-        "the engine is inline and cannot run while its thread waits; wait with the methods of InlineHost"
+        "the engine is inline and cannot run while its thread waits; wait with InlineHost::wait"
     )]
     InlineEngine,
     /// The portal is another host's, whose engine does not run here.

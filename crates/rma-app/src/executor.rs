@@ -31,7 +31,6 @@ use crate::{
     clock::TscClock,
     error::{TransferError, WaitError},
     gauges::{EVERY, ExecutorWatch, Told},
-    home::Home,
     idle::IdlePolicy,
     lease::PortalLease,
     portal::{Portal, WAIT},
@@ -234,12 +233,6 @@ impl Executor {
     #[must_use]
     pub const fn protocol(&self) -> &CommandExecutor {
         &self.inner
-    }
-
-    /// Whether the maker with this home made its portal.
-    #[inline]
-    pub(crate) fn is_of(&self, home: &dyn Home) -> bool {
-        self.lease.is_of(home)
     }
 
     /// An error if waiting for the engine is of no use.

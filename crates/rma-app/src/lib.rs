@@ -23,8 +23,8 @@
 //! | [`buffer`] | [`BufferPool`]: memory that is lent to the NIC |
 //! | [`cells`] | [`Cells`]: values that are read one-sided while they change |
 //! | [`gauges`] | [`ExecutorGauges`]: what executors tell of themselves |
-//! | [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits for another |
-//! | [`home`], [`lease`], [`life`], [`inline`] | what a maker of portals needs |
+//! | [`wait`], [`clock`], [`idle`], [`event_fd`], [`sleep`] | the time, and how a thread waits |
+//! | [`home`], [`lease`], [`life`] | what a maker of portals needs |
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,6 @@ pub mod executor;
 pub mod gauges;
 pub mod home;
 pub mod idle;
-pub mod inline;
 pub mod lease;
 pub mod life;
 mod options;
@@ -52,6 +51,7 @@ mod settlement;
 pub mod sleep;
 #[cfg(feature = "star")]
 pub mod star;
+pub mod wait;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
 pub use cells::{CellError, CellLayout, CellLens, CellValue, Cells};

@@ -15,6 +15,7 @@ use rma_core::{
     grant::Grant,
     portal::{Batch, CommandPortal, ReadOp, WriteOp},
     region::RegisteredRegion,
+    time::{Clock as _, Instant},
 };
 
 use crate::{
@@ -23,6 +24,8 @@ use crate::{
     home::{Home, PortalParts},
     idle::IdlePolicy,
     lease::PortalLease,
+    sleep::Sleep,
+    wait::{Awaited, Look, Place, wait},
 };
 
 /// The default idle policy of a wait: most ops complete while it yields.
@@ -232,11 +235,8 @@ impl Portal {
     /// does nothing while this thread waits (`InlineHost::wait` of the crate `rma-xdp` is for
     /// those).
     pub fn wait(&mut self) -> Result<Completion, WaitError> {
-        loop {
-            if let Some(completion) = self.wait_for(None)? {
-                return Ok(completion);
-            }
-        }
+        let completion = wait(self, None, Awaited::look)?;
+        Ok(completion.expect("only a time that comes ends a wait without one"))
     }
 
     /// Waits for the next completion, for no longer than `timeout`: `None` if there is none by
@@ -245,17 +245,7 @@ impl Portal {
     /// # Errors
     /// As [`Portal::wait`].
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Completion>, WaitError> {
-        self.wait_for(Some(timeout))
-    }
-
-    fn wait_for(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, WaitError> {
-        self.lease.check_process()?;
-        if self.rings.outstanding() == 0 {
-            // The last completion may have been polled, and is not waited for.
-            return Err(WaitError::NothingOutstanding);
-        }
-        let Self { rings, lease, idle, clock } = self;
-        lease.wait(*idle, clock, timeout, rings, CommandPortal::poll, CommandPortal::has_completion)
+        wait(self, Some(timeout), Awaited::look)
     }
 
     /// A file descriptor that becomes readable when there is a completion to poll, or an event of a
@@ -298,5 +288,51 @@ impl Portal {
         if let Some(sleep) = self.lease.sleep() {
             sleep.end();
         }
+    }
+}
+
+/// Its next completion.
+impl Awaited for Portal {
+    type Found = Completion;
+    type Error = WaitError;
+
+    fn is_of(&self, home: &dyn Home) -> bool {
+        self.is_of(home)
+    }
+
+    #[inline]
+    fn look(&mut self) -> Result<Look<Completion>, WaitError> {
+        match self.poll() {
+            Some(completion) => Ok(Look::Found(completion)),
+            None if self.outstanding() == 0 => Err(WaitError::NothingOutstanding),
+            None => Ok(Look::Idle(None)),
+        }
+    }
+}
+
+impl Place for Portal {
+    fn is_of(&self, home: &dyn Home) -> bool {
+        self.is_of(home)
+    }
+
+    fn hopeless(&self) -> Result<(), WaitError> {
+        self.lease.ended()
+    }
+
+    /// What looks at a portal reads no clock.
+    fn looked_at(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn idle(&self) -> IdlePolicy {
+        self.idle
+    }
+
+    fn sleep(&mut self) -> Option<Sleep> {
+        self.lease.sleep().cloned()
     }
 }

@@ -66,6 +66,12 @@ impl Sleep {
         self.event.drain();
     }
 
+    /// [`Sleep::prepare`], until the result is dropped.
+    pub(crate) fn announce(self) -> Announced {
+        self.prepare();
+        Announced(self)
+    }
+
     /// Wakes the thread that sleeps, if one does or is about to, for what the caller has just made
     /// known to it.
     pub(crate) fn rouse(&self) {
@@ -77,5 +83,22 @@ impl Sleep {
     /// Wakes whoever sleeps, whatever it has said.
     pub(crate) fn wake(&self) {
         self.event.wake();
+    }
+}
+
+/// A thread that has said that it is going to sleep. When this is dropped, it no longer sleeps.
+#[derive(Debug)]
+pub(crate) struct Announced(Sleep);
+
+impl Announced {
+    /// [`Sleep::sleep`].
+    pub(crate) fn sleep(self, timeout: Option<Duration>) {
+        self.0.sleep(timeout);
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }

@@ -14,7 +14,6 @@
 //! | [`set_up`] | connections over a stream that keeps secrets |
 
 pub mod futures;
-mod inline;
 pub mod memory;
 pub mod set_up;
 pub mod verbs;

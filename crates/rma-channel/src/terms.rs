@@ -390,7 +390,7 @@ pub enum OpenError {
     /// The other end's terms are of no use.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The host refuses.
+    /// The host refuses. [`Refused::why`] has the host's own error.
     #[error("the host refuses what the channel needs: {0}")]
     Host(Refused),
 }

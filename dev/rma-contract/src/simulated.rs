@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use rma_channel::{Link, Peer};
 use rma_core::{
-    addr::Pid,
+    addr::{HostAddr, Pid},
     crypto::RegionKey,
     executor::CommandExecutor,
     gate::{Gate, Identity, Refused},
@@ -298,5 +298,9 @@ impl Gate for Process<'_> {
 
     fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Refused> {
         self.host.rekey(region, key)
+    }
+
+    fn prepare(&self, initiator: HostAddr) {
+        self.host.prepare(initiator);
     }
 }

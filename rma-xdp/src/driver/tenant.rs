@@ -164,7 +164,7 @@ impl Default for DriverConfig {
 /// let mut config = TenantConfig::named("backup");
 /// config.quotas.slots.max = 64; // of 1024 that the NIC has
 /// let backup = host.tenant(config)?;
-/// assert_eq!(host.usage(Some(&backup))?.slots.available, 64);
+/// assert_eq!(host.for_tenant(&backup).usage()?.slots.available, 64);
 /// # Ok(())
 /// # }
 /// ```

@@ -1,12 +1,9 @@
 //! The hosts' part in transfers of any size: [`Executor`].
 
-use core::time::Duration;
+use core::{pin::pin, time::Duration};
 
-use rma_app::{BufferPool, Client, Executor, TransferError, WaitError};
-use rma_core::{
-    executor::{Call, ExecutorConfig, OpCall, Outcome},
-    region::Permissions,
-};
+use rma_app::{BufferPool, Client, Executor, WaitError};
+use rma_core::{executor::ExecutorConfig, region::Permissions};
 
 #[cfg(doc)]
 use super::Host;
@@ -77,38 +74,6 @@ impl InlineHost {
         executor.poll() + self.turn() + executor.poll()
     }
 
-    /// [`Executor::run`], turning the engine meanwhile.
-    ///
-    /// # Errors
-    /// If the call is refused, or the executor is another host's.
-    pub fn run(
-        &mut self,
-        executor: &mut Executor,
-        call: &Call<'_>,
-    ) -> Result<Outcome, TransferError> {
-        self.turning()?.run(executor, call)
-    }
-
-    /// [`Executor::run_op`], turning the engine meanwhile.
-    ///
-    /// # Errors
-    /// If the call is refused, or the executor is another host's.
-    pub fn run_op(
-        &mut self,
-        executor: &mut Executor,
-        call: &OpCall<'_>,
-    ) -> Result<Outcome, TransferError> {
-        self.turning()?.run_op(executor, call)
-    }
-
-    /// [`Executor::wait_any`], turning the engine meanwhile.
-    ///
-    /// # Errors
-    /// If there is no call, or the executor is another host's.
-    pub fn wait_any(&mut self, executor: &mut Executor) -> Result<Outcome, WaitError> {
-        self.turning()?.wait_any(executor)
-    }
-
     /// Runs a future to its end, turning the engine and polling `client`, over one of this host's
     /// executors, between its wake-ups. The future may also wait for what other threads do.
     ///
@@ -119,6 +84,6 @@ impl InlineHost {
         client: &Client,
         future: F,
     ) -> Result<F::Output, WaitError> {
-        self.turning()?.block_on(client, future)
+        self.wait(&mut client.driving(pin!(future)))
     }
 }

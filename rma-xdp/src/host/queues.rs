@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rma_app::Portal;
 use rma_core::{
     crypto::RegionKey,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
@@ -32,10 +31,11 @@ impl<P: ControlPath> HostOf<P> {
     /// registered bytes. `permissions` are of [`Permissions::SEND`], [`Permissions::NOTIFY`] and
     /// [`Permissions::REKEY`].
     ///
-    /// Each event wakes the thread that waits for completions of `portal`, so that one descriptor
-    /// is for both. Without a portal an application looks for events now and then. Once the portal
-    /// is dropped the queue goes on, and its events wake nobody. For futures, make the queue before
-    /// the executor over its portal: [`Client::receiver`](rma_app::Client::receiver).
+    /// An application looks for its events now and then. Those of a queue of [`Host::waking`] wake
+    /// the thread that waits for completions of that portal, so that one descriptor is for both.
+    /// Once the portal is dropped the queue goes on, and its events wake nobody. For futures, make
+    /// the queue before the executor over its portal:
+    /// [`Client::receiver`](rma_app::Client::receiver).
     ///
     /// Senders get a [`Host::grant`] for [`ReceiveQueue::region`], which also
     /// [`Host::rekey`] and [`Host::deregister`] take. A queue that is dropped and not deregistered
@@ -49,7 +49,7 @@ impl<P: ControlPath> HostOf<P> {
     /// # let sender = Host::open(HostConfig::udp([127, 0, 0, 32]))?;
     /// let host = Host::open(HostConfig::udp([127, 0, 0, 31]))?;
     /// let layout = ReceiveQueueLayout::new(16, 256)?; // 16 messages of up to 256 bytes
-    /// let mut queue = host.receive_queue(None, layout, Permissions::SEND)?;
+    /// let mut queue = host.receive_queue(layout, Permissions::SEND)?;
     /// queue.post_all(); // what comes before is refused
     ///
     /// let grant = host.grant(queue.region(), [127, 0, 0, 32].into(), sender.pid(), OpType::Send)?;
@@ -72,14 +72,13 @@ impl<P: ControlPath> HostOf<P> {
     ///
     /// # Errors
     /// If the host has no region or bytes left ([`crate::tenant::AllocationError`]), or
-    /// `permissions` or `portal` are not such as the queue can have.
+    /// `permissions` are not such as the queue can have.
     pub fn receive_queue(
         &self,
-        portal: Option<&Portal>,
         layout: ReceiveQueueLayout,
         permissions: Permissions,
     ) -> Result<ReceiveQueue, HostError> {
-        HostFor { portal, ..self.own() }.receive_queue(layout, permissions)
+        self.own().receive_queue(layout, permissions)
     }
 
     /// [`Host::register`] of a region whose WRITE_WITH_IMMs make events in `queue`. They need
@@ -123,7 +122,7 @@ impl<P: ControlPath> HostFor<'_, P> {
     /// As [`Host::receive_queue`], for the portal of [`HostFor::waking`], which is the tenant's.
     ///
     /// # Errors
-    /// As [`Host::receive_queue`], by the tenant's quotas.
+    /// As [`Host::receive_queue`], by the tenant's quotas; and if the portal is not the tenant's.
     pub fn receive_queue(
         &self,
         layout: ReceiveQueueLayout,

@@ -1,24 +1,15 @@
 //! The hosts' part in StaR: [`StarVerbs`], and protection domains and memory of it.
 
 use core::ops::Range;
-use std::{
-    io::{Read, Write},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use rma_app::{
-    WaitError,
-    star::{MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, StarVerbs},
-};
+use rma_app::star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarVerbs};
 use rma_shm::Region;
-use rma_star::{
-    library::{CqId, Qp, Wc},
-    mr_table::Access,
-};
+use rma_star::mr_table::Access;
 
 #[cfg(doc)]
 use super::Host;
-use super::{HostOf, InlineHost, gate::HostFor};
+use super::{HostOf, gate::HostFor};
 use crate::{
     driver::{
         control::ControlPath,
@@ -164,46 +155,5 @@ impl<P: ControlPath> HostFor<'_, P> {
                 std::thread::yield_now();
             }
         }
-    }
-}
-
-impl InlineHost {
-    /// [`StarVerbs::wait_cq`], turning the engine meanwhile.
-    ///
-    /// # Errors
-    /// If nothing that completes into the queue is outstanding, or the portal is another host's.
-    pub fn wait_cq(
-        &mut self,
-        verbs: &mut StarVerbs,
-        cq: CqId,
-        wcs: &mut [Wc],
-    ) -> Result<usize, WaitError> {
-        self.turning()?.wait_cq(verbs, cq, wcs)
-    }
-
-    /// [`StarVerbs::connect_over`], turning the engine meanwhile, but not while the stream is read.
-    ///
-    /// # Errors
-    /// As [`StarVerbs::connect_over`].
-    pub fn connect_over(
-        &mut self,
-        verbs: &mut StarVerbs,
-        qp: Qp,
-        stream: &mut (impl Read + Write),
-    ) -> Result<(), SetUpError> {
-        self.turning()?.connect_over(verbs, qp, stream)
-    }
-
-    /// [`StarVerbs::accept_over`], turning the engine meanwhile, but not while the stream is read.
-    ///
-    /// # Errors
-    /// As [`StarVerbs::accept_over`].
-    pub fn accept_over(
-        &mut self,
-        verbs: &mut StarVerbs,
-        qp: Qp,
-        stream: &mut (impl Read + Write),
-    ) -> Result<(), SetUpError> {
-        self.turning()?.accept_over(verbs, qp, stream)
     }
 }

@@ -35,12 +35,12 @@ impl<P: ControlPath> HostOf<P> {
         self.driver()?.tenant(config)
     }
 
-    /// Returns the usage and limits of a tenant; without one, the host itself.
+    /// Returns what the host itself uses, and what it may.
     ///
     /// # Errors
-    /// If the tenant is another host's, or the engine is gone.
-    pub fn usage(&self, tenant: Option<&Tenant>) -> Result<Usage, HostError> {
-        self.driver()?.usage(tenant)
+    /// If the engine is gone.
+    pub fn usage(&self) -> Result<Usage, HostError> {
+        self.own().usage()
     }
 }
 
@@ -49,6 +49,14 @@ impl<P: ControlPath> HostOf<P> {
     reason = "nobody else can run an engine: two kinds of host are all there are"
 )]
 impl<P: ControlPath> HostFor<'_, P> {
+    /// Returns what the tenant uses, and what it may.
+    ///
+    /// # Errors
+    /// If the tenant is another host's, or the engine is gone.
+    pub fn usage(&self) -> Result<Usage, HostError> {
+        self.host.driver()?.usage(self.tenant)
+    }
+
     /// As [`Host::portal`], with the tenant's PID.
     ///
     /// # Errors

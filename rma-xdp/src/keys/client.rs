@@ -76,7 +76,7 @@ impl KeyedClient {
     /// Reads as many bytes as `buf` has, from `remote_offset` of the region.
     ///
     /// # Panics
-    /// If the region is of other [`KeyCache`].
+    /// If the region is of another [`KeyCache`].
     pub fn read(&self, region: &KeyedRegion, remote_offset: u64, buf: RegionBuf) -> KeyedTransfer {
         self.whole(OpType::Read, region, remote_offset, buf)
     }
@@ -105,7 +105,7 @@ impl KeyedClient {
     /// Reads several runs of bytes, all from one host, into `bufs`: see [`Client::read_pieces`].
     ///
     /// # Panics
-    /// If a piece is in a buffer that is not among `bufs`, there is none, or a region is of other
+    /// If a piece is in a buffer that is not among `bufs`, there is none, or a region is of another
     /// [`KeyCache`].
     pub fn read_pieces(
         &self,
@@ -137,7 +137,7 @@ impl KeyedClient {
         assert!(!pieces.is_empty(), "a transfer has at least one piece");
         for (index, piece) in pieces.iter().enumerate() {
             let is_of = piece.region.key_cache().is_same(&self.grants);
-            assert!(is_of, "piece {index} is of a region of other grants");
+            assert!(is_of, "piece {index} is of a region of another key cache");
             let (buf, count) = (piece.buf, bufs.len());
             assert!(buf < count, "piece {index} is in buffer {buf} of {count}");
         }

@@ -50,6 +50,7 @@ pub enum KeyServerError {
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// The host did not change the region's key, for example as it is not registered there.
+    /// [`Refused::why`] has the host's own error.
     #[error("the region's key cannot be changed: {0}")]
     Host(#[from] Refused),
 }

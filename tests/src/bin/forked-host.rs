@@ -200,7 +200,7 @@ impl Made {
         let executor = host.executor(4)?;
         let client = Client::start(host.executor(4)?)?;
         let layout = ReceiveQueueLayout::new(4, 64).expect("a power of two");
-        let receiver = client.receiver(host.receive_queue(None, layout, Permissions::SEND)?);
+        let receiver = client.receiver(host.receive_queue(layout, Permissions::SEND)?);
         let buffers = host.buffer_pool(2, 64)?;
         let buffer = buffers.try_acquire().expect("both are free");
         let verbs = host.verbs(StarPortalConfig::default())?;
@@ -258,7 +258,7 @@ impl Made {
             ("Host::resolve", host.resolve(grant.responder).is_err_and(of_host)),
             (
                 "Host::receive_queue",
-                host.receive_queue(None, layout, Permissions::SEND).is_err_and(of_host),
+                host.receive_queue(layout, Permissions::SEND).is_err_and(of_host),
             ),
             ("Host::fallbacks", host.fallbacks() == [Forked.to_string()]),
             ("Host::metrics", !host.metrics().engine_up),

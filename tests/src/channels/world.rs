@@ -117,7 +117,7 @@ impl World {
     /// Checks that channels which are closed have left nothing: a host has only so many regions.
     pub(crate) fn check_rows(&self) {
         for (number, node) in self.nodes.iter().enumerate() {
-            let usage = self.hosts[number % 2].usage(Some(&node.tenant)).expect("an engine");
+            let usage = self.hosts[number % 2].for_tenant(&node.tenant).usage().expect("an engine");
             assert_eq!(usage.regions.used, 0, "{self}: of process {number}");
         }
     }

@@ -126,7 +126,7 @@ impl Scene {
     ) -> Self {
         let layout = ReceiveQueueLayout::new(RECEIVES, 4096).unwrap();
         let both = Permissions::SEND | Permissions::NOTIFY;
-        let mut queue = target.receive_queue(None, layout, both).unwrap();
+        let mut queue = target.receive_queue(layout, both).unwrap();
         queue.post_all();
         let all = Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
         let region = target.register_with_events(&queue, 16384, all).unwrap();

@@ -406,7 +406,7 @@ fn a_host_tells_how_full_its_queues_and_records_are() {
     let hosts = Hosts::over_udp(NicConfigBuilder::default());
     let (client, server) = (&hosts.client, hosts.server());
     let layout = |receives| ReceiveQueueLayout::new(receives, 0).unwrap();
-    let register = |receives| server.receive_queue(None, layout(receives), Permissions::NOTIFY);
+    let register = |receives| server.receive_queue(layout(receives), Permissions::NOTIFY);
     let [mut busy, mut quiet] = [register(8).unwrap(), register(2).unwrap()];
     let queues = || {
         let text = parse(&server.metrics());

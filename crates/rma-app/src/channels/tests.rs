@@ -10,6 +10,7 @@ use rma_channel::{
     write_slot::{SlotConfig, immediate},
 };
 use rma_core::{
+    addr::HostAddr,
     command::{CommandOp, RecordedOp},
     crypto::RegionKey,
     gate::{Gate, Identity, Refused},
@@ -83,6 +84,8 @@ impl Gate for Scribe {
     fn rekey(&self, _: &RegisteredRegion, _: RegionKey) -> Result<(), Refused> {
         Ok(())
     }
+
+    fn prepare(&self, _: HostAddr) {}
 }
 
 /// Both ends of a bufferless channel, on one link that sleeps at once, and the engine.

@@ -32,7 +32,7 @@ use crate::{error::WaitError, polling::handle::Handle};
 /// // Its events wake the portal of the client's executor.
 /// let portal = host.portal(16)?;
 /// let layout = ReceiveQueueLayout::new(8, 256)?;
-/// let queue = host.receive_queue(Some(&portal), layout, Permissions::SEND)?;
+/// let queue = host.waking(&portal).receive_queue(layout, Permissions::SEND)?;
 /// let client = Client::new(Executor::new(portal, host.executor_config())?);
 /// let mut receiver = client.receiver(queue);
 ///

@@ -3,13 +3,13 @@
 
 use core::time::Duration;
 
-use rma_core::{
-    receive_queue::{Event, ReceiveQueue},
-    time::Instant,
-};
+use rma_core::receive_queue::{Event, ReceiveQueue};
 
 use super::Executor;
-use crate::{error::WaitError, executor::waiting::Turn, idle::IdleTracker};
+use crate::{
+    error::WaitError,
+    wait::{Look, wait},
+};
 
 impl Executor {
     /// Waits for the next event of `queue`, which must be bound to the portal of this executor.
@@ -22,7 +22,7 @@ impl Executor {
     /// If no event can come: the engine is gone, or it is inline and so does nothing while this
     /// thread waits.
     pub fn wait_event(&mut self, queue: &mut ReceiveQueue) -> Result<Event, WaitError> {
-        let event = self.wait_event_until(queue, None, None)?;
+        let event = self.wait_event_for(queue, None)?;
         Ok(event.expect("only a time that comes ends a wait without one"))
     }
 
@@ -36,37 +36,18 @@ impl Executor {
         queue: &mut ReceiveQueue,
         timeout: Duration,
     ) -> Result<Option<Event>, WaitError> {
-        let until = self.now() + timeout;
-        self.wait_event_until(queue, None, Some(until))
+        self.wait_event_for(queue, Some(timeout))
     }
 
-    pub(crate) fn wait_event_until(
+    fn wait_event_for(
         &mut self,
         queue: &mut ReceiveQueue,
-        mut engine: Option<Turn<'_>>,
-        until: Option<Instant>,
+        timeout: Option<Duration>,
     ) -> Result<Option<Event>, WaitError> {
-        let mut idle = IdleTracker::new(self.idle);
-        loop {
-            // Looked at first: events given before the engine ended are still there.
-            self.lease.check_process()?;
-            let ended = if engine.is_some() { Ok(()) } else { self.lease.ended() };
-            let work = self.poll();
-            if let Some(event) = queue.poll() {
-                return Ok(Some(event));
-            }
-            ended?;
-            if until.is_some_and(|until| self.now() >= until) {
-                return Ok(None);
-            }
-            match &mut engine {
-                Some(turn) => {
-                    turn();
-                }
-                None if work > 0 => idle.busy(),
-                None => self.rest(&mut idle, until, || queue.has_event()),
-            }
-        }
+        wait(self, timeout, |executor| {
+            let work = executor.poll();
+            Ok(Look::of(queue.poll(), work))
+        })
     }
 
     /// [`Executor::arm`] for a thread that waits for an event of `queue` as well: `false` if it

@@ -69,7 +69,7 @@ impl Executor {
     /// much in doubt as before, and may be asked about again. [`TransferError::Refused`] and
     /// [`TransferError::Unfinished`] as of [`Executor::run_op`].
     pub fn settle(&mut self, grant: &Grant, name: OpName) -> Result<Settlement, TransferError> {
-        let outcome = self.submit_and_wait(None, |it| it.submit_settle(grant, name, None))?;
+        let outcome = self.submit_and_wait(|it| it.submit_settle(grant, name, None))?;
         well(outcome).map(Settlement::of)
     }
 

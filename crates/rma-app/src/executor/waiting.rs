@@ -2,7 +2,7 @@
 //! its own.
 //!
 //! A thread that waits polls; outcomes of other calls that it meets are kept for whoever asks for
-//! them. It spins, then yields, then sleeps, and looks once more before it sleeps.
+//! them.
 
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
@@ -18,12 +18,12 @@ use rma_core::{
 use super::{Executor, check_op_type, done};
 use crate::{
     error::{TransferError, WaitError},
-    idle::{Idle, IdleTracker},
+    home::Home,
+    idle::IdlePolicy,
     options::TransferOptions,
+    sleep::Sleep,
+    wait::{At, Awaited, Look, Place, wait},
 };
-
-/// Turns an inline engine.
-pub(crate) type Turn<'a> = &'a mut dyn FnMut() -> usize;
 
 impl Executor {
     /// Reads `len` bytes at `remote_offset` of the granted region into `sink` at `offset`, and
@@ -139,7 +139,7 @@ impl Executor {
     /// [`TransferError::Refused`] and [`TransferError::Unfinished`]. How the transfer went is in
     /// the outcome.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Outcome, TransferError> {
-        self.run_with(call, None)
+        self.submit_and_wait(|executor| executor.submit(call))
     }
 
     /// Submits a call of one recorded op and waits until it is over: [`Executor::submit_op`]. Other
@@ -148,16 +148,17 @@ impl Executor {
     /// # Errors
     /// As [`Executor::run`].
     pub fn run_op(&mut self, call: &OpCall<'_>) -> Result<Outcome, TransferError> {
-        self.run_op_with(call, None)
+        self.submit_and_wait(|executor| executor.submit_op(call))
     }
 
     /// Waits until any call is over: spins, then sleeps, as [`Executor::set_idle`] says.
     ///
     /// # Errors
     /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing
-    /// while this thread waits (`InlineHost::wait_any` of the crate `rma-xdp` is for those).
+    /// while this thread waits (`InlineHost::wait` of the crate `rma-xdp` is for those).
     pub fn wait_any(&mut self) -> Result<Outcome, WaitError> {
-        self.wait_with(None, None)
+        let outcome = wait(self, None, Awaited::look)?;
+        Ok(outcome.expect("only a time that comes ends a wait without one"))
     }
 
     /// Waits until any call is over, for no longer than `timeout`: `None` if there is none by then.
@@ -166,8 +167,7 @@ impl Executor {
     /// # Errors
     /// As [`Executor::wait_any`].
     pub fn wait_any_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, WaitError> {
-        let until = self.now() + timeout;
-        self.wait_until(None, None, Some(until))
+        wait(self, Some(timeout), Awaited::look)
     }
 
     /// Waits until `call` is over. The outcomes of others that are over before are kept.
@@ -175,103 +175,39 @@ impl Executor {
     /// # Errors
     /// As [`Executor::wait_any`]; also if the outcome of the call was taken before.
     pub fn wait(&mut self, call: CallId) -> Result<Outcome, WaitError> {
-        self.wait_with(Some(call), None)
+        let outcome = wait(self, None, |executor| executor.look_for(Some(call)))?;
+        Ok(outcome.expect("only a time that comes ends a wait without one"))
     }
 
-    pub(crate) fn run_with(
-        &mut self,
-        call: &Call<'_>,
-        engine: Option<Turn<'_>>,
-    ) -> Result<Outcome, TransferError> {
-        self.submit_and_wait(engine, |executor| executor.submit(call))
-    }
-
-    pub(crate) fn run_op_with(
-        &mut self,
-        call: &OpCall<'_>,
-        engine: Option<Turn<'_>>,
-    ) -> Result<Outcome, TransferError> {
-        self.submit_and_wait(engine, |executor| executor.submit_op(call))
+    /// Returns the outcome of `call`, to be waited for by whoever turns an inline engine
+    /// (`InlineHost::wait` of the crate `rma-xdp`). The outcomes of others that are over before are
+    /// kept.
+    pub fn outcome_of(&mut self, call: CallId) -> impl Awaited<Found = Outcome, Error = WaitError> {
+        At { place: self, look: move |executor: &mut Self| executor.look_for(Some(call)) }
     }
 
     pub(super) fn submit_and_wait(
         &mut self,
-        engine: Option<Turn<'_>>,
         submit: impl FnOnce(&mut Self) -> Result<CallId, CallError>,
     ) -> Result<Outcome, TransferError> {
-        if engine.is_none() {
-            // Before there is a call that nobody would end.
-            self.lease.ended()?;
-        }
+        // Before there is a call that nobody would end.
+        self.lease.ended()?;
         let id = submit(self)?;
-        let waited = self.wait_with(Some(id), engine);
+        let waited = self.wait(id);
         if waited.is_err() {
             self.cancel(id);
         }
         Ok(waited?)
     }
 
-    /// `engine` turns the engine, if it is an inline one.
-    pub(crate) fn wait_with(
-        &mut self,
-        call: Option<CallId>,
-        engine: Option<Turn<'_>>,
-    ) -> Result<Outcome, WaitError> {
-        let outcome = self.wait_until(call, engine, None)?;
-        Ok(outcome.expect("only a time that comes ends a wait without one"))
-    }
-
-    fn wait_until(
-        &mut self,
-        call: Option<CallId>,
-        mut engine: Option<Turn<'_>>,
-        until: Option<Instant>,
-    ) -> Result<Option<Outcome>, WaitError> {
-        let mut idle = IdleTracker::new(self.idle);
-        loop {
-            // Looked at first: completions given before the engine ended are still there.
-            self.lease.check_process()?;
-            let ended = if engine.is_some() { Ok(()) } else { self.lease.ended() };
-            let work = self.poll();
-            if let Some(outcome) = self.take(call) {
-                return Ok(Some(outcome));
-            }
-            if self.inner.calls() == 0 {
-                return Err(WaitError::NothingOutstanding);
-            }
-            ended?;
-            if until.is_some_and(|until| self.now() >= until) {
-                return Ok(None);
-            }
-            match &mut engine {
-                Some(turn) => {
-                    turn();
-                }
-                None if work > 0 => idle.busy(),
-                None => self.rest(&mut idle, until, || false),
-            }
+    /// Looks whether `call`, or any, is over.
+    fn look_for(&mut self, call: Option<CallId>) -> Result<Look<Outcome>, WaitError> {
+        let work = self.poll();
+        let outcome = self.take(call);
+        if outcome.is_none() && self.inner.calls() == 0 {
+            return Err(WaitError::NothingOutstanding);
         }
-    }
-
-    /// There was nothing to do: waits a little, or for the next completion, or `until` that time.
-    /// `has_news`: whether there is something else that the engine rings for.
-    pub(super) fn rest(
-        &mut self,
-        idle: &mut IdleTracker,
-        until: Option<Instant>,
-        has_news: impl Fn() -> bool,
-    ) {
-        let now = self.now();
-        match idle.idle(now) {
-            Idle::Spin => core::hint::spin_loop(),
-            Idle::Yield => std::thread::yield_now(),
-            Idle::Sleep => {
-                self.tell();
-                let until = [self.poll_timeout(), until].into_iter().flatten().min();
-                let (portal, timeout) = (self.inner.portal(), until.map(|at| at.since(now)));
-                self.lease.sleep_unless(timeout, || portal.has_completion() || has_news());
-            }
-        }
+        Ok(Look::of(outcome, work))
     }
 
     /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`],
@@ -357,5 +293,46 @@ impl Executor {
         let outcome = self.over.remove(place);
         self.taken();
         outcome
+    }
+}
+
+/// The outcome of any of its calls.
+impl Awaited for Executor {
+    type Found = Outcome;
+    type Error = WaitError;
+
+    fn is_of(&self, home: &dyn Home) -> bool {
+        self.lease.is_of(home)
+    }
+
+    fn look(&mut self) -> Result<Look<Outcome>, WaitError> {
+        self.look_for(None)
+    }
+}
+
+impl Place for Executor {
+    fn is_of(&self, home: &dyn Home) -> bool {
+        self.lease.is_of(home)
+    }
+
+    fn hopeless(&self) -> Result<(), WaitError> {
+        self.lease.ended()
+    }
+
+    fn looked_at(&self) -> Instant {
+        self.clock.last()
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+
+    fn idle(&self) -> IdlePolicy {
+        self.idle
+    }
+
+    fn sleep(&mut self) -> Option<Sleep> {
+        self.tell();
+        self.lease.sleep().cloned()
     }
 }

@@ -10,7 +10,11 @@ use core::time::Duration;
 use rma_core::receive_queue::{Event, ReceiveQueue};
 
 use super::Portal;
-use crate::error::WaitError;
+use crate::{
+    error::WaitError,
+    home::Home,
+    wait::{Awaited, Look, wait},
+};
 
 impl Portal {
     /// Waits for the next event of `queue`, which must be bound to this portal, as
@@ -23,11 +27,8 @@ impl Portal {
     /// If no event can come: the engine is gone, or it is inline and so does nothing while this
     /// thread waits.
     pub fn wait_event(&mut self, queue: &mut ReceiveQueue) -> Result<Event, WaitError> {
-        loop {
-            if let Some(event) = self.wait_event_for(queue, None)? {
-                return Ok(event);
-            }
-        }
+        let event = self.wait_event_for(queue, None)?;
+        Ok(event.expect("only a time that comes ends a wait without one"))
     }
 
     /// Waits for the next event of `queue`, for no longer than `timeout`: `None` if there is none
@@ -48,8 +49,7 @@ impl Portal {
         queue: &mut ReceiveQueue,
         timeout: Option<Duration>,
     ) -> Result<Option<Event>, WaitError> {
-        let Self { lease, idle, clock, .. } = self;
-        lease.wait(*idle, clock, timeout, queue, ReceiveQueue::poll, ReceiveQueue::has_event)
+        wait(self, timeout, |_| queue.look())
     }
 
     /// [`Portal::arm`] for a thread that waits for an event of `queue` as well: `false` if it must
@@ -60,6 +60,21 @@ impl Portal {
         let Some(sleep) = self.lease.sleep() else { return false };
         sleep.prepare();
         !queue.has_event() && self.lease.may_sleep(&self.rings)
+    }
+}
+
+/// Its next event.
+impl Awaited for ReceiveQueue {
+    type Found = Event;
+    type Error = WaitError;
+
+    /// It may be bound to a portal of any maker, or to none.
+    fn is_of(&self, _: &dyn Home) -> bool {
+        true
+    }
+
+    fn look(&mut self) -> Result<Look<Event>, WaitError> {
+        Ok(Look::of(self.poll(), 0))
     }
 }
 

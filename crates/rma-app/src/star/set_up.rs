@@ -9,17 +9,17 @@
 //! time. Both take the same steps, and no longer than the library's `set_up_timeout` for all of
 //! them.
 
-use core::time::Duration;
+use core::{mem, time::Duration};
 use std::io::{self, ErrorKind, Read, Write};
 
 use rma_core::time::Instant;
 use rma_star::library::{ConnectError, Qp, QpState};
 use thiserror::Error;
 
-use super::verbs::{StarVerbs, Turn};
+use super::verbs::StarVerbs;
 use crate::{
     error::WaitError,
-    idle::{Idle, IdleTracker},
+    wait::{At, Awaited, Look, Place as _, wait},
 };
 
 /// The longest message of a set-up, in bytes: several times what there is.
@@ -147,7 +147,7 @@ impl StarVerbs {
         qp: Qp,
         stream: &mut (impl Read + Write),
     ) -> Result<(), SetUpError> {
-        self.set_up_with(qp, stream, Part::Connects, None)
+        self.set_up(SetUp::new(self, qp, stream, Part::Connects))
     }
 
     /// Takes the connection that the peer makes with [`StarVerbs::connect_over`] at the other end
@@ -160,45 +160,35 @@ impl StarVerbs {
         qp: Qp,
         stream: &mut (impl Read + Write),
     ) -> Result<(), SetUpError> {
-        self.set_up_with(qp, stream, Part::Accepts, None)
+        self.set_up(SetUp::new(self, qp, stream, Part::Accepts))
     }
 
-    pub(crate) fn set_up_with(
+    fn set_up<S: Read + Write>(&mut self, mut set_up: SetUp<'_, S>) -> Result<(), SetUpError> {
+        // Before the library has begun what nobody would end.
+        self.ended()?;
+        wait(self, None, |verbs| set_up.look(verbs)).map(drop)
+    }
+
+    /// Returns the end of [`StarVerbs::connect_over`], to be waited for by whoever turns an inline
+    /// engine (`InlineHost::wait` of the crate `rma-xdp`). The engine stands still while the stream
+    /// is read.
+    pub fn connecting_over(
         &mut self,
         qp: Qp,
         stream: &mut (impl Read + Write),
-        part: Part,
-        turn: Turn<'_>,
-    ) -> Result<(), SetUpError> {
-        if turn.is_none() {
-            self.ended()?;
-        }
-        let after = self.set_up_timeout();
-        let until = self.now() + after;
-        let idle = IdleTracker::new(self.idle());
-        let mut set_up = SetUp { verbs: self, qp, turn, idle, after, until };
-        if part == Part::Connects {
-            set_up.verbs.connect(qp)?;
-        }
-        for step in part.steps() {
-            match step {
-                Step::Tell => {
-                    let message = set_up.found(|_, message| message)?;
-                    set_up.write(stream, &framed(&message)?)?;
-                }
-                Step::Hear => {
-                    let mut len = [0; LEN_LEN];
-                    set_up.read(stream, &mut len)?;
-                    let mut message = vec![0; message_len(len)?];
-                    set_up.read(stream, &mut message)?;
-                    set_up.verbs.handle_message(qp, &message)?;
-                }
-                Step::BeReady => {
-                    set_up.found(|state, _| (state == QpState::Ready).then_some(()))?;
-                }
-            }
-        }
-        Ok(())
+    ) -> impl Awaited<Found = (), Error = SetUpError> {
+        let mut set_up = SetUp::new(self, qp, stream, Part::Connects);
+        At { place: self, look: move |verbs: &mut Self| set_up.look(verbs) }
+    }
+
+    /// Returns the end of [`StarVerbs::accept_over`], as [`StarVerbs::connecting_over`].
+    pub fn accepting_over(
+        &mut self,
+        qp: Qp,
+        stream: &mut (impl Read + Write),
+    ) -> impl Awaited<Found = (), Error = SetUpError> {
+        let mut set_up = SetUp::new(self, qp, stream, Part::Accepts);
+        At { place: self, look: move |verbs: &mut Self| set_up.look(verbs) }
     }
 }
 
@@ -210,95 +200,98 @@ pub(super) fn alive(state: Option<QpState>) -> Result<QpState, SetUpError> {
     }
 }
 
-/// A set-up for which a thread blocks.
-struct SetUp<'a, 't> {
-    verbs: &'a mut StarVerbs,
+/// A set-up for which a thread waits.
+struct SetUp<'s, S> {
     qp: Qp,
-    turn: Turn<'t>,
-    idle: IdleTracker,
+    stream: &'s mut S,
+    /// Whether the library has yet to be told that this host connects.
+    begins: bool,
+    steps: core::array::IntoIter<Step, 4>,
+    step: Step,
+    /// The message of the step with its length before it, and how much of that has passed the
+    /// stream. Empty: the library has yet to give it.
+    octets: Vec<u8>,
+    passed: usize,
     after: Duration,
     until: Instant,
 }
 
-impl SetUp<'_, '_> {
-    fn left(&self) -> Result<Duration, SetUpError> {
-        match self.until.since(self.verbs.now()) {
-            Duration::ZERO => Err(SetUpError::TimedOut { after: self.after }),
-            left => Ok(left),
+impl<'s, S: Read + Write> SetUp<'s, S> {
+    fn new(verbs: &StarVerbs, qp: Qp, stream: &'s mut S, part: Part) -> Self {
+        let after = verbs.set_up_timeout();
+        let (begins, mut steps) = (part == Part::Connects, part.steps().into_iter());
+        let step = steps.next().expect("there are four");
+        let (octets, until) = (Vec::new(), verbs.now() + after);
+        Self { qp, stream, begins, steps, step, octets, passed: 0, after, until }
+    }
+
+    /// Takes the step that is next, as far as that goes now, and tends all queue pairs.
+    fn look(&mut self, verbs: &mut StarVerbs) -> Result<Look<()>, SetUpError> {
+        let work = verbs.poll();
+        let now = verbs.looked_at();
+        if now >= self.until {
+            return Err(SetUpError::TimedOut { after: self.after });
         }
-    }
-
-    /// Waits until `look` finds what it looks for in the queue pair's state and messages, or that
-    /// has failed.
-    fn found<T>(
-        &mut self,
-        look: impl Fn(QpState, Option<Vec<u8>>) -> Option<T>,
-    ) -> Result<T, SetUpError> {
-        let (left, qp) = (self.left()?, self.qp);
-        let turn = self.turn.as_mut().map(|turn| &mut **turn as _);
-        let found = self.verbs.wait_until(Some(left), turn, |verbs, now| {
-            let message = verbs.poll_message(now, qp);
-            match alive(verbs.state(qp)) {
-                Ok(state) => look(state, message).map(Ok),
-                Err(error) => Some(Err(error)),
+        if mem::take(&mut self.begins) {
+            verbs.connect(self.qp)?;
+        }
+        let nothing = |until| if work > 0 { Look::Busy } else { Look::Idle(Some(until)) };
+        match self.step {
+            Step::BeReady if alive(verbs.state(self.qp))? == QpState::Ready => {
+                return Ok(Look::Found(()));
             }
-        })?;
-        found.unwrap_or(Err(SetUpError::TimedOut { after: self.after }))
-    }
-
-    fn read(&mut self, stream: &mut impl Read, octets: &mut [u8]) -> Result<(), SetUpError> {
-        self.pass(octets.len(), ErrorKind::UnexpectedEof, |at| stream.read(&mut octets[at..]))
-    }
-
-    fn write(&mut self, stream: &mut impl Write, octets: &[u8]) -> Result<(), SetUpError> {
-        self.pass(octets.len(), ErrorKind::WriteZero, |at| stream.write(&octets[at..]))?;
-        self.pass(1, ErrorKind::WriteZero, |_| stream.flush().map(|()| 1))
-    }
-
-    /// Passes `len` octets through the stream, by as many calls of `pass` as it takes, and tends
-    /// all queue pairs in between. `ended`: what it comes to if none pass.
-    fn pass(
-        &mut self,
-        len: usize,
-        ended: ErrorKind,
-        mut pass: impl FnMut(usize) -> io::Result<usize>,
-    ) -> Result<(), SetUpError> {
-        let mut passed = 0;
-        while passed < len {
-            self.left()?;
-            self.tend();
-            match pass(passed) {
-                Ok(0) => return Err(io::Error::from(ended).into()),
-                Ok(count) => {
-                    passed += count;
-                    self.idle.busy();
+            Step::Tell if self.octets.is_empty() => {
+                alive(verbs.state(self.qp))?;
+                match verbs.poll_message(self.qp) {
+                    Some(message) => self.octets = framed(&message)?,
+                    None => return Ok(nothing(self.until)),
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_not_yet(&error) => self.rest()?,
-                Err(error) => return Err(error.into()),
             }
+            Step::Hear if self.octets.is_empty() => self.octets.resize(LEN_LEN, 0),
+            Step::BeReady => return Ok(nothing(self.until)),
+            Step::Tell | Step::Hear => {}
         }
-        Ok(())
+        match self.pass() {
+            Ok(true) => self.passed_all(verbs)?,
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_not_yet(&error) => return Ok(nothing(self.until.min(now + LOOK))),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Look::Busy)
     }
 
-    fn tend(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn();
+    /// Passes some octets through the stream. Returns whether all have passed.
+    fn pass(&mut self) -> io::Result<bool> {
+        let left = &mut self.octets[self.passed..];
+        let tells = matches!(self.step, Step::Tell);
+        let (count, ended) = match (tells, left.is_empty()) {
+            (true, true) => return self.stream.flush().map(|()| true),
+            (true, false) => (self.stream.write(left)?, ErrorKind::WriteZero),
+            (false, _) => (self.stream.read(left)?, ErrorKind::UnexpectedEof),
+        };
+        if count == 0 {
+            return Err(ended.into());
         }
-        self.verbs.poll();
+        self.passed += count;
+        Ok(!tells && self.passed == self.octets.len())
     }
 
-    /// The stream would block.
-    fn rest(&mut self) -> Result<(), SetUpError> {
-        let left = self.left()?;
-        if self.turn.is_none() {
-            self.verbs.ended()?;
-            match self.idle.idle(self.verbs.now()) {
-                Idle::Spin => core::hint::spin_loop(),
-                Idle::Yield => std::thread::yield_now(),
-                Idle::Sleep => self.verbs.sleep_for(Some(left.min(LOOK))),
+    /// All octets so far have passed: there are more of the message, or the step is taken.
+    fn passed_all(&mut self, verbs: &mut StarVerbs) -> Result<(), SetUpError> {
+        if let (Step::Hear, &[low, high]) = (self.step, &*self.octets) {
+            let len = message_len([low, high])?;
+            if len > 0 {
+                self.octets.resize(LEN_LEN + len, 0);
+                return Ok(());
             }
         }
+        if let Step::Hear = self.step {
+            verbs.handle_message(self.qp, &self.octets[LEN_LEN..])?;
+        }
+        self.step = self.steps.next().expect("the last one passes nothing");
+        self.passed = 0;
+        self.octets.clear();
         Ok(())
     }
 }

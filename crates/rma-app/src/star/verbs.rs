@@ -15,14 +15,12 @@ use crate::{
     clock::TscClock,
     error::WaitError,
     home::{Home, StarTag},
-    idle::{Idle, IdlePolicy, IdleTracker},
+    idle::IdlePolicy,
     life::Life,
     portal::WAIT,
     sleep::Sleep,
+    wait::{At, Awaited, Look, Place, wait},
 };
-
-/// One turn of an inline engine, for whoever waits on the thread that has it.
-pub(crate) type Turn<'a> = Option<&'a mut dyn FnMut() -> usize>;
 
 /// The parts that a [`StarVerbs`] is made of.
 #[derive(Debug)]
@@ -103,12 +101,6 @@ impl StarVerbs {
     #[must_use]
     pub const fn tag(&self) -> StarTag {
         self.lease.tag
-    }
-
-    /// Whether the maker with this home made its portal.
-    #[must_use]
-    pub fn is_of(&self, home: &dyn Home) -> bool {
-        ptr::addr_eq(Arc::as_ptr(&self.lease.home), home)
     }
 
     /// A completion queue for `capacity` completions, at least one: `ibv_create_cq`. It is there as
@@ -222,9 +214,10 @@ impl StarVerbs {
     ///
     /// # Errors
     /// If none can come: nothing that completes into the queue is outstanding, the engine is gone,
-    /// or it is inline (`InlineHost::wait_cq` of the crate `rma-xdp` is for those).
+    /// or it is inline ([`StarVerbs::completions`] is for those).
     pub fn wait_cq(&mut self, cq: CqId, wcs: &mut [Wc]) -> Result<usize, WaitError> {
-        self.wait_cq_with(cq, wcs, None, None)
+        let count = wait(self, None, |verbs| verbs.look_for(cq, wcs))?;
+        Ok(count.unwrap_or(0))
     }
 
     /// The same for no longer than `timeout`: 0 if there is no completion by then.
@@ -237,26 +230,30 @@ impl StarVerbs {
         wcs: &mut [Wc],
         timeout: Duration,
     ) -> Result<usize, WaitError> {
-        self.wait_cq_with(cq, wcs, Some(timeout), None)
+        let count = wait(self, Some(timeout), |verbs| verbs.look_for(cq, wcs))?;
+        Ok(count.unwrap_or(0))
     }
 
-    pub(crate) fn wait_cq_with(
+    /// Returns the completions of [`StarVerbs::wait_cq`], to be waited for by whoever turns an
+    /// inline engine (`InlineHost::wait` of the crate `rma-xdp`).
+    pub fn completions(
         &mut self,
         cq: CqId,
         wcs: &mut [Wc],
-        timeout: Option<Duration>,
-        turn: Turn<'_>,
-    ) -> Result<usize, WaitError> {
+    ) -> impl Awaited<Found = usize, Error = WaitError> {
+        At { place: self, look: move |verbs: &mut Self| verbs.look_for(cq, wcs) }
+    }
+
+    fn look_for(&mut self, cq: CqId, wcs: &mut [Wc]) -> Result<Look<usize>, WaitError> {
         if wcs.is_empty() {
-            return Ok(0);
+            return Ok(Look::Found(0));
         }
-        let count = self.wait_until(timeout, turn, |verbs, _| {
-            if verbs.unpolled(cq) == 0 {
-                return Some(Err(WaitError::NothingOutstanding));
-            }
-            Some(Ok(verbs.poll_cq(cq, wcs))).filter(|count| *count != Ok(0))
-        })?;
-        count.unwrap_or(Ok(0))
+        let work = self.poll();
+        if self.verbs.unpolled(cq) == 0 {
+            return Err(WaitError::NothingOutstanding);
+        }
+        let count = self.verbs.poll_cq(cq, wcs);
+        Ok(Look::of((count > 0).then_some(count), work))
     }
 
     /// This host connects: [`StarVerbs::poll_message`] has the first message of the set-up then.
@@ -410,54 +407,31 @@ impl StarVerbs {
     pub(crate) fn ended(&self) -> Result<(), WaitError> {
         self.life.ended()
     }
+}
 
-    /// Waits until `look` finds something in the library, which has taken all that the engine has
-    /// reported; for no longer than `timeout`. An inline engine is turned meanwhile.
-    pub(crate) fn wait_until<T>(
-        &mut self,
-        timeout: Option<Duration>,
-        mut turn: Turn<'_>,
-        mut look: impl FnMut(&mut Verbs, Instant) -> Option<T>,
-    ) -> Result<Option<T>, WaitError> {
-        let mut idle = IdleTracker::new(self.idle);
-        let since = self.clock.now();
-        loop {
-            // Looked at first: what was reported before the engine ended is still there.
-            self.life.check_process()?;
-            let ended = if turn.is_some() { Ok(()) } else { self.life.ended() };
-            let now = self.clock.now();
-            let taken = self.verbs.poll(now);
-            if let Some(found) = look(&mut self.verbs, now) {
-                return Ok(Some(found));
-            }
-            ended?;
-            let left = timeout.map(|timeout| timeout.saturating_sub(now.since(since)));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            match &mut turn {
-                Some(turn) => {
-                    turn();
-                }
-                None if taken > 0 => idle.busy(),
-                None => match idle.idle(now) {
-                    Idle::Spin => core::hint::spin_loop(),
-                    Idle::Yield => std::thread::yield_now(),
-                    Idle::Sleep => self.sleep_for(left),
-                },
-            }
-        }
+impl Place for StarVerbs {
+    fn is_of(&self, home: &dyn Home) -> bool {
+        ptr::addr_eq(Arc::as_ptr(&self.lease.home), home)
     }
 
-    /// Sleeps until the engine reports something or ends, something is due, or so much time has
-    /// passed; sometimes shorter.
-    pub(super) fn sleep_for(&mut self, most: Option<Duration>) {
+    fn hopeless(&self) -> Result<(), WaitError> {
+        self.life.ended()
+    }
+
+    fn looked_at(&self) -> Instant {
+        self.clock.last()
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    fn idle(&self) -> IdlePolicy {
+        self.idle
+    }
+
+    fn sleep(&mut self) -> Option<Sleep> {
         self.has_slept = true;
-        let may_sleep = self.prepare_sleep();
-        if may_sleep && let Some(sleep) = &self.sleep {
-            let due = self.poll_timeout();
-            sleep.sleep([most, due].into_iter().flatten().min());
-        }
-        self.end_sleep();
+        self.sleep.clone()
     }
 }

@@ -158,7 +158,7 @@ impl Opened {
             it.len = RingLen::new(1 << 18).expect("a power of two");
             it.len_max = size;
         });
-        let registered = || server.usage(None).map(|usage| usage.bytes.used);
+        let registered = || server.usage().map(|usage| usage.bytes.used);
         let before = registered()?;
         let mut receiver =
             shared::Receiver::open(server, config).map_err(|error| failed(&error))?;

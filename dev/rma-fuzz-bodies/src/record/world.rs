@@ -485,4 +485,7 @@ impl Gate for Process<'_> {
         self.world.borrow_mut().known(region).key = key;
         Ok(())
     }
+
+    /// It needs to find no ways.
+    fn prepare(&self, _: HostAddr) {}
 }

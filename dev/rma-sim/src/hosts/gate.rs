@@ -4,6 +4,7 @@ use core::cell::RefCell;
 use std::sync::Arc;
 
 use rma_core::{
+    addr::HostAddr,
     crypto::RegionKey,
     gate::{Gate, Identity, Peer, Refused},
     grant::Grant,
@@ -76,4 +77,7 @@ impl Gate for SimHost<'_> {
         self.network.borrow_mut().rekey(region, &key);
         Ok(())
     }
+
+    /// It needs to find no ways.
+    fn prepare(&self, _: HostAddr) {}
 }

@@ -33,7 +33,7 @@ impl KeyedClient {
     /// If there is no key, or the op has ended so.
     ///
     /// # Panics
-    /// If the region is of other grants.
+    /// If the region is of another [`KeyCache`](rma_keys::io::key_cache::KeyCache).
     pub async fn send(
         &self,
         queue: &KeyedRegion,
@@ -125,7 +125,7 @@ impl KeyedClient {
         options: TransferOptions,
         mut issue: impl AsyncFnMut(Grant, TransferOptions) -> Result<T, TransferError>,
     ) -> Result<T, KeyedError> {
-        assert!(region.key_cache().is_same(&self.grants), "the region is of other grants");
+        assert!(region.key_cache().is_same(&self.grants), "the region is of another key cache");
         let (grants, ring) = (&self.grants, region.ring());
         let began = grants.with_cache(|_, now| now)?;
         let (mut persistence, mut last): (_, Option<Box<Outcome>>) = (Persistence::default(), None);

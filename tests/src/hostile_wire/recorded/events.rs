@@ -153,7 +153,7 @@ impl<T: Tells> Effect for Events<T> {
         pattern.fill_region(&source);
         let layout = ReceiveQueueLayout::new(RECEIVES, BUFFER_LEN).expect("a sensible queue");
         let both = Permissions::SEND | Permissions::NOTIFY;
-        let mut queue = server.receive_queue(None, layout, both).expect("a queue");
+        let mut queue = server.receive_queue(layout, both).expect("a queue");
         queue.post_all();
         let count = 4 * usize::from(SLOTS);
         let written = Permissions::WRITE | Permissions::NOTIFY;

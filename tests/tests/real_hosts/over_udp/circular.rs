@@ -29,7 +29,7 @@ fn bytes_at<const N: usize>(region: &RegisteredRegion, offset: u64) -> [u8; N] {
 #[test]
 fn ops_of_every_type_go_on_at_the_begin_of_a_circular_region() {
     let hosts = Hosts::over_udp(NicConfigBuilder::default());
-    let mut queue = hosts.server().receive_queue(None, layout(1, 0), Permissions::NOTIFY).unwrap();
+    let mut queue = hosts.server().receive_queue(layout(1, 0), Permissions::NOTIFY).unwrap();
     queue.post_all();
     let (memory, key) = (Arc::new(Region::circular(LEN).unwrap()), random_region_key().unwrap());
     let ring = hosts.server().register_memory_with_events(&queue, memory, key, all()).unwrap();
@@ -104,7 +104,7 @@ fn a_tenant_pays_for_the_bytes_of_a_circular_region_once() {
         hosts.server().for_tenant(&tenant).register_memory(memory, key, Permissions::NONE)
     };
     let ring = register(LEN).unwrap();
-    let bytes = hosts.server().usage(Some(&tenant)).unwrap().bytes;
+    let bytes = hosts.server().for_tenant(&tenant).usage().unwrap().bytes;
     assert_eq!((bytes.used, bytes.available, ring.reach()), (8192, 0, 16384));
     assert!(register(64).is_err(), "it has no byte left");
 }

@@ -24,7 +24,8 @@ fn an_event_wakes_the_thread_that_sleeps_for_its_portal() {
     let hosts = Hosts::over_udp(NicConfigBuilder::default().with(|it| it.timing = timing));
     let server = hosts.server();
     let mut portal = server.portal(1).unwrap();
-    let mut queue = server.receive_queue(Some(&portal), layout(1, 0), Permissions::NOTIFY).unwrap();
+    let mut queue =
+        server.waking(&portal).receive_queue(layout(1, 0), Permissions::NOTIFY).unwrap();
     queue.post_all();
     let to_notify = grant(&hosts, queue.region(), OpType::Notify);
     // An op that does not end meanwhile, so that the portal may sleep.
@@ -54,7 +55,7 @@ fn inline_hosts_have_queues_as_well() {
     let (mut sender, mut receiver) = (open(a), open(b));
     let portal = receiver.portal(1).unwrap();
     let mut queue =
-        receiver.receive_queue(Some(&portal), layout(1, 16), Permissions::SEND).unwrap();
+        receiver.waking(&portal).receive_queue(layout(1, 16), Permissions::SEND).unwrap();
     queue.post_all();
     let grant = receiver.grant(queue.region(), a, sender.pid(), OpType::Send).unwrap();
     let local = sender.register(16, Permissions::NONE).unwrap();

@@ -205,14 +205,15 @@ fn an_inline_engine_turns_while_its_thread_waits() {
     assert!(matches!(refused, Err(SetUpError::Wait(WaitError::InlineEngine))), "{refused:?}");
     thread::scope(|scope| {
         scope.spawn(|| peer.verbs.accept_over(peer.qp, &mut theirs).unwrap());
-        here.connect_over(&mut verbs, qp, &mut mine).unwrap();
+        here.wait(&mut verbs.connecting_over(qp, &mut mine)).unwrap();
     });
     let mut wcs = [Wc::EMPTY; 4];
-    assert_eq!(here.wait_cq(&mut verbs, cq, &mut wcs), Err(WaitError::NothingOutstanding));
+    let nothing = here.wait(&mut verbs.completions(cq, &mut wcs));
+    assert_eq!(nothing, Err(WaitError::NothingOutstanding));
     mr.write(0, b"inline").unwrap();
     verbs.post_send(qp, &SendWr::write(5, mr.slice(0, 6), peer.mr.remote(1))).unwrap();
     assert_eq!(verbs.wait_cq(cq, &mut wcs), Err(WaitError::InlineEngine));
-    assert_eq!(here.wait_cq(&mut verbs, cq, &mut wcs), Ok(1));
+    assert_eq!(here.wait(&mut verbs.completions(cq, &mut wcs)), Ok(1));
     assert_eq!((wcs[0].wr_id, wcs[0].status), (5, WcStatus::Success));
     assert_eq!(peer.bytes(1, 6), b"inline");
 }
@@ -257,7 +258,7 @@ fn a_tenants_share_of_star_is_within_its_quotas_and_comes_back() {
     host.bind_mw(&twice, 0..400, Access::REMOTE_READ).unwrap();
     assert_eq!(refused(host.reg_mr(&pds[0], 0, ALL)), Resource::MemoryRegions);
     let used = || {
-        let usage = host.usage(Some(&tenant)).unwrap();
+        let usage = host.for_tenant(&tenant).usage().unwrap();
         [usage.pds, usage.mrs, usage.bytes, usage.work_requests, usage.stateful_connections]
             .map(|pool| pool.used)
     };
@@ -359,7 +360,7 @@ fn the_share_of_a_dropped_portal_is_anothers_when_its_connections_are_over() {
         assert!(other.verbs.state(other.qp).is_some());
     }
     let usage = |work_requests| loop {
-        let usage = hosts[0].usage(Some(&tenant)).unwrap();
+        let usage = hosts[0].for_tenant(&tenant).usage().unwrap();
         if usage.work_requests.used == work_requests {
             break usage;
         }

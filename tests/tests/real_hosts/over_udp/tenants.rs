@@ -21,7 +21,7 @@ fn grant(hosts: &Hosts, pid: Pid) -> Grant {
 }
 
 fn slots(tenant: &Tenant, hosts: &Hosts) -> (u64, u64) {
-    let usage = hosts.client.usage(Some(tenant)).unwrap().slots;
+    let usage = hosts.client.for_tenant(tenant).usage().unwrap().slots;
     (usage.used, usage.available)
 }
 

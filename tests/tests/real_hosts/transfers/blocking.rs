@@ -50,7 +50,7 @@ fn local(hosts: &Hosts) -> RegisteredRegion {
 }
 
 fn slots(host: &Host) -> u16 {
-    host.usage(None).unwrap().slots.available as u16
+    host.usage().unwrap().slots.available as u16
 }
 
 #[test]
@@ -345,13 +345,15 @@ fn transfers_of_an_inline_engine_make_progress_as_the_application_turns_it() {
     let piece =
         [Piece { grant: &grant, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     let call = Call::of(&piece);
-    assert_eq!(host.run(&mut executor, &call).unwrap().status, CallStatus::Ok);
+    let id = executor.submit(&call).unwrap();
+    let outcome = host.wait(&mut executor.outcome_of(id)).unwrap();
+    assert_eq!(outcome.status, CallStatus::Ok);
     assert_eq!(bytes(&local, 0, LEN), pattern(LEN, 1));
     let nothing = Err(WaitError::NothingOutstanding);
-    assert_eq!(host.wait_any(&mut executor), nothing);
+    assert_eq!(host.wait(&mut executor), nothing);
     executor.submit(&call).unwrap();
     assert_eq!(executor.wait_any(), Err(WaitError::InlineEngine));
-    assert_eq!(stranger.wait_any(&mut executor), Err(WaitError::AnotherHost));
+    assert_eq!(stranger.wait(&mut executor), Err(WaitError::AnotherHost));
     let clock = TscClock::new();
     let outcome = loop {
         host.drive(&mut executor);

@@ -497,7 +497,7 @@ fn buffers_of_dropped_reads_are_handed_out_when_no_late_frame_can_touch_them() {
         let Seen { finished, dropped, late } = seen;
         assert!(finished > 20 && dropped > 100 && late > 100, "{seen:?}");
     }
-    assert_eq!(host.usage(None).unwrap().slots.used, 0);
+    assert_eq!(host.usage().unwrap().slots.used, 0);
 }
 
 #[test]
@@ -515,7 +515,7 @@ fn buffers_of_dropped_reads_are_safe_while_a_thread_polls() {
         });
         assert!(seen.dropped > 0, "{seen:?}");
     }
-    until("the slots are free again", || host.usage(None).unwrap().slots.used == 0);
+    until("the slots are free again", || host.usage().unwrap().slots.used == 0);
 }
 
 #[test]
@@ -554,7 +554,7 @@ fn futures_dropped_at_any_moment_over_a_dead_peer_leak_nothing() {
     until("the pool is full again", || pool.free() == BUFFERS as usize);
     assert_eq!(client.calls(), 0);
     drop(client);
-    let taken = || hosts.client.usage(None).unwrap().slots.used;
+    let taken = || hosts.client.usage().unwrap().slots.used;
     until("the slots are free again", || taken() == 0);
 }
 
@@ -580,7 +580,7 @@ fn a_client_dropped_with_calls_under_way_gives_back_buffers_and_slots() {
         assert_eq!(pool.free(), 0, "futures keep what they need");
         drop(transfers);
         until("the pool is full again", || pool.free() == BUFFERS as usize);
-        let taken = || hosts.client.usage(None).unwrap().slots.used;
+        let taken = || hosts.client.usage().unwrap().slots.used;
         until("the slots are free again", || taken() == 0);
     }
 }

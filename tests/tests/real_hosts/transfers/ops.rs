@@ -30,7 +30,7 @@ fn grant(hosts: &Hosts, region: &RegisteredRegion, op_type: OpType) -> Grant {
 fn queue_and_region(hosts: &Hosts) -> (ReceiveQueue, RegisteredRegion) {
     let layout = ReceiveQueueLayout::new(2, 4096).unwrap();
     let both = Permissions::SEND | Permissions::NOTIFY;
-    let mut queue = hosts.server().receive_queue(None, layout, both).unwrap();
+    let mut queue = hosts.server().receive_queue(layout, both).unwrap();
     queue.post_all();
     let all = Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
     let region = hosts.server().register_with_events(&queue, 1 << 16, all).unwrap();
@@ -183,7 +183,7 @@ fn an_op_that_cannot_be_right_is_refused_and_nothing_is_issued() {
 fn a_receiver_that_is_late_is_waited_for_and_one_that_never_posts_is_told_of() {
     let hosts = hosts();
     let layout = ReceiveQueueLayout::new(1, 0).unwrap();
-    let mut queue = hosts.server().receive_queue(None, layout, Permissions::NOTIFY).unwrap();
+    let mut queue = hosts.server().receive_queue(layout, Permissions::NOTIFY).unwrap();
     let to_notify = grant(&hosts, queue.region(), OpType::Notify);
     let mut executor = hosts.client.executor(4).unwrap();
     let call = OpCall::of(&to_notify, Change::Notify { immediate: 9 });
@@ -336,12 +336,13 @@ fn ops_of_an_inline_engine_make_progress_as_the_application_turns_it() {
     let mut executor = host.executor(4).unwrap();
     let add = OpCall::of(&to_add, Change::FetchAdd { remote_offset: 8, addend: 3 });
     for round in 0..5 {
-        assert_eq!(host.run_op(&mut executor, &add).unwrap().result, Some(3 * round));
+        let call = executor.submit_op(&add).unwrap();
+        let outcome = host.wait(&mut executor.outcome_of(call)).unwrap();
+        assert_eq!(outcome.result, Some(3 * round));
     }
     executor.submit_op(&add).unwrap();
-    assert_eq!(host.wait_any(&mut executor).unwrap().result, Some(15));
-    let elsewhere = stranger.run_op(&mut executor, &add);
-    assert_eq!(elsewhere, Err(TransferError::Unfinished(WaitError::AnotherHost)));
+    assert_eq!(host.wait(&mut executor).unwrap().result, Some(15));
+    assert_eq!(stranger.wait(&mut executor), Err(WaitError::AnotherHost));
     let waits = executor.run_op(&add);
     assert_eq!(waits, Err(TransferError::Unfinished(WaitError::InlineEngine)));
 }

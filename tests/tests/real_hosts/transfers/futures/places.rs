@@ -201,7 +201,7 @@ fn buffers_of_reads_dropped_in_the_line_or_out_of_it_are_handed_out_when_nothing
         assert!(finished > 20 && dropped > 100 && waited > 1000, "{seen:?}, {waited}");
         assert_eq!(client.waiting(), 0);
     }
-    assert_eq!(host.usage(None).unwrap().slots.used, 0);
+    assert_eq!(host.usage().unwrap().slots.used, 0);
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn futures_in_the_line_outlive_the_client_and_its_places_are_free_after_them() {
         until("the third is over", || poll_once(&mut transfers[2]).is_ready());
         drop(transfers);
         until("the pool is full again", || pool.free() == 6);
-        let taken = || hosts.client.usage(None).unwrap().slots.used;
+        let taken = || hosts.client.usage().unwrap().slots.used;
         until("the slots are free again", || taken() == 0);
     }
 }

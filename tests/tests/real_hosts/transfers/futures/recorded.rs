@@ -33,7 +33,7 @@ impl Receiving {
         let portal = server.portal(8).unwrap();
         let layout = ReceiveQueueLayout::new(receives, 4096).unwrap();
         let both = Permissions::SEND | Permissions::NOTIFY;
-        let queue = server.receive_queue(Some(&portal), layout, both).unwrap();
+        let queue = server.waking(&portal).receive_queue(layout, both).unwrap();
         let all = Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
         let region = server.register_with_events(&queue, LEN, all).unwrap();
         let executor = Executor::new(portal, server.executor_config()).unwrap();
@@ -249,7 +249,7 @@ fn messages_come_to_a_task_of_any_executor_whose_client_has_a_thread() {
     let server = hosts.server();
     let portal = server.portal(1).unwrap();
     let layout = ReceiveQueueLayout::new(2, 0).unwrap();
-    let queue = server.receive_queue(Some(&portal), layout, Permissions::NOTIFY).unwrap();
+    let queue = server.waking(&portal).receive_queue(layout, Permissions::NOTIFY).unwrap();
     let executor = Executor::new(portal, server.executor_config()).unwrap();
     let theirs = Client::start(sleepy(executor)).unwrap();
     let mut receiver = theirs.receiver(queue);
@@ -272,7 +272,7 @@ fn messages_come_to_a_task_of_any_executor_whose_client_has_a_thread() {
     Tiny::run(vec![receives]);
     notifies.join().unwrap();
     drop(receiver);
-    until("the slots are free again", || server.usage(None).unwrap().slots.used == 0);
+    until("the slots are free again", || server.usage().unwrap().slots.used == 0);
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn messages_of_an_inline_engine_come_as_it_is_turned() {
     let mut host = InlineHost::open(HostConfig::udp(here).with(|it| it.port = port)).unwrap();
     let portal = host.portal(4).unwrap();
     let layout = ReceiveQueueLayout::new(2, 64).unwrap();
-    let queue = host.receive_queue(Some(&portal), layout, Permissions::SEND).unwrap();
+    let queue = host.waking(&portal).receive_queue(layout, Permissions::SEND).unwrap();
     let client = Client::new(Executor::new(portal, host.executor_config()).unwrap());
     let mut receiver = client.receiver(queue);
     // A host may send to itself.
