@@ -147,7 +147,7 @@ impl Channels {
         senders: &mut [&mut dyn Sender],
     ) -> Result<Message<'a, R>, ChannelError> {
         let has_event = |receiver: &R| receiver.queue().has_event();
-        let claim = self.claim(receiver, senders, (None, None), has_event)?;
+        let claim = self.claim(receiver, senders, None, None, has_event)?;
         Ok(Message::of(receiver, claim.expect("only a time that comes ends a wait without one")))
     }
 
@@ -163,7 +163,7 @@ impl Channels {
     ) -> Result<Option<Message<'a, R>>, ChannelError> {
         let until = self.clock.now() + timeout;
         let has_event = |receiver: &R| receiver.queue().has_event();
-        let claim = self.claim(receiver, senders, (Some(until), None), has_event)?;
+        let claim = self.claim(receiver, senders, Some(until), None, has_event)?;
         Ok(claim.map(|claim| Message::of(receiver, claim)))
     }
 
@@ -178,7 +178,7 @@ impl Channels {
         senders: &mut [&mut dyn Sender],
         interval: Duration,
     ) -> Result<Message<'a, R>, ChannelError> {
-        let claim = self.claim(receiver, senders, (None, Some(interval)), |_| false)?;
+        let claim = self.claim(receiver, senders, None, Some(interval), |_| false)?;
         Ok(Message::of(receiver, claim.expect("only a time that comes ends a wait without one")))
     }
 
@@ -188,7 +188,8 @@ impl Channels {
         &mut self,
         receiver: &mut R,
         senders: &mut [&mut dyn Sender],
-        (until, every): (Option<Instant>, Option<Duration>),
+        until: Option<Instant>,
+        every: Option<Duration>,
         has_news: impl Fn(&R) -> bool,
     ) -> Result<Option<Claim>, ChannelError> {
         let mut idle = IdleTracker::new(self.idle);
