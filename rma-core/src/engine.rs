@@ -161,7 +161,7 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         loop {
             let count = backend.rx_burst(wanted, |packets| {
                 bytes += packets.iter().map(|packet| packet.bytes.len()).sum::<usize>();
-                received += take_apart(service, (now, clock), packets, expected);
+                received += take_apart(service, now, clock, packets, expected);
             });
             if count < wanted || received >= BURST || bytes + expected.len > QUANTUM {
                 break;
@@ -215,7 +215,8 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
 #[inline]
 fn take_apart(
     service: &mut impl Service,
-    (now, clock): (Instant, &impl Clock),
+    now: Instant,
+    clock: &impl Clock,
     packets: &mut [RxPacket<'_>],
     expected: &mut Expected,
 ) -> usize {

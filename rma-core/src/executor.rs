@@ -309,7 +309,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let cut = self.cut(responder);
         let terms = self.terms(now, call.deadline, call.retry.outlast);
         let kind = if publishes { Kind::Publishing } else { transfer_type.into() };
-        let id = self.calls.begin(index, call, Course { path, kind }, cut, self.fences, terms);
+        let id = self.calls.begin(index, call, Course { path, kind }, cut, terms);
         if publishes {
             self.publish_last(index, call);
         }
@@ -421,7 +421,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             None if outlast > self.stalls.stall() => Patience::Outlast,
             None => Patience::Stall,
         };
-        Terms { since: now, outlast, patience }
+        Terms { since: now, outlast, patience, fence: self.fences }
     }
 
     /// From now on, what is submitted waits until everything that was submitted before is over,
@@ -691,7 +691,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             return self.complete_publishing(now, completion, self.ops[op]);
         }
         let (path, class) = (call.path, call.class);
-        let heard = self.peers.hear(now, path, completion.status, issued);
+        let heard = self.peers.hear(now, path, completion.status, issued.0, issued.1);
         // Silence is not congestion.
         //= 1rma#6-remote-failures
         //= type=deviation
@@ -706,7 +706,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
         if completion.status != OpStatus::Ok {
             let (stays, end) = self.judge(now, index, heard, completion.status);
-            if self.calls[index].fail(span, completion.status, (heard, stays), end) {
+            if self.calls[index].fail(span, completion.status, heard, stays, end) {
                 self.paths.enqueue(now, path, class, index);
             }
             self.settle(index);

@@ -362,7 +362,7 @@ impl Nic {
         seen: &Seen,
     ) -> Result<(), DropReason> {
         self.counters.count_received();
-        self.responder.note_frame(frame);
+        self.responder.note_frame(now, frame);
         let result = self.handle_view(now, clock, frame, seen);
         if result.is_ok() && seen.class == ClassOfService::Latency {
             self.latency_class_seen_at = Some(now);

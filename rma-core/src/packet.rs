@@ -211,7 +211,7 @@ impl Packets {
             let Some(transmit) = &frame.transmit else { continue };
             self.behind[index] = NONE;
             let may_join = transmit.len <= movable && !self.packets.is_empty();
-            if may_join && self.join(index, (frame, transmit), (frames, movable), &mut len_max) {
+            if may_join && self.join(index, transmit, frames, movable, &mut len_max) {
                 continue;
             }
             if !transmit.opens_packet {
@@ -229,15 +229,19 @@ impl Packets {
     fn join(
         &mut self,
         index: usize,
-        (frame, transmit): (&TxFrame<'_>, &Transmit),
-        (frames, movable): (&[TxFrame<'_>], usize),
+        transmit: &Transmit,
+        frames: &[TxFrame<'_>],
+        movable: usize,
         len_max: &mut impl FnMut(&Transmit, &TxFrame<'_>) -> usize,
     ) -> bool {
         for packet in self.packets.iter_mut().rev().take(OPEN_MAX) {
             let head = &frames[packet.first()];
             let Some(of_head) = &head.transmit else { continue };
             let waits = transmit.class == ClassOfService::Latency && packet.bulk > SMALL;
-            if packet.frames() == FRAMES_MAX || waits || !shares(of_head, head, transmit, frame) {
+            if packet.frames() == FRAMES_MAX
+                || waits
+                || !shares(of_head, head, transmit, &frames[index])
+            {
                 continue;
             }
             let first = packet.first();

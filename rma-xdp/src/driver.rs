@@ -194,7 +194,7 @@ impl<P: ControlPath> Driver<P> {
         self.ledger.accounts().close_abandoned();
         let account = self.account(tenant)?;
         let charged = memory.len();
-        self.register_rows((account, charged), memory, permissions, |memory, owner, _| {
+        self.register_rows(account, charged, memory, permissions, |memory, owner, _| {
             RegionEntry::new(memory, &key, permissions, owner)
         })
     }
@@ -203,7 +203,8 @@ impl<P: ControlPath> Driver<P> {
     /// makes of it, the account's PID and the index of an engine.
     fn register_rows(
         &mut self,
-        (account, charged): (TenantId, usize),
+        account: TenantId,
+        charged: usize,
         memory: Arc<Region>,
         permissions: Permissions,
         mut row: impl FnMut(Arc<Region>, Pid, usize) -> RegionEntry,

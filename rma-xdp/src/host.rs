@@ -395,8 +395,7 @@ impl<P: ControlPath> HostOf<P> {
         #[cfg(feature = "star")]
         let capacities = Capacities { star: setting.capacities(&driver), ..capacities };
         let driver = Driver::new(addresses, pid, Shards::new(reached), &capacities, &driver)?;
-        let metrics =
-            MetricsSource::new(cells.into(), keeper.watch(), (&info, aead.name()), &driver);
+        let metrics = MetricsSource::new(cells.into(), keeper.watch(), &info, aead.name(), &driver);
         Ok(Self {
             driver: Mutex::new(driver),
             shards,

@@ -209,7 +209,8 @@ impl MetricsSource {
     pub(crate) fn new<P>(
         shards: Arc<[ShardCells]>,
         device: DeviceWatch,
-        (info, aead): (&DeviceInfo, &'static str),
+        info: &DeviceInfo,
+        aead: &'static str,
         driver: &Driver<P>,
     ) -> Self {
         let (description, books) = (info.to_string().into(), Arc::downgrade(driver.books()));

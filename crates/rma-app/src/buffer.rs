@@ -360,7 +360,8 @@ impl RegionBuf {
     #[cfg(feature = "channel")]
     pub(crate) fn message(
         &self,
-        (before, behind): (u64, u64),
+        before: u64,
+        behind: u64,
     ) -> Result<(&RegisteredRegion, core::ops::Range<u64>), SendError> {
         let len = u64::from(self.len);
         let is_alone = (before, behind) == (0, 0);

@@ -201,7 +201,8 @@ impl<P: AsMut<CommandPortal>, S: Hears + SendRegion<P>> SendRegion<P> for Duplex
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        checked_place(region, &range, self.beside(), self.len_max())?;
+        let (before, behind) = self.beside();
+        checked_place(region, &range, before, behind, self.len_max())?;
         let (tail, start) = (self.rides.tail(), range.start - WORD);
         // The place was checked.
         let _ = region.store(start, tail.to_bits().to_le());

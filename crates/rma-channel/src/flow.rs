@@ -208,7 +208,8 @@ impl Teller {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (tail, is_all): (Position, bool),
+        tail: Position,
+        is_all: bool,
     ) -> Result<Option<CallStatus>, CallError> {
         let mut failed = None;
         if let Some((call, position, issued)) = self.telling {

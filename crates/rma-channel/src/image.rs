@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use rma_core::{
     gate::Gate,
+    portal::Source,
     region::{Permissions, RegisteredRegion},
 };
 use rma_shm::Region;
@@ -66,12 +67,13 @@ impl Image {
         region: &RegisteredRegion,
         range: &Range<u64>,
     ) -> Result<Lying, SendError> {
-        let len = checked_place(region, range, (0, 0), self.len_max)?;
+        let len = checked_place(region, range, 0, 0, self.len_max)?;
         Ok(Lying { region: Some(region.clone()), offset: range.start, len })
     }
 
     /// From which region to send a message, from where on, and how many bytes.
-    pub(crate) fn source<'a>(&'a self, it: &'a Lying) -> (&'a RegisteredRegion, u64, u32) {
-        (it.region.as_ref().unwrap_or(&self.memory), it.offset, it.len)
+    pub(crate) fn source<'a>(&'a self, it: &'a Lying) -> Source<'a> {
+        let region = it.region.as_ref().unwrap_or(&self.memory);
+        Source { region, offset: it.offset, len: it.len }
     }
 }

@@ -203,7 +203,7 @@ impl<F: Finds> IntoReceiver<F> {
     ) -> Result<(), ReceiveError> {
         let is_due = |body: &&mut Body| body.call.is_none() && !body.found.landed;
         for body in self.bodies.iter_mut().filter(is_due) {
-            body.call = ask(link, now, &self.grant, &body.found, (&body.region, body.offset))?;
+            body.call = ask(link, now, &self.grant, &body.found, &body.region, body.offset)?;
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
         for _ in 0..2 {
             let tail = self.tail();
             let is_all = (self.is_idle || !F::ASKS) && tail == self.known;
-            polled = self.reading.poll(link, now, (tail, is_all));
+            polled = self.reading.poll(link, now, tail, is_all);
             if polled.is_err() || self.tail() == tail {
                 break;
             }
@@ -280,7 +280,7 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
         };
         let mut call = None;
         if !found.landed {
-            call = ask(link, now, &self.grant, &found, (region, offset))?;
+            call = ask(link, now, &self.grant, &found, region, offset)?;
             if call.is_none() {
                 return Ok(None);
             }
@@ -306,7 +306,8 @@ fn ask<P: AsMut<CommandPortal>>(
     now: Instant,
     grant: &Grant,
     found: &Found,
-    (local, local_offset): (&RegisteredRegion, u64),
+    local: &RegisteredRegion,
+    local_offset: u64,
 ) -> Result<Option<CallId>, ReceiveError> {
     let (remote_offset, len) = (found.remote_offset, found.len.into());
     submit(link, now, &Piece { grant, remote_offset, local, local_offset, len })

@@ -6,7 +6,6 @@ use rma_core::{
     limits::OP_SIZE_MAX,
     outcome::OpName,
     portal::{Change, CommandPortal, Placement, Source},
-    region::RegisteredRegion,
     time::Instant,
 };
 
@@ -63,43 +62,41 @@ impl<P: AsMut<CommandPortal>> Link<P> {
         self.executor.submit_op(now, call)
     }
 
-    /// An ordered WRITE of a place of this host's memory (a region, an offset, a length in bytes)
-    /// to an offset of the region that `grant` is for, of any size: its last word lands last.
+    /// An ordered WRITE of a piece of any size: its last word lands last.
     pub(crate) fn submit_ordered(
         &mut self,
         now: Instant,
-        (grant, remote_offset): (&Grant, u64),
-        (local, local_offset, len): (&RegisteredRegion, u64, u64),
+        piece: &Piece<'_>,
     ) -> Result<CallId, CallError> {
+        let Piece { grant, remote_offset, local: region, local_offset: offset, len } = *piece;
         if len <= OP_SIZE_MAX.into() {
-            let source = Source { region: local, offset: local_offset, len: len as u32 };
+            let source = Source { region, offset, len: len as u32 };
             let change = Change::OrderedWrite { remote_offset, source };
             return self.submit_op(now, &OpCall::of(grant, change));
         }
-        let piece = Piece { grant, remote_offset, local, local_offset, len };
-        let call = Call::of(core::slice::from_ref(&piece));
+        let call = Call::of(core::slice::from_ref(piece));
         self.submit(now, &call.with(|it| it.publish = Publish::Ordered))
     }
 
-    /// A WRITE_WITH_IMM of a place of this host's memory to an offset of the region that `last` is
-    /// for, of any size: its event, with `immediate`, is there when all is. `others`: for the
-    /// WRITEs before it, if one op cannot carry it.
+    /// A WRITE_WITH_IMM of a piece of any size: its event, with `immediate`, is there when all is.
+    /// `last` is the grant for it; the piece's is for the WRITEs before it, if one op cannot carry
+    /// all.
     pub(crate) fn submit_with_imm(
         &mut self,
         now: Instant,
-        (last, others): (&Grant, &Grant),
-        (remote_offset, immediate): (u64, u64),
-        (local, local_offset, len): (&RegisteredRegion, u64, u64),
+        piece: &Piece<'_>,
+        last: &Grant,
+        immediate: u64,
     ) -> Result<CallId, CallError> {
         let placement = Placement::Any;
+        let Piece { remote_offset, local: region, local_offset: offset, len, .. } = *piece;
         if len <= OP_SIZE_MAX.into() {
-            let source = Source { region: local, offset: local_offset, len: len as u32 };
+            let source = Source { region, offset, len: len as u32 };
             let change = Change::WriteWithImm { remote_offset, source, immediate, placement };
             return self.submit_op(now, &OpCall::of(last, change));
         }
-        let piece = Piece { grant: others, remote_offset, local, local_offset, len };
         let publish = Publish::WithImmediate { grant: last, immediate, placement };
-        let call = Call::of(core::slice::from_ref(&piece));
+        let call = Call::of(core::slice::from_ref(piece));
         self.submit(now, &call.with(|it| it.publish = publish))
     }
 

@@ -241,8 +241,7 @@ impl<B: Bell> RingSender<B> {
         let ring = self.writer.memory();
         let ring = host.grant(ring, peer, Read).map_err(OpenError::Host)?;
         let (readers, registered) = (&mut self.readers, &mut self.registered);
-        let from = (peer, self.writer.head());
-        let (index, [read, write]) = readers.admit(host, registered, from)?;
+        let (index, [read, write]) = readers.admit(host, registered, peer, self.writer.head())?;
         Ok((index, vec![read, write, ring]))
     }
 

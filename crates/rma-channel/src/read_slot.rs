@@ -149,7 +149,7 @@ pub(crate) trait Bells: core::fmt::Debug + Sized {
     fn may_lie(&self, number: Position, offset: u64) -> bool;
 
     /// A message is there, and says so.
-    fn ring(&mut self, memory: &RegisteredRegion, number: Position, at: (u64, u32));
+    fn ring(&mut self, memory: &RegisteredRegion, number: Position, place: u64, len: u32);
 
     /// Issues the ops that are due.
     fn poll<P: AsMut<CommandPortal>>(
@@ -221,7 +221,7 @@ impl<B: Bells> SlotSender<B> {
         let memory = host.grant(&self.memory, peer, OpType::Read).map_err(OpenError::Host)?;
         let bells = self.bells.grant(host, peer)?;
         let (readers, registered) = (&mut self.readers, &mut self.registered);
-        let (index, [read, write]) = readers.admit(host, registered, (peer, self.head))?;
+        let (index, [read, write]) = readers.admit(host, registered, peer, self.head)?;
         Ok((index, [read, write, memory].into_iter().chain(bells).collect()))
     }
 
@@ -252,10 +252,11 @@ impl<B: Bells> SlotSender<B> {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        at: (u64, u32),
+        place: u64,
+        len: u32,
     ) -> SendHandle {
         let number = self.head;
-        self.bells.ring(&self.memory, number, at);
+        self.bells.ring(&self.memory, number, place, len);
         self.head = number.after(1);
         // The message is there. What a link refuses is told by the next poll.
         let _ = self.bells.poll(link, now, &mut self.readers);
@@ -309,7 +310,7 @@ impl<B: Bells, P: AsMut<CommandPortal>> Sender<P> for SlotSender<B> {
         // The memory is as long as was said.
         let _ = self.memory.write(offset, message);
         link.count_copied(message.len());
-        Ok(self.publish(link, now, (offset, len)))
+        Ok(self.publish(link, now, offset, len))
     }
 
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
@@ -343,7 +344,7 @@ impl<B: Bells, P: AsMut<CommandPortal>> SendRegion<P> for SlotSender<B> {
             let (len, (before, behind)) = (region.len(), self.beside());
             return Err(SendError::Place { start, end, len, before, behind });
         }
-        Ok(self.publish(link, now, (start, len)))
+        Ok(self.publish(link, now, start, len))
     }
 }
 
@@ -360,7 +361,8 @@ pub(crate) struct Joined {
 /// Checks the terms of a channel of this kind and name.
 fn check(
     host: &dyn Gate,
-    (kind, name): (Kind, u64),
+    kind: Kind,
+    name: u64,
     grants: &'static [OpType],
     terms: &Terms,
 ) -> Result<Joined, OpenError> {
@@ -388,7 +390,7 @@ impl Joined {
     ) -> Result<IntoReceiver<F>, OpenError> {
         let memory = ReadingMemory::open(host)?;
         let seat = [self.grants[0], self.grants[1]];
-        let reading = Reading::new(memory, seat, (self.timeout, self.slots.into()));
+        let reading = Reading::new(memory, seat, self.timeout, self.slots.into());
         Ok(IntoReceiver::new(finds, self.grants[2], reading))
     }
 }

@@ -140,7 +140,8 @@ impl Readers {
         &mut self,
         host: &dyn Gate,
         registered: &mut Registered,
-        (peer, head): (Peer, Position),
+        peer: Peer,
+        head: Position,
     ) -> Result<(usize, [Grant; 2]), OpenError> {
         let free = self.seats.iter().position(|it| it.reader.standing != Standing::Counts);
         if free.is_none() && self.seats.len() >= self.max.into() {

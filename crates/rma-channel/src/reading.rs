@@ -124,7 +124,8 @@ impl Reading {
     pub(crate) fn new(
         memory: ReadingMemory,
         [read, write]: [Grant; 2],
-        (timeout, capacity): (Duration, u64),
+        timeout: Duration,
+        capacity: u64,
     ) -> Self {
         let ReadingMemory { words, tail } = memory;
         Self {
@@ -202,13 +203,14 @@ impl Reading {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (tail, is_all): (Position, bool),
+        tail: Position,
+        is_all: bool,
     ) -> Result<(), ReceiveError> {
         let was_begun = self.is_begun;
         self.take_check(link, tail);
         if self.is_begun && self.ended.is_none() {
             let tail = if was_begun { tail } else { self.landed };
-            self.tell(link, now, (tail, is_all))?;
+            self.tell(link, now, tail, is_all)?;
         }
         if self.trust.holds(now) {
             self.believed = self.landed;
@@ -237,7 +239,8 @@ impl Reading {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (tail, is_all): (Position, bool),
+        tail: Position,
+        is_all: bool,
     ) -> Result<(), ReceiveError> {
         let before = self.teller.told();
         // A slow reader reports its tail before its timeout, so that it is not taken for dead.
@@ -246,7 +249,7 @@ impl Reading {
         if is_due {
             self.teller.hurry(tail);
         }
-        self.teller.poll(link, now, (tail, is_all))?;
+        self.teller.poll(link, now, tail, is_all)?;
         if let Some((_, issued)) = self.teller.told()
             && self.teller.told() != before
         {

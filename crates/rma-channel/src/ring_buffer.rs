@@ -130,7 +130,8 @@ fn circular(
 fn open_sender<E: Close>(
     host: &dyn Gate,
     config: RingConfig,
-    (kind, grants): (Kind, &'static [OpType]),
+    kind: Kind,
+    grants: &'static [OpType],
     finish: impl FnOnce(SenderParts, &[Grant]) -> E + Send + 'static,
 ) -> Result<Half<E>, OpenError> {
     let RingConfig { peer, len, len_max, .. } = config;
@@ -149,7 +150,8 @@ fn open_receiver<T: Reads + Send + 'static>(
     host: &dyn Gate,
     config: RingConfig,
     kind: Kind,
-    (reader, ours): (T, Vec<Grant>),
+    reader: T,
+    ours: Vec<Grant>,
 ) -> Result<Half<RingReceiver<T>>, OpenError> {
     let word = Teller::word(host)?;
     let (us, agreed, side) = (host.identity(), config.agreed(kind), Side::Receiver);
@@ -171,7 +173,7 @@ fn open_inlined<T: Reads + Send + 'static>(
 ) -> Result<Half<RingReceiver<T>>, OpenError> {
     let ring = circular(host, config.len, Permissions::WRITE)?;
     let grant = host.grant(&ring, config.peer, OpType::Write).map_err(OpenError::Host)?;
-    open_receiver(host, config, kind, (reader(ring), vec![grant]))
+    open_receiver(host, config, kind, reader(ring), vec![grant])
 }
 
 /// The receiver's end of a ring.
@@ -234,7 +236,7 @@ impl<R: Reads, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<R> {
         let Self { reader, teller, .. } = self;
         let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
         // A failed report is repeated.
-        teller.poll(link, now, (tail, is_all))?;
+        teller.poll(link, now, tail, is_all)?;
         Ok(())
     }
 }

@@ -186,18 +186,18 @@ pub(crate) const fn refused(error: CallError) -> SendError {
     }
 }
 
-/// The length of the message in `range` of `region`, if it can be sent from there with what goes
-/// `beside` it.
+/// The length of the message in `range` of `region`, if it can be sent from there with so many
+/// bytes `before` and `behind` it.
 pub(crate) fn checked_place(
     region: &RegisteredRegion,
     range: &Range<u64>,
-    beside: (u64, u64),
+    before: u64,
+    behind: u64,
     max: u32,
 ) -> Result<u32, SendError> {
     let Range { start, end } = *range;
     let len = checked_len(end.saturating_sub(start) as usize, max)?;
-    let (before, behind) = beside;
-    let is_alone = beside == (0, 0);
+    let is_alone = (before, behind) == (0, 0);
     let whole = if is_alone { u64::from(len) } else { padded(len) };
     let fits = start >= before
         && start.checked_add(whole + behind).is_some_and(|end| end <= region.reach())

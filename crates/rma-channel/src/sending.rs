@@ -1,6 +1,6 @@
 //! Senders whose receivers report a tail: they keep what they have sent until that is processed.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use rma_core::{
     executor::{CallId, CallStatus},
@@ -104,37 +104,28 @@ pub(crate) struct Sending {
 
 impl Sending {
     /// Notes that `call` publishes the bytes from `position` to `end`.
-    pub(crate) fn publish(&mut self, extent: (Position, Position), call: CallId) {
-        self.push(extent, Stage::Whole, (call, None));
+    pub(crate) fn publish(&mut self, extent: Range<Position>, call: CallId) {
+        self.push(extent, Stage::Whole, call, None);
     }
 
     /// Notes that `bytes` carries what lies from `position` to `end`, and that `bell` carries its
     /// bell, after those.
-    pub(crate) fn publish_after(
-        &mut self,
-        extent: (Position, Position),
-        bytes: CallId,
-        bell: CallId,
-    ) {
-        self.push(extent, Stage::Bell, (bell, Some(bytes)));
+    pub(crate) fn publish_after(&mut self, extent: Range<Position>, bytes: CallId, bell: CallId) {
+        self.push(extent, Stage::Bell, bell, Some(bytes));
     }
 
     /// Notes that `call` carries the bytes from `position` to `end` without the bell, which
     /// follows.
-    pub(crate) fn begin(&mut self, extent: (Position, Position), call: CallId) {
-        self.push(extent, Stage::Bytes, (call, None));
+    pub(crate) fn begin(&mut self, extent: Range<Position>, call: CallId) {
+        self.push(extent, Stage::Bytes, call, None);
     }
 
-    fn push(
-        &mut self,
-        (position, end): (Position, Position),
-        stage: Stage,
-        (call, bytes): (CallId, Option<CallId>),
-    ) {
+    fn push(&mut self, extent: Range<Position>, stage: Stage, call: CallId, bytes: Option<CallId>) {
         let number = self.gone + self.sent.len() as u64;
         for call in bytes.into_iter().chain([call]) {
             self.name(call, number);
         }
+        let Range { start: position, end } = extent;
         self.sent.push_back(Sent { position, end, stage, call: Some(call), bytes, status: None });
         self.under_way += 1;
     }

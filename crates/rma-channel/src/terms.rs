@@ -160,7 +160,8 @@ impl Terms {
     pub(crate) fn epochs_for(
         &self,
         us: Identity,
-        (kind, side): (Kind, Side),
+        kind: Kind,
+        side: Side,
         each: &'static [OpType],
     ) -> Result<&[Grant], TermsError> {
         let (theirs, count) = (self.agreed, self.grants.len());

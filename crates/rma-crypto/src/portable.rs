@@ -19,6 +19,7 @@ use crate::{
     job::{CMAC_MESSAGE_MAX, DeriveFrom, DeriveJob, JobKey, OpenJob, SealJob},
     key::{Key, KeySchedule, PreparedForm, PreparedKey, ScheduleForm},
     provider::{AeadProvider, PAYLOAD_LEN_MAX, ProviderKind},
+    text::Text,
 };
 
 /// The provider that runs everywhere.
@@ -122,7 +123,7 @@ impl AeadProvider for Portable {
 
     fn seal(&self, jobs: &mut [SealJob<'_>]) {
         for job in jobs {
-            let text = inout(job.text.parts());
+            let text = inout(&mut job.text);
             assert!(text.len() <= PAYLOAD_LEN_MAX, "a payload of {} octets", text.len());
             let tag = with_gcm(job.key, |gcm| {
                 gcm.encrypt_inout_detached((&job.iv).into(), job.aad, text)
@@ -134,7 +135,7 @@ impl AeadProvider for Portable {
 
     fn open(&self, jobs: &mut [OpenJob<'_>]) {
         for job in jobs {
-            let text = inout(job.text.parts());
+            let text = inout(&mut job.text);
             job.authentic = text.len() <= PAYLOAD_LEN_MAX
                 && with_gcm(job.key, |gcm| {
                     gcm.decrypt_inout_detached((&job.iv).into(), job.aad, text, job.tag.into())
@@ -144,10 +145,10 @@ impl AeadProvider for Portable {
     }
 }
 
-fn inout<'t>((from, to): (Option<&'t [u8]>, &'t mut [u8])) -> InOutBuf<'t, 't, u8> {
-    match from {
-        Some(from) => InOutBuf::new(from, to).expect("a text has one length"),
-        None => to.into(),
+fn inout<'t>(text: &'t mut Text<'_>) -> InOutBuf<'t, 't, u8> {
+    match text.parts() {
+        (Some(from), to) => InOutBuf::new(from, to).expect("a text has one length"),
+        (None, to) => to.into(),
     }
 }
 

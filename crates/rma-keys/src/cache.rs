@@ -300,9 +300,9 @@ impl GrantCache {
         let entry = self.entry_mut(id).expect("a ring that is used is there");
         let result = act(&mut entry.ring);
         let (source, due) = (entry.place.source, entry.ring.due());
-        if let Some(due) = due {
+        if let Some((want, at)) = due {
             let asking = &mut self.sources[source.0 as usize];
-            asking.wake(asking.may_ask_about(due));
+            asking.wake(asking.may_ask_about(want, at));
         }
         result
     }
@@ -325,7 +325,7 @@ impl GrantCache {
             let Some(Entry { place, ring, users: 1.. }) = entry else { continue };
             let Some((want, at)) = ring.due() else { continue };
             if place.source == source {
-                let may_ask_at = asking.may_ask_about((want, at));
+                let may_ask_at = asking.may_ask_about(want, at);
                 if may_ask_at <= now {
                     let id = RingId { index: index as u32, generation: *generation };
                     due.push((core::cmp::Reverse(want), at, id));

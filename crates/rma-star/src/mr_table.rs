@@ -320,7 +320,8 @@ impl MrTable {
         pd: PdId,
         mr: MrId,
         access: Access,
-        (offset, len): (u64, u64),
+        offset: u64,
+        len: u64,
     ) -> Result<Span<'_>, Refused> {
         let entry = self.get(mr).filter(|entry| entry.pd == pd).ok_or(Refused::NoSuchMr)?;
         if !entry.access.allows(access) {
@@ -363,7 +364,7 @@ mod tests {
         access: Access,
         at: (u64, u64),
     ) -> Result<u64, Refused> {
-        table.span(pd, mr, access, at).map(|span| span.offset)
+        table.span(pd, mr, access, at.0, at.1).map(|span| span.offset)
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Star {
             }
             Post::TakeOver { qp, handover, outstanding } => {
                 port.done();
-                self.take_over(now, (portal, qp), &handover, outstanding);
+                self.take_over(now, portal, qp, &handover, outstanding);
             }
             // It stays the next until the frame that tells of it is written.
             Post::Wqe(_) | Post::Introduce { .. } | Post::Switch { .. } | Post::Answer { .. } => {
@@ -266,7 +266,8 @@ impl Star {
     fn take_over(
         &mut self,
         now: Instant,
-        (portal, qp): (u16, u32),
+        portal: u16,
+        qp: u32,
         handover: &Handover,
         outstanding: u32,
     ) {
@@ -274,7 +275,7 @@ impl Star {
         let may = !stateful.is_stateful(portal, qp)
             && stateless::may_be_taken_over(&host, portal, qp, handover.era);
         let status = if may {
-            stateful.take_over(&mut host, now, (portal, qp), handover, outstanding)
+            stateful.take_over(&mut host, now, portal, qp, handover, outstanding)
         } else {
             WcStatus::LocQpOpErr
         };

@@ -141,7 +141,8 @@ impl Stateful {
             works: Slab::new(works),
             work_links: Links::new(works),
             shares: Shares::new(
-                (works as u16, frames as u16),
+                works as u16,
+                frames as u16,
                 settings.connections,
                 config.place().secret.hash(4),
             ),
@@ -226,7 +227,7 @@ impl Stateful {
                 None => WcStatus::GeneralErr,
             },
         };
-        report_opened(host, portal, (now, qp, status, [0; 16]));
+        report_opened(host, portal, now, qp, status, [0; 16]);
     }
 
     fn beginning(
@@ -387,7 +388,10 @@ impl Stateful {
 fn report_opened(
     host: &mut Tables<'_>,
     portal: u16,
-    (now, qp, status, key): (Instant, u32, WcStatus, [u8; 16]),
+    now: Instant,
+    qp: u32,
+    status: WcStatus,
+    key: [u8; 16],
 ) {
     let is_open = status == WcStatus::Success;
     match host.portals.get_mut(portal.into()) {

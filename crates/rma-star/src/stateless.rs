@@ -288,7 +288,7 @@ impl Stateless {
             Verdict::Done => Answer::Done,
             Verdict::Open => {
                 let pd = guide.header.connection.pd;
-                let span = host.mrs.span(pd, guide.mr, access, (offset, len));
+                let span = host.mrs.span(pd, guide.mr, access, offset, len);
                 // No bytes need no memory: a message of none ends its RECV, whatever that has.
                 match span.map(Some).or_else(|why| if len == 0 { Ok(None) } else { Err(why) }) {
                     Err(refused) => denied(host, refused),

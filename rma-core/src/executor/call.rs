@@ -369,7 +369,7 @@ impl Outcome {
             pieces.map(|(piece, it)| Missing { piece, offset: 0, len: it.len, tried: None });
         let missing = missing.collect();
         let Grant { op_type, responder, region, .. } = *call.pieces[0].grant;
-        Self { missing, ..Self::nothing((op_type, responder, region), status) }
+        Self { missing, ..Self::nothing(op_type, responder, region, status) }
     }
 
     /// [`Outcome::not_begun`] of a call of one recorded op.
@@ -377,7 +377,7 @@ impl Outcome {
         let Grant { responder, region, .. } = *call.grant;
         let (op_type, len) = (call.change.op_type(), call.change.op_size().into());
         let missing = vec![Missing { piece: 0, offset: 0, len, tried: None }];
-        Self { missing, ..Self::nothing((op_type, responder, region), status) }
+        Self { missing, ..Self::nothing(op_type, responder, region, status) }
     }
 
     /// [`Outcome::not_begun`] of a call that was to ask about the op called `name`: what became of
@@ -385,13 +385,15 @@ impl Outcome {
     pub fn settle_not_begun(grant: &Grant, name: OpName) -> Self {
         let Grant { op_type, responder, region, .. } = *grant;
         let missing = vec![Missing { piece: 0, offset: 0, len: 0, tried: None }];
-        let nothing = Self::nothing((op_type, responder, region), CallStatus::Unknown);
+        let nothing = Self::nothing(op_type, responder, region, CallStatus::Unknown);
         Self { missing, in_doubt: Some(name), ..nothing }
     }
 
     /// Of no call, in which nothing was done.
     const fn nothing(
-        (op_type, responder, region): (OpType, HostAddr, RegionId),
+        op_type: OpType,
+        responder: HostAddr,
+        region: RegionId,
         status: CallStatus,
     ) -> Self {
         Self {

@@ -12,7 +12,7 @@ use super::{
     call::{Call, CallId, CallStatus, Missing, Outcome, Piece, RetryPolicy},
     cut::Cut,
     paths::Next,
-    peers::Heard,
+    peers::{Heard, Peer},
     publishing::Publishing,
 };
 use crate::{
@@ -166,6 +166,8 @@ pub(super) struct Terms {
     /// How long it stays with a silent remote NIC, in nanoseconds.
     pub(super) outlast: u64,
     pub(super) patience: Patience,
+    /// How many fences had been set before it.
+    pub(super) fence: u32,
 }
 
 /// The reason why no more ops of a call are issued. What it was silent for is in [`Rest`].
@@ -335,7 +337,8 @@ impl CallState {
         &mut self,
         span: Span,
         status: OpStatus,
-        (heard, stays): (Heard, bool),
+        heard: Heard,
+        stays: bool,
         end: End,
     ) -> bool {
         let is_silence = matches!(heard, Heard::Silence | Heard::PastSilence);
@@ -356,10 +359,16 @@ impl CallState {
         false
     }
 
-    /// Notes for the outcome for how long its remote NIC has been silent, in nanoseconds, and how
-    /// many ops have timed out.
-    pub(super) fn note_silence(&mut self, silence: (u64, u32)) {
-        self.rest.get_or_insert_default().silence = silence;
+    #[inline(always)]
+    const fn keep(&mut self, terms: Terms) {
+        (self.since, self.outlast) = (terms.since, terms.outlast);
+        (self.patience, self.fence) = (terms.patience, terms.fence);
+    }
+
+    /// Notes for the outcome for how long its remote NIC has been silent, and how many ops have
+    /// timed out.
+    pub(super) fn note_silence(&mut self, now: Instant, peer: &Peer) {
+        self.rest.get_or_insert_default().silence = peer.silence(now);
     }
 
     /// Returns the status that it ended with, if not all bytes were transferred.
@@ -521,7 +530,6 @@ impl Calls {
         call: &Call<'_>,
         course: Course,
         cut: Cut,
-        fence: u32,
         terms: Terms,
     ) -> CallId {
         let (first, others) = call.pieces.split_first().expect("a call has a piece");
@@ -529,8 +537,7 @@ impl Calls {
         state.phase = Phase::Held;
         Course { path: state.path, kind: state.kind } = course;
         state.class = call.class.unwrap_or_else(|| cut.class(call.pieces));
-        Terms { since: state.since, outlast: state.outlast, patience: state.patience } = terms;
-        state.fence = fence;
+        state.keep(terms);
         state.cut = cut;
         state.tries = Tries::of(call.retry);
         (state.first, state.pieces) = (Extent::of(first), call.pieces.len() as u16);
@@ -545,20 +552,18 @@ impl Calls {
     pub(super) fn begin_op(
         &mut self,
         index: u16,
-        (course, class): (Course, ClassOfService),
-        extent: Extent,
+        path: RemoteWindowId,
+        class: ClassOfService,
         publishing: Publishing,
-        fence: u32,
         terms: Terms,
     ) -> CallId {
         let state = &mut self[index];
         state.phase = Phase::Held;
-        Course { path: state.path, kind: state.kind } = course;
-        state.class = class;
-        Terms { since: state.since, outlast: state.outlast, patience: state.patience } = terms;
-        state.fence = fence;
+        (state.path, state.kind, state.class) = (path, Kind::Publishing, class);
+        state.keep(terms);
         (state.cut, state.tries) = (Cut::NONE, Tries::NONE);
-        (state.first, state.pieces) = (extent, 1);
+        let (remote_region, len) = (publishing.region, publishing.span.len.into());
+        (state.first, state.pieces) = (Extent { remote_region, len, ..Extent::NONE }, 1);
         state.publish(publishing);
         CallId { index, generation: state.generation }
     }

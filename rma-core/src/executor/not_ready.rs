@@ -121,14 +121,14 @@ impl NotReady {
     }
 
     /// Stands in line, in front if it did before.
-    fn line_up(&mut self, calls: &Calls, entry: (Place, CallId), again: bool) {
+    fn line_up(&mut self, calls: &Calls, place: Place, call: CallId, again: bool) {
         if self.line.len() == self.line.capacity() {
             self.line.retain(|(_, call)| waits(calls, *call));
         }
         if again {
-            self.line.push_front(entry);
+            self.line.push_front((place, call));
         } else {
-            self.line.push_back(entry);
+            self.line.push_back((place, call));
         }
     }
 
@@ -184,7 +184,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
         let asked = self.not_ready.of(place, now);
         if asked.by.is_some_and(|by| by != id && asks(&self.calls, by)) {
-            self.not_ready.line_up(&self.calls, (place, id), !is_first);
+            self.not_ready.line_up(&self.calls, place, id, !is_first);
             self.expect_end(index, until);
             return;
         }

@@ -295,7 +295,8 @@ impl Peers {
         now: Instant,
         path: RemoteWindowId,
         status: OpStatus,
-        (number, issued): (u64, Instant),
+        number: u64,
+        issued: Instant,
     ) -> Heard {
         let peer = &mut self.peers[self.of[path.index()] as usize];
         match status {

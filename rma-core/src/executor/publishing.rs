@@ -99,8 +99,10 @@ impl Publishing {
     /// `op` on `region`, under `key`, of a call that its outcome says is of `call_type`.
     pub(super) fn new(
         op: RecordedOp,
-        (region, key): (RegionId, DerivedRegionKey),
-        (call_type, span): (OpType, Span),
+        region: RegionId,
+        key: DerivedRegionKey,
+        call_type: OpType,
+        span: Span,
         retry: RetryPolicy,
     ) -> Self {
         Self {
@@ -124,7 +126,7 @@ impl Publishing {
 
     /// The op that its target calls `name`, to be asked about until `until` at most, with a first
     /// wait of so many nanoseconds.
-    pub(super) fn asked_about(grant: &Grant, name: OpName, (until, wait): (Instant, u64)) -> Self {
+    pub(super) fn asked_about(grant: &Grant, name: OpName, until: Instant, wait: u64) -> Self {
         Self {
             op: None,
             op_type: grant.op_type,
@@ -246,7 +248,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let call_state = &mut self.calls[index];
         let span = Span::new(piece as u16, offset, len);
         let publishing =
-            Publishing::new(op, (last.grant.region, key), (OpType::Write, span), call.retry);
+            Publishing::new(op, last.grant.region, key, OpType::Write, span, call.retry);
         call_state.publish(publishing);
         if !call_state.has_next() {
             call_state.begin_last();
@@ -295,7 +297,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         let call = &mut self.calls[index];
         let (path, class) = (call.path, call.class);
         let stage = call.publishing_mut().stage;
-        let heard = self.peers.hear(now, path, completion.status, issued);
+        let heard = self.peers.hear(now, path, completion.status, issued.0, issued.1);
         let is_silence = matches!(heard, Heard::Silence | Heard::PastSilence);
         // A question waits for two hops: that is no delay of the path's ops.
         let measures = matches!(stage, Stage::Body | Stage::UnderWay);
@@ -311,19 +313,13 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             Stage::Settling(settling) => self.end_asking(now, index, settling, completion),
             Stage::UnderWay => self.end_attempt(now, index, heard, completion),
             Stage::Body | Stage::Waiting | Stage::Over => {
-                self.end_part(now, index, (heard, span), completion.status);
+                self.end_part(now, index, heard, span, completion.status);
             }
         }
     }
 
     /// An op that publishes nothing is over.
-    fn end_part(
-        &mut self,
-        now: Instant,
-        index: u16,
-        (heard, span): (Heard, Span),
-        status: OpStatus,
-    ) {
+    fn end_part(&mut self, now: Instant, index: u16, heard: Heard, span: Span, status: OpStatus) {
         if status == OpStatus::Ok {
             self.calls[index].bytes_done += u64::from(span.len);
             self.renew(now, index);
@@ -331,7 +327,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             let (stays, end) = self.judge(now, index, heard, status);
             let call = &mut self.calls[index];
             let (path, class) = (call.path, call.class);
-            if call.fail(span, status, (heard, stays), end) {
+            if call.fail(span, status, heard, stays, end) {
                 self.paths.enqueue(now, path, class, index);
             }
         }
@@ -364,14 +360,14 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             _ => {
                 let (stays, end) = self.judge(now, index, heard, status);
                 let is_silence = matches!(heard, Heard::Silence | Heard::PastSilence);
-                self.try_again(now, index, is_silence && stays, (status, end));
+                self.try_again(now, index, is_silence && stays, status, end);
             }
         }
     }
 
     /// An attempt was not applied, and ended with `status`: another, if the policy has it and the
     /// call has not been given up. Otherwise it ends so. `free`: it does not count.
-    fn try_again(&mut self, now: Instant, index: u16, free: bool, (status, end): (OpStatus, End)) {
+    fn try_again(&mut self, now: Instant, index: u16, free: bool, status: OpStatus, end: End) {
         let call = &mut self.calls[index];
         let is_given_up = call.end.is_some() || end == End::Silent;
         let publishing = call.publishing_mut();
@@ -442,7 +438,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 call.outlast = call.publishing_mut().outlast;
                 self.renew(now, index);
                 let timeout = OpStatus::Timeout;
-                self.try_again(now, index, false, (timeout, End::Failed(timeout)));
+                self.try_again(now, index, false, timeout, End::Failed(timeout));
             }
             Some(Verdict::Forgotten) => self.end_unknown(index),
             None if call.end.is_some() || now >= settling.until => self.end_unknown(index),

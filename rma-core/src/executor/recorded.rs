@@ -5,7 +5,7 @@
 use super::{
     CommandExecutor,
     call::{CallError, CallId, OpCall},
-    calls::{Course, Extent, Kind, Span, Terms},
+    calls::{Span, Terms},
     publishing::Publishing,
 };
 use crate::{
@@ -56,13 +56,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             self.fence();
         }
         let len = op.op_size();
-        let (place, span) = ((grant.region, grant.key), Span::new(0, 0, len));
-        let publishing = Publishing::new(op, place, (change.op_type(), span), retry);
-        let extent = Extent { remote_region: grant.region, len: len.into(), ..Extent::NONE };
+        let (op_type, span) = (change.op_type(), Span::new(0, 0, len));
+        let publishing = Publishing::new(op, grant.region, grant.key, op_type, span, retry);
         let terms = self.terms(now, deadline, retry.outlast);
-        let course = Course { path, kind: Kind::Publishing };
-        let fences = self.fences;
-        let id = self.calls.begin_op(index, (course, class), extent, publishing, fences, terms);
+        let id = self.calls.begin_op(index, path, class, publishing, terms);
         self.calls[index].begin_last();
         if after != [None; 2] {
             self.follow(index, after);
@@ -92,7 +89,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         name: OpName,
         deadline: Option<Instant>,
     ) -> Result<CallId, CallError> {
-        self.begin_settle(now, (grant, name), deadline, false)
+        self.begin_settle(now, grant, name, deadline, false)
     }
 
     /// [`CommandExecutor::fence`] and then [`CommandExecutor::submit_settle`]; but if the call is
@@ -107,13 +104,14 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         name: OpName,
         deadline: Option<Instant>,
     ) -> Result<CallId, CallError> {
-        self.begin_settle(now, (grant, name), deadline, true)
+        self.begin_settle(now, grant, name, deadline, true)
     }
 
     fn begin_settle(
         &mut self,
         now: Instant,
-        (grant, name): (&Grant, OpName),
+        grant: &Grant,
+        name: OpName,
         deadline: Option<Instant>,
         is_fenced: bool,
     ) -> Result<CallId, CallError> {
@@ -124,13 +122,11 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         }
         let (retention, wait) = self.asking();
         let until = deadline.unwrap_or_else(|| now.after_nanos(retention));
-        let publishing = Publishing::asked_about(grant, name, (until, wait));
-        let extent = Extent { remote_region: grant.region, ..Extent::NONE };
+        let publishing = Publishing::asked_about(grant, name, until, wait);
         // As of an op that has just timed out, and for as long as the application waits.
         let outlast = retention.max(nanos(until.since(now)));
         let terms = Terms { outlast, ..self.terms(now, deadline, None) };
-        let course = (Course { path, kind: Kind::Publishing }, ClassOfService::Latency);
-        let id = self.calls.begin_op(index, course, extent, publishing, self.fences, terms);
+        let id = self.calls.begin_op(index, path, ClassOfService::Latency, publishing, terms);
         self.calls[index].queue_publishing(0);
         self.enter(now, id, deadline, terms);
         Ok(id)

@@ -70,7 +70,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
                 if stays || !peer.is_dead() {
                     return (stays, End::Failed(status));
                 }
-                call.note_silence(peer.silence(now));
+                call.note_silence(now, peer);
                 (false, End::Silent)
             }
             Heard::PastSilence => (call.outlast > 0, End::Failed(status)),
@@ -195,7 +195,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// Its remote NIC has been silent for too long for this call.
     fn give_up(&mut self, now: Instant, index: u16) {
         let call = &mut self.calls[index];
-        call.note_silence(self.peers.of(call.path).silence(now));
+        call.note_silence(now, self.peers.of(call.path));
         self.stop(index, End::Silent);
     }
 }

@@ -95,7 +95,7 @@ impl Received for Request {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let span = Some((self.region_offset, self.op_size.into()));
-        look.request(frame, self, (OpType::Read, span), with);
+        look.request(frame, self, OpType::Read, span, with);
         Some(())
     }
 
@@ -122,7 +122,7 @@ impl Received for Response {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, (key, &seal.iv), with);
+        look.answer(frame, self, key, &seal.iv, with);
         Some(())
     }
 
@@ -181,7 +181,7 @@ impl Received for MutationRequest {
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
-        look.request(frame, self, (self.mutation.op_type(), None), with);
+        look.request(frame, self, self.mutation.op_type(), None, with);
         Some(())
     }
 
@@ -210,7 +210,7 @@ impl Received for Solicitation {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, (key, &seal.iv), with);
+        look.answer(frame, self, key, &seal.iv, with);
         Some(())
     }
 
@@ -237,7 +237,7 @@ impl Received for SolicitedData {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let (key, answered) = look.responder.solicitation_of(frame.frame.source, self)?;
-        look.answer(frame, self, (key, answered), with);
+        look.answer(frame, self, key, answered, with);
         Some(())
     }
 
@@ -264,7 +264,7 @@ impl Received for Acknowledgement {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, (key, answered), with);
+        look.answer(frame, self, key, answered, with);
         Some(())
     }
 
@@ -294,7 +294,7 @@ impl Received for RecordedRequest {
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
-        look.request(frame, self, (self.mutation.op_type(), None), with);
+        look.request(frame, self, self.mutation.op_type(), None, with);
         Some(())
     }
 
@@ -323,7 +323,7 @@ impl Received for AcknowledgementWithResult {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, (key, answered), with);
+        look.answer(frame, self, key, answered, with);
         Some(())
     }
 
@@ -349,7 +349,7 @@ impl Received for SettleRequest {
         look: &mut Look<'_, '_>,
         with: &mut OpenedWith,
     ) -> Option<()> {
-        look.request(frame, self, (self.op_type, None), with);
+        look.request(frame, self, self.op_type, None, with);
         Some(())
     }
 
@@ -376,7 +376,7 @@ impl Received for Settlement {
         with: &mut OpenedWith,
     ) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, (key, &seal.iv), with);
+        look.answer(frame, self, key, &seal.iv, with);
         Some(())
     }
 
@@ -417,7 +417,8 @@ impl Look<'_, '_> {
         &mut self,
         &Arrived { index, frame }: &Arrived<'_>,
         claims: &impl Frame<HEADER>,
-        (op_type, span): (OpType, Option<(u64, usize)>),
+        op_type: OpType,
+        span: Option<(u64, usize)>,
         with: &mut OpenedWith,
     ) {
         let header = claims.header();
@@ -444,7 +445,8 @@ impl Look<'_, '_> {
         &mut self,
         &Arrived { index, frame }: &Arrived<'_>,
         claims: &T,
-        (key, answered): (&DerivedRegionKey, &Iv),
+        key: &DerivedRegionKey,
+        answered: &Iv,
         with: &mut OpenedWith,
     ) {
         let iv = claims.header().iv(T::DIRECTION);

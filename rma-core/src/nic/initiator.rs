@@ -155,7 +155,7 @@ impl Initiator {
     ) -> Result<Option<ClassOfService>, CommandError> {
         let pid = self.take_slot(now, command.slot)?;
         self.slots[command.slot.index()].command = *command;
-        Ok(self.queue(now, (command.slot, pid), tables))
+        Ok(self.queue(now, command.slot, pid, tables))
     }
 
     /// As [`Initiator::handle_command`], of a command as an application wrote it: read where it
@@ -175,7 +175,7 @@ impl Initiator {
             self.complete(now, id, OpStatus::InvalidCommand, tables.window);
             return Ok(None);
         }
-        Ok(self.queue(now, (id, pid), tables))
+        Ok(self.queue(now, id, pid, tables))
     }
 
     /// Queues the command of a slot that was just taken, if it makes sense.
@@ -183,7 +183,8 @@ impl Initiator {
     fn queue(
         &mut self,
         now: Instant,
-        (id, pid): (CommandSlotId, Pid),
+        id: CommandSlotId,
+        pid: Pid,
         tables: &mut Tables<'_>,
     ) -> Option<ClassOfService> {
         let slot = &mut self.slots[id.index()];

@@ -94,9 +94,11 @@ impl Responder {
         let bucket = self.bucket_of(&asked, tables);
         let full = self.reads.why_full(claims.header.class, bucket, claims.op_size);
         let wanted = Wanted { claims, op_type: OpType::Read, span, full };
-        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
-        let refusing = (&mut self.admission, tables);
-        self.reads.push(now, (asked, bucket), admitted, frame.reply_len_max, refusing);
+        let admitted = self.admission.admit(&asked, wanted, frame, opened, tables)?;
+        let (class, op_size) = (claims.header.class, claims.op_size);
+        if let Some(job) = self.reads.place(bucket, class, op_size, &mut self.admission, tables) {
+            job.read(now, asked, &admitted, frame.reply_len_max);
+        }
         Ok(())
     }
 
@@ -118,8 +120,10 @@ impl Responder {
         let full = self.writes.why_full(claims.header.class, bucket);
         let op_type = claims.mutation.op_type();
         let wanted = Wanted { claims, op_type, span, full };
-        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
-        self.writes.push(now, (asked, bucket), (&admitted, 0), &mut self.admission, tables);
+        let admitted = self.admission.admit(&asked, wanted, frame, opened, tables)?;
+        if self.writes.make_room(claims.header.class, bucket, &mut self.admission, tables) {
+            self.writes.push(now, asked, bucket, &admitted, 0);
+        }
         Ok(())
     }
 
@@ -137,8 +141,8 @@ impl Responder {
 
     /// A frame is handled, whatever it is.
     #[inline]
-    pub(super) const fn note_frame(&mut self, frame: &RxFrame<'_>) {
-        self.admission.note_frame(frame);
+    pub(super) const fn note_frame(&mut self, now: Instant, frame: &RxFrame<'_>) {
+        self.admission.note_frame(now, frame);
     }
 
     /// Whether the request of a mutation has come before.

@@ -269,32 +269,20 @@ impl Security {
         self.opening.open(self.aead, frames, which)
     }
 
-    /// Checks the tag of a request, of any type, under the key that its region has now. Returns the
-    /// K_d too.
-    //= 1rma#3.1-request-authenticated
-    pub(super) fn open_request<T: Frame<HEADER>, const HEADER: usize>(
-        &self,
-        opened: &Opened,
-        (region_key, revision): (&RegionKeySchedule, u64),
-        binding: &KeyBinding,
-        claims: T,
-        request: (&RequestSeal, &mut [u8]),
-    ) -> (DerivedRegionKey, Option<Authentic<T>>) {
-        if opened.with == OpenedWith::Revision(revision) {
-            let key = DerivedRegionKey::of(self.opening.key(opened.index));
-            return (key, opened.right_tag.map(|tag| Authentic::new(claims, tag)));
-        }
-        let (key, tag) = self.open_under_new_key::<HEADER>(opened, region_key, binding, request);
-        (key, tag.map(|tag| Authentic::new(claims, tag)))
+    /// Returns the K_d that a request was opened under with its batch.
+    pub(super) fn key_of(&self, opened: &Opened) -> DerivedRegionKey {
+        DerivedRegionKey::of(self.opening.key(opened.index))
     }
 
-    /// The same, of a request whose region has got another key in this very batch.
-    fn open_under_new_key<const HEADER: usize>(
+    /// Checks the tag of a request whose region has got another key in this very batch. Returns the
+    /// K_d too.
+    pub(super) fn open_under_new_key<const HEADER: usize>(
         &self,
         opened: &Opened,
         region_key: &RegionKeySchedule,
         binding: &KeyBinding,
-        (seal, frame): (&RequestSeal, &mut [u8]),
+        seal: &RequestSeal,
+        frame: &mut [u8],
     ) -> (DerivedRegionKey, Option<RightTag>) {
         let key = region_key.derive_with(self.aead, binding);
         // A frame that was authentic under the one before is that, and may be decrypted by now.

@@ -108,8 +108,6 @@ pub struct UdpBackend {
     /// The socket that is read first in the next burst, so that a flood on one does not starve the
     /// others.
     first: usize,
-    /// The longest frame that any of the sockets can send: what may be written into a buffer.
-    tx_len_max: usize,
     /// The most messages that are received, and sent, with one call.
     messages_max: Directions,
     /// The peers that can be sent several packets as one.
@@ -178,12 +176,11 @@ impl UdpBackend {
             mtus,
             seed,
             sockets,
-            tx_len_max: tx_len_max.unwrap_or(0),
             messages_max,
             first: 0,
             peers: Peers::new(),
             inbox: Box::new(Inbox::new(config.batching.gro)),
-            outbox: Box::new(Outbox::new()),
+            outbox: Box::new(Outbox::new(tx_len_max.unwrap_or(0))),
             counters: Arc::default(),
             description: Description { ports, batching, sockets: described },
         })
@@ -212,7 +209,7 @@ impl UdpBackend {
             socket.frame_len_max = len.max(wire::FRAME_LEN_MIN);
         }
         let longest = self.sockets.iter().map(|socket| socket.frame_len_max).max();
-        self.tx_len_max = longest.unwrap_or(0);
+        self.outbox.len_max = longest.unwrap_or(0);
     }
 
     /// Describes the opened device.
@@ -264,9 +261,8 @@ impl Backend for UdpBackend {
         for index in (self.first..sockets.len()).chain(0..self.first) {
             let mut more = true;
             while more && left > 0 {
-                let socket = (index, &sockets[index]);
-                let wanted = (left, messages_max.receive);
-                let received = inbox.receive(socket, wanted, peers, counters);
+                let (socket, most) = (&sockets[index], messages_max.receive);
+                let received = inbox.receive(index, socket, left, most, peers, counters);
                 let count = inbox.hand_on(sockets, paths, left, &mut on_packets);
                 handed += count;
                 left = left.saturating_sub(count + received.dropped);
@@ -286,7 +282,7 @@ impl Backend for UdpBackend {
         self.send();
         let mut taken = 0;
         while self.outbox.is_empty() && taken < max {
-            let room = ((max - taken).min(SLOTS), self.tx_len_max);
+            let room = (max - taken).min(SLOTS);
             let Self { outbox, sockets, peers, counters, paths, .. } = self;
             let (offered, filled) = outbox.offer(sockets, paths, peers, room, counters, &mut fill);
             self.send();

@@ -64,19 +64,15 @@ impl<P: ControlPath> Driver<P> {
         let home = slots.map_or(0, |slots| self.shards.index_of(slots));
         let first = slots.map(|slots| slots.start);
         let charged = charged_len(layout);
-        let region = self.register_rows(
-            (account, charged),
-            memory,
-            permissions,
-            |memory, owner, engine| {
+        let region =
+            self.register_rows(account, charged, memory, permissions, |memory, owner, engine| {
                 if engine == home {
                     let port = rings.clone().into_port(first.map(CommandSlotId));
                     RegionEntry::receive_queue(port, memory, &key, permissions, owner)
                 } else {
                     RegionEntry::new(memory, &key, Permissions::NONE, owner)
                 }
-            },
-        )?;
+            })?;
         let queue = QueueAccount { engine: home, portal: first, memory: rings.clone() };
         self.ledger.accounts().registered_queue(region.id(), queue);
         tracing::debug!(queue = %region.id(), ?layout, portal = ?slots, "receive queue registered");
@@ -100,7 +96,7 @@ impl<P: ControlPath> Driver<P> {
             return Err(RegionError::NotRegistered { region: queue.id() }.into());
         }
         let charged = memory.len();
-        self.register_rows((account, charged), memory, permissions, |memory, owner, engine| {
+        self.register_rows(account, charged, memory, permissions, |memory, owner, engine| {
             let entry = RegionEntry::new(memory, &key, permissions, owner);
             if engine == home { entry.with_events(queue.id()) } else { entry }
         })

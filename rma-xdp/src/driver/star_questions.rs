@@ -268,7 +268,7 @@ impl RegisteredMr {
     pub(super) fn book(self, ledger: &Ledger) -> Result<MrId, StarError> {
         let Self { asker, pd, charge, result, memory } = self;
         match result {
-            Ok(mr) => ledger.accounts().mr_registered((asker.tag, pd, mr), charge, memory),
+            Ok(mr) => ledger.accounts().mr_registered(asker.tag, pd, mr, charge, memory),
             Err(_) => ledger.accounts().refund(&charge),
         }
         result
@@ -355,7 +355,7 @@ impl DeregisteredMr {
         let Self { asker, pd, mr, result } = self;
         if !matches!(result, Err(StarError::Mr(MrError::HasWindows { .. }))) {
             ledger.star_orphans.retain(|&orphan| orphan != Orphan::Mr(asker, pd, mr));
-            ledger.accounts().mr_deregistered((asker.tag, pd, mr));
+            ledger.accounts().mr_deregistered(asker.tag, pd, mr);
         }
         result.map(drop)
     }

@@ -71,7 +71,7 @@ impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine_up, aead, completions, drops, not_sent, nic, .. } = self;
         let Self { delays, gauges, executors, .. } = self;
-        let packets = (self.packets_received.packets(), self.device.packets_sent.packets());
+        let (received, sent) = (&self.packets_received, &self.device.packets_sent);
         let mut lines = Lines { f, is_first: true };
         let state = if *engine_up { "up" } else { "DOWN" };
         lines.line("engine", format_args!("{state}, AES-GCM by {aead}"))?;
@@ -79,7 +79,7 @@ impl fmt::Display for Metrics {
         let by_status = completions.iter().map(|(status, count)| (status.name(), *count));
         lines.counts("ops", by_status, "none ended yet")?;
         write_delays(&mut lines, delays)?;
-        write_totals(&mut lines, nic, packets)?;
+        write_totals(&mut lines, nic, received.packets(), sent.packets())?;
         lines.counts(
             "dropped",
             drops.iter().map(|(why, n)| (format!("{why:?}"), *n)),
@@ -148,7 +148,8 @@ fn bound(delays: &DelayHistogram, percent: u64) -> String {
 fn write_totals(
     lines: &mut Lines<'_, '_>,
     nic: &NicTotals,
-    (packets_received, packets_sent): (u64, u64),
+    packets_received: u64,
+    packets_sent: u64,
 ) -> fmt::Result {
     let &NicTotals {
         frames_received,

@@ -90,17 +90,17 @@ impl Metrics {
         let name = "rma_issue_delay_seconds";
         text.family(HISTOGRAM, name, "Time until ops that ended with OK entered service.")?;
         for delays in &self.delays {
-            text.histogram(name, ("op", delays.op_type.name()), &delays.issue)?;
+            text.histogram(name, delays.op_type.name(), &delays.issue)?;
         }
         let name = "rma_total_delay_seconds";
         text.family(HISTOGRAM, name, "Time until ops that ended with OK were complete.")?;
         for delays in &self.delays {
-            text.histogram(name, ("op", delays.op_type.name()), &delays.total)?;
+            text.histogram(name, delays.op_type.name(), &delays.total)?;
         }
         let name = "rma_packet_frames";
         text.family(HISTOGRAM, name, "Frames of packets that were received, and of those sent.")?;
-        text.packets(name, ("direction", "received"), &self.packets_received)?;
-        text.packets(name, ("direction", "sent"), &self.device.packets_sent)
+        text.packets(name, "received", &self.packets_received)?;
+        text.packets(name, "sent", &self.device.packets_sent)
     }
 }
 
@@ -471,12 +471,8 @@ impl<W: Write> Exposition<'_, W> {
         writeln!(self.out, "{after} {value}")
     }
 
-    fn histogram(
-        &mut self,
-        name: &str,
-        label: (&str, &str),
-        histogram: &DelayHistogram,
-    ) -> fmt::Result {
+    fn histogram(&mut self, name: &str, op_type: &str, histogram: &DelayHistogram) -> fmt::Result {
+        let label = ("op", op_type);
         let bucket = format!("{name}_bucket");
         let mut cumulative = 0;
         for (index, count) in histogram.counts.into_iter().enumerate() {
@@ -490,8 +486,8 @@ impl<W: Write> Exposition<'_, W> {
     }
 
     /// As [`Exposition::histogram`]. No packet has more frames than the last bound.
-    fn packets(&mut self, name: &str, label: (&str, &str), sizes: &PacketSizes) -> fmt::Result {
-        let bucket = format!("{name}_bucket");
+    fn packets(&mut self, name: &str, direction: &str, sizes: &PacketSizes) -> fmt::Result {
+        let (bucket, label) = (format!("{name}_bucket"), ("direction", direction));
         let mut cumulative = 0;
         for (index, count) in sizes.counts.into_iter().enumerate() {
             cumulative += count;

@@ -9,6 +9,7 @@
 //! | `tested` | tests that pages name against those that there are |
 //! | `comments` | docs that say nothing, and comments that are too wide |
 //! | `face` | the names at the root of `rma-xdp` |
+//! | `parameters` | tuples among the parameters of functions |
 //! | `words` | docs and names of tests that open with a question |
 //!
 //! `modules` reads imports for `layers`. Each check has tests of its own, with input that is wrong.
@@ -20,6 +21,7 @@ mod crates;
 mod face;
 mod layers;
 mod modules;
+mod parameters;
 mod readme;
 mod spec_coverage;
 mod tested;

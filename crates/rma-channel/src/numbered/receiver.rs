@@ -58,7 +58,8 @@ impl<T: Tells> EventReceiver<T> {
     pub(crate) fn new(
         tells: T,
         queue: ReceiveQueue,
-        (memory, places): (RegisteredRegion, Places),
+        memory: RegisteredRegion,
+        places: Places,
         teller: Teller,
     ) -> Self {
         let (stride, arrivals) = (places.stride, Arrivals::new(places.count.into()));
@@ -141,7 +142,7 @@ impl<T: Tells, P: AsMut<CommandPortal>> Receiver<P> for EventReceiver<T> {
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
         let is_all = self.arrivals.is_all() && !self.queue.has_event();
         // A failed report is repeated.
-        self.teller.poll(link, now, (self.arrivals.tail(), is_all))?;
+        self.teller.poll(link, now, self.arrivals.tail(), is_all)?;
         Ok(())
     }
 }

@@ -123,7 +123,7 @@ impl<C: Carries> NumberedSender<C> {
                 return Err(error);
             }
         };
-        let extent = (number, number.after(1));
+        let extent = number..number.after(1);
         match self.carrier.ring(link, now, number, Some(call)) {
             None => self.sending.publish(extent, call),
             Some(Ok(bell)) => self.sending.publish_after(extent, call, bell),
@@ -201,7 +201,8 @@ impl<P: AsMut<CommandPortal>, C: Carries> SendRegion<P> for NumberedSender<C> {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, self.beside(), self.places.len_max)?;
+        let (before, behind) = self.beside();
+        let len = checked_place(region, &range, before, behind, self.places.len_max)?;
         let number = self.take()?;
         self.issue(link, now, &Parcel { number, len, region, offset: range.start })
     }

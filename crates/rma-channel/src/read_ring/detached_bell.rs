@@ -118,7 +118,7 @@ impl Into {
         opened(host, |host| {
             let (ring, grants) = check(host, config, terms)?;
             let look = HeadLook::open(host, config, grants[3])?;
-            join_into(host, ring, (&grants, Duration::ZERO), Some(look))
+            join_into(host, ring, &grants, Duration::ZERO, Some(look))
         })
     }
 }

@@ -106,7 +106,7 @@ impl Into {
     pub fn join(host: &dyn Gate, config: ReaderConfig, terms: &Terms) -> Result<Self, OpenError> {
         opened(host, |host| {
             let (ring, grants) = check(host, config, terms)?;
-            join_into(host, ring, (&grants, config.every), None)
+            join_into(host, ring, &grants, config.every, None)
         })
     }
 }
@@ -147,7 +147,7 @@ impl Look for BellLook {
         let Image { memory, ring, len_max, capacity, .. } = image;
         let (end, mut known, mut whole) = (at.known.after(self.asked), at.known, at.known);
         while end.since(known) >= WORD && known.since(at.known) < self.asked {
-            let len = bell(memory, (*ring, *len_max), known).map_err(Fault::Malformed)?;
+            let len = bell(memory, *ring, *len_max, known).map_err(Fault::Malformed)?;
             let Some(len) = len else { break };
             let next = known.after(footprint(len));
             if !at.can_be(next, *capacity) {

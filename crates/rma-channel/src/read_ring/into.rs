@@ -26,7 +26,8 @@ use crate::{
 pub(super) fn join_into<L: Look>(
     host: &dyn Gate,
     config: ReadRingConfig,
-    (grants, every): (&[Grant], Duration),
+    grants: &[Grant],
+    every: Duration,
     look: Option<L>,
 ) -> Result<IntoReceiver<RecordFinds<L>>, OpenError> {
     let (image, reading) = parts(host, config, grants, Region::new(WORD as usize)?)?;
@@ -65,7 +66,7 @@ impl<L: Look> RecordFinds<L> {
         let Some(issued) = self.pace.take(link)? else { return Ok(None) };
         let Image { memory, ring, len_max, capacity, .. } = &self.image;
         let (position, word) = (self.next, word_at(memory, 0));
-        let len = record(word, (*ring, *len_max), position).map_err(Fault::Malformed)?;
+        let len = record(word, *ring, *len_max, position).map_err(Fault::Malformed)?;
         self.pace.found(issued, len.is_some());
         let Some(len) = len else { return Ok(Some((issued, None))) };
         let (end, at) = (position.after(footprint(len)), At { known: position, tail });

@@ -68,7 +68,7 @@ impl Bell for Notices {
         now: Instant,
         readers: &mut Readers,
     ) -> Result<(), SendError> {
-        self.tell(link, now, (readers, self.head.to_bits()))
+        self.tell(link, now, readers, self.head.to_bits())
     }
 }
 
@@ -88,12 +88,13 @@ impl Notices {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (readers, immediate): (&Readers, u64),
+        readers: &Readers,
+        immediate: u64,
     ) -> Result<(), SendError> {
         for (index, it) in self.notices.iter_mut().enumerate() {
             let Some(notice) = it else { continue };
             if readers.counts(index) {
-                notice.poll(link, now, (self.head, immediate))?;
+                notice.poll(link, now, self.head, immediate)?;
             } else {
                 *it = None;
             }
@@ -124,7 +125,8 @@ impl Notice {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (head, immediate): (Position, u64),
+        head: Position,
+        immediate: u64,
     ) -> Result<(), SendError> {
         if let Some((call, position)) = self.call {
             let Some(outcome) = link.take(call) else { return Ok(()) };
@@ -210,35 +212,39 @@ impl Into {
 pub type Into = IntoReceiver<RecordFinds<EventLook>>;
 
 impl Receiver {
-    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    /// A receiver's end, of the `terms` that its sender, `from`, has told, and those that it tells
+    /// that.
     ///
     /// # Errors
     /// If the terms are not for this receiver, or the host has no room.
     pub fn join(
         host: &dyn Gate,
         config: ReaderConfig,
-        from: (Peer, &Terms),
+        from: Peer,
+        terms: &Terms,
     ) -> Result<(Self, Terms), OpenError> {
         opened_with(host, |host| {
-            let (ring, grants, look, terms) = check(host, config, from)?;
+            let (ring, grants, look, terms) = check(host, config, from, terms)?;
             Ok((Self::join_with(host, ring, &grants, look)?, terms))
         })
     }
 }
 
 impl Into {
-    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    /// A receiver's end, of the `terms` that its sender, `from`, has told, and those that it tells
+    /// that.
     ///
     /// # Errors
     /// As [`Receiver::join`].
     pub fn join(
         host: &dyn Gate,
         config: ReaderConfig,
-        from: (Peer, &Terms),
+        from: Peer,
+        terms: &Terms,
     ) -> Result<(Self, Terms), OpenError> {
         opened_with(host, |host| {
-            let (ring, grants, look, terms) = check(host, config, from)?;
-            Ok((join_into(host, ring, (&grants, config.every), Some(look))?, terms))
+            let (ring, grants, look, terms) = check(host, config, from, terms)?;
+            Ok((join_into(host, ring, &grants, config.every, Some(look))?, terms))
         })
     }
 }
@@ -248,7 +254,8 @@ type Checked = (ReadRingConfig, Vec<Grant>, EventLook, Terms);
 fn check(
     host: &dyn Gate,
     config: ReaderConfig,
-    (from, terms): (Peer, &Terms),
+    from: Peer,
+    terms: &Terms,
 ) -> Result<Checked, OpenError> {
     use OpType::{Read, Write};
     let (kind, grants) = (Kind::ReadRingNotify, &[Read, Write, Read]);

@@ -243,7 +243,7 @@ pub(super) fn parts(
     let capacity = capacity(len, prefetch);
     let image = Image { grant: grants[2], memory, ring: len, len_max, capacity };
     let seat = ReadingMemory::open(host)?;
-    let reading = Reading::new(seat, [grants[0], grants[1]], (reader_timeout, capacity));
+    let reading = Reading::new(seat, [grants[0], grants[1]], reader_timeout, capacity);
     Ok((image, reading))
 }
 
@@ -401,7 +401,7 @@ impl<L: Look> RingReceiver<L> {
         }
         let Image { memory, ring, len_max, .. } = &self.image;
         // Nothing lands there any longer, so what cannot be stays so.
-        let len = bell(memory, (*ring, *len_max), position)?;
+        let len = bell(memory, *ring, *len_max, position)?;
         let cannot_be = Malformed::Head { told: 0, from: position.to_bits() };
         let len = len.ok_or(cannot_be)?;
         let end = position.after(footprint(len));
@@ -451,7 +451,7 @@ impl<L: Look, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<L> {
             self.take_bodies(link);
         }
         let is_all = (self.is_idle || !L::ASKS) && self.tail == self.known;
-        let polled = self.reading.poll(link, now, (self.tail, is_all));
+        let polled = self.reading.poll(link, now, self.tail, is_all);
         self.begin();
         if self.reading.goes_on() {
             self.ask(link, now)?;

@@ -116,16 +116,18 @@ impl<M: Memory> Writer<M> {
 /// does.
 pub(crate) fn bell(
     memory: &RegisteredRegion,
-    (ring, len_max): (RingLen, u32),
+    ring: RingLen,
+    len_max: u32,
     position: Position,
 ) -> Result<Option<u32>, Malformed> {
-    record(word_at(memory, ring.offset(position)), (ring, len_max), position)
+    record(word_at(memory, ring.offset(position)), ring, len_max, position)
 }
 
 /// Decodes the word at `position`: how long the record is that begins there, if one does.
 pub(crate) const fn record(
     head: u64,
-    (ring, len_max): (RingLen, u32),
+    ring: RingLen,
+    len_max: u32,
     position: Position,
 ) -> Result<Option<u32>, Malformed> {
     let len = head as u32;

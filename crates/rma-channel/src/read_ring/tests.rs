@@ -133,12 +133,12 @@ impl Channel {
             }
             Kinds::Notify(sender) => {
                 let half = sender.admit(from.host(), peer).unwrap();
-                let (desk, told) = (node.host(), (from.peer, half.terms()));
+                let (desk, peer, told) = (node.host(), from.peer, half.terms());
                 let (it, terms): (Box<dyn Receiver>, _) = if which == Which::Notify {
-                    let joined = notify_receiver::Receiver::join(desk, config, told).unwrap();
+                    let joined = notify_receiver::Receiver::join(desk, config, peer, told).unwrap();
                     (Box::new(joined.0), joined.1)
                 } else {
-                    let joined = notify_receiver::Into::join(desk, config, told).unwrap();
+                    let joined = notify_receiver::Into::join(desk, config, peer, told).unwrap();
                     (Box::new(Claiming::new(joined.0, desk, len_max)), joined.1)
                 };
                 sender.accept(half, &terms).unwrap();

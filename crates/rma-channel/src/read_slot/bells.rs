@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// The bell of a message.
-pub(super) const fn bell(number: Position, (place, len): (u64, u32)) -> u64 {
+pub(super) const fn bell(number: Position, place: u64, len: u32) -> u64 {
     number.to_bits() & 0xff | (place / WORD) << 8 | (len as u64) << 36
 }
 
@@ -83,7 +83,7 @@ impl BellWords {
     }
 
     pub(super) fn take(&mut self, number: Position, len: u32, freed: Position) -> Option<u64> {
-        self.copies.take((number, freed), padded(len))
+        self.copies.take(number, freed, padded(len))
     }
 
     /// Whether a message that the application sends in place may begin at `offset`: behind the
@@ -93,8 +93,8 @@ impl BellWords {
     }
 
     /// Stores a bell, after all that was stored before. Returns it.
-    pub(super) fn ring(&self, number: Position, at: (u64, u32)) -> u64 {
-        let bell = bell(number, at);
+    pub(super) fn ring(&self, number: Position, place: u64, len: u32) -> u64 {
+        let bell = bell(number, place, len);
         // There is a word for each slot.
         let _ = self.words.store(number.to_bits() % self.slots * WORD, bell.to_le());
         bell
@@ -110,7 +110,7 @@ struct Copies {
 }
 
 impl Copies {
-    fn take(&mut self, (number, freed): (Position, Position), len: u64) -> Option<u64> {
+    fn take(&mut self, number: Position, freed: Position, len: u64) -> Option<u64> {
         while let Some(&(first, ..)) = self.used.front()
             && number.since(first) > number.since(freed)
         {
@@ -185,14 +185,15 @@ pub(super) fn open_look(
     let &Joined { slots, len_max, .. } = joined;
     let (reach, next) = (joined.grants[2].region_len, Position::ZERO);
     let messages = Messages { slots: slots.into(), len_max, reach, next };
-    BellLook::open(host, joined.grants[3], (messages, pace))
+    BellLook::open(host, joined.grants[3], messages, pace)
 }
 
 impl BellLook {
     fn open(
         host: &dyn Gate,
         grant: Grant,
-        (messages, pace): (Messages, Pace),
+        messages: Messages,
+        pace: Pace,
     ) -> Result<Self, OpenError> {
         let image = super::own(host, RUN * WORD)?;
         Ok(Self { grant, image, pace, asked: 0, messages })

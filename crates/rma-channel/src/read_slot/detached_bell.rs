@@ -68,8 +68,8 @@ impl Bells for Elsewhere {
     }
 
     //= channels#4.5-detached
-    fn ring(&mut self, _: &RegisteredRegion, number: Position, at: (u64, u32)) {
-        self.0.ring(number, at);
+    fn ring(&mut self, _: &RegisteredRegion, number: Position, place: u64, len: u32) {
+        self.0.ring(number, place, len);
     }
 }
 

@@ -112,9 +112,9 @@ impl Bells for InSlots {
     }
 
     //= channels#4.5-inlined
-    fn ring(&mut self, memory: &RegisteredRegion, number: Position, (_, len): (u64, u32)) {
+    fn ring(&mut self, memory: &RegisteredRegion, number: Position, _: u64, len: u32) {
         // The memory has all slots.
-        let _ = memory.store(self.0.of(number), bell(number, (0, len)).to_le());
+        let _ = memory.store(self.0.of(number), bell(number, 0, len).to_le());
     }
 }
 

@@ -27,7 +27,7 @@ fn join<F: Looks>(
     config: ReaderConfig,
     terms: &Terms,
 ) -> Result<(Joined, IntoReceiver<F>), OpenError> {
-    let joined = super::check(host, (F::KIND, config.name), F::GRANTS, terms)?;
+    let joined = super::check(host, F::KIND, config.name, F::GRANTS, terms)?;
     let finds = F::open(host, &joined, Pace::new(config.every))?;
     let into = joined.clone().into_receiver(host, finds)?;
     Ok((joined, into))

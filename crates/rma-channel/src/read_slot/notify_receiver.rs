@@ -92,8 +92,8 @@ impl Bells for Told {
     }
 
     //= channels#4.5-notify
-    fn ring(&mut self, _: &RegisteredRegion, number: Position, at: (u64, u32)) {
-        self.newest = self.words.ring(number, at);
+    fn ring(&mut self, _: &RegisteredRegion, number: Position, place: u64, len: u32) {
+        self.newest = self.words.ring(number, place, len);
         self.notices.go_on(number.after(1));
     }
 
@@ -103,7 +103,7 @@ impl Bells for Told {
         now: Instant,
         readers: &mut Readers,
     ) -> Result<(), SendError> {
-        self.notices.tell(link, now, (readers, self.newest))
+        self.notices.tell(link, now, readers, self.newest)
     }
 }
 
@@ -133,17 +133,19 @@ impl Sender {
 }
 
 impl Into {
-    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    /// A receiver's end, of the `terms` that its sender, `from`, has told, and those that it tells
+    /// that.
     ///
     /// # Errors
     /// If the terms are not for this receiver, or the host has no room.
     pub fn join(
         host: &dyn Gate,
         config: ReaderConfig,
-        from: (Peer, &Terms),
+        from: Peer,
+        terms: &Terms,
     ) -> Result<(Self, Terms), OpenError> {
         opened_with(host, |host| {
-            let (joined, finds, terms) = open(host, config, from)?;
+            let (joined, finds, terms) = open(host, config, from, terms)?;
             Ok((joined.into_receiver(host, finds)?, terms))
         })
     }
@@ -156,17 +158,19 @@ impl Into {
 }
 
 impl Receiver {
-    /// A receiver's end, of what its sender, `from`, has told, and what it tells that.
+    /// A receiver's end, of the `terms` that its sender, `from`, has told, and those that it tells
+    /// that.
     ///
     /// # Errors
     /// As [`Into::join`].
     pub fn join(
         host: &dyn Gate,
         config: ReaderConfig,
-        from: (Peer, &Terms),
+        from: Peer,
+        terms: &Terms,
     ) -> Result<(Self, Terms), OpenError> {
         opened_with(host, |host| {
-            let (joined, finds, terms) = open(host, config, from)?;
+            let (joined, finds, terms) = open(host, config, from, terms)?;
             let into = joined.clone().into_receiver(host, finds)?;
             Ok((Self::new(host, &joined, into)?, terms))
         })
@@ -185,11 +189,12 @@ const RECEIVES: u16 = 2;
 fn open(
     host: &dyn Gate,
     config: ReaderConfig,
-    (from, terms): (Peer, &Terms),
+    from: Peer,
+    terms: &Terms,
 ) -> Result<(Joined, EventFinds, Terms), OpenError> {
     use OpType::{Read, Write};
     let grants = &[Read, Write, Read, Read];
-    let joined = super::check(host, (Kind::ReadSlotNotify, config.name), grants, terms)?;
+    let joined = super::check(host, Kind::ReadSlotNotify, config.name, grants, terms)?;
     let look = open_look(host, &joined, Pace::new(config.every))?;
     let (queue, notify) = open_queue(host, RECEIVES, from)?;
     let terms = Terms::new(joined.agreed, Side::Receiver, vec![notify]);

@@ -131,12 +131,12 @@ impl Channel {
             }
             Kinds::Notify(sender) => {
                 let half = sender.admit(from.host(), peer).unwrap();
-                let (desk, told) = (node.host(), (from.peer, half.terms()));
+                let (desk, peer, told) = (node.host(), from.peer, half.terms());
                 let (it, terms): (Box<dyn Receiver>, _) = if is_into {
-                    let joined = notify_receiver::Into::join(desk, config, told).unwrap();
+                    let joined = notify_receiver::Into::join(desk, config, peer, told).unwrap();
                     (Box::new(Claiming::new(joined.0, desk, LEN_MAX)), joined.1)
                 } else {
-                    let joined = notify_receiver::Receiver::join(desk, config, told).unwrap();
+                    let joined = notify_receiver::Receiver::join(desk, config, peer, told).unwrap();
                     (Box::new(joined.0), joined.1)
                 };
                 sender.accept(half, &terms).unwrap();
@@ -216,7 +216,7 @@ fn earlier_content_of_the_applications_memory_is_no_message() {
     let memory = Arc::new(Region::new(5 * 208).unwrap());
     for word in 0..5 * 26 {
         let of = Position::from_bits(word / 26);
-        memory.store_release(word * WORD, bells::bell(of, (0, 8)).to_le()).unwrap();
+        memory.store_release(word * WORD, bells::bell(of, 0, 8).to_le()).unwrap();
     }
     let config = ReadSlotConfig::default().with(|it| (it.slots, it.len_max) = (5, LEN_MAX));
     let too_short = Arc::new(Region::new(5 * 208 - 8).unwrap());

@@ -48,11 +48,7 @@ impl Reader {
     /// Of a ring that is empty, for messages of up to `len_max` bytes. `ring` is circular and `len`
     /// bytes long; `bell` is a word, zero.
     #[must_use]
-    pub fn new(
-        (ring, bell): (RegisteredRegion, RegisteredRegion),
-        len: RingLen,
-        len_max: u32,
-    ) -> Self {
+    pub fn new(ring: RegisteredRegion, bell: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
         let zero = Position::ZERO;
         Self { ring, bell, len, len_max, head: zero, next: zero, tail: zero, held: Held::default() }
     }

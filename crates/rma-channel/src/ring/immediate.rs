@@ -59,7 +59,8 @@ impl Reader {
     /// posted here.
     #[must_use]
     pub fn new(
-        (ring, mut queue): (RegisteredRegion, ReceiveQueue),
+        ring: RegisteredRegion,
+        mut queue: ReceiveQueue,
         len: RingLen,
         len_max: u32,
     ) -> Self {

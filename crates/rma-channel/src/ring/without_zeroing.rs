@@ -28,6 +28,8 @@
 //! before it. Therefore one word stays free: the 0 of the newest record must not fall on the bell
 //! of the oldest that is not freed.
 
+use core::ops::Range;
+
 use rma_core::region::RegisteredRegion;
 
 use super::{Held, Malformed, Position, Reads, Record, RingLen, Room, WORD, padded, word_at};
@@ -62,8 +64,8 @@ pub struct Run {
 
 impl Run {
     /// From where to where in the ring it goes: the next run begins where it ends.
-    pub(crate) const fn positions(&self) -> (Position, Position) {
-        (self.position, self.position.after(self.len - WORD))
+    pub(crate) const fn positions(&self) -> Range<Position> {
+        self.position..self.position.after(self.len - WORD)
     }
 
     /// Up to where the run's bytes go first, by any ops in any order; the rest goes when those have

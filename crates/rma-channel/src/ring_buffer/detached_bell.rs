@@ -56,9 +56,9 @@ impl Receiver {
             let bell = flow::region(host, Region::new(WORD as usize)?, Permissions::WRITE)?;
             let grant = |region| host.grant(region, peer, OpType::Write);
             let grants = [grant(&ring), grant(&bell)].into_iter().collect::<Result<_, _>>();
-            let reader = Reader::new((ring, bell), len, len_max);
-            let parts = (reader, grants.map_err(OpenError::Host)?);
-            open_receiver(host, config, Kind::RingDetached, parts)
+            let reader = Reader::new(ring, bell, len, len_max);
+            let grants = grants.map_err(OpenError::Host)?;
+            open_receiver(host, config, Kind::RingDetached, reader, grants)
         })
     }
 }
@@ -87,23 +87,23 @@ impl Sender {
         opened(host, |host| {
             config.check(footprint(config.len_max))?;
             let word = flow::region(host, Region::new(WORD as usize)?, Permissions::NONE)?;
-            let needs = (Kind::RingDetached, &[OpType::Write; 2][..]);
-            open_sender(host, config, needs, move |parts, grants| {
+            let kind = Kind::RingDetached;
+            open_sender(host, config, kind, &[OpType::Write; 2], move |parts, grants| {
                 let (room, bell) = (Room::new(parts.len.get()), grants[0]);
                 Self { parts, room, sending: Sending::default(), bell, word, ringing: None }
             })
         })
     }
 
-    /// Writes a message, before which there is a word in memory for its length.
+    /// Writes a message from where it lies: before it there is a word in memory for its length.
     fn write<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (position, len): (Position, u32),
-        (local, local_offset): (&RegisteredRegion, u64),
+        position: Position,
+        Source { region: local, offset, len }: Source<'_>,
     ) -> Result<SendHandle, SendError> {
-        let ring = self.parts.len;
+        let (ring, local_offset) = (self.parts.len, offset - WORD);
         // The place was checked, or is in the image.
         let _ = local.store(local_offset, first_word(ring, position, len));
         let (grant, remote_offset) = (&self.parts.grant, ring.offset(position));
@@ -113,7 +113,7 @@ impl Sender {
             self.room.untake(footprint(len));
             refused(error)
         })?;
-        self.sending.begin((position, self.room.head()), call);
+        self.sending.begin(position..self.room.head(), call);
         Ok(SendHandle(position))
     }
 
@@ -183,9 +183,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         self.sending.check()?;
         let position = self.room.take(footprint(len)).ok_or(SendError::Full)?;
         let (image, at) = (self.parts.image.clone(), self.parts.len.offset(position));
+        let source = Source { region: &image, offset: at + WORD, len };
         // The image is as long as the ring: or else nothing is written, and the call is refused.
-        let _ = image.write(at + WORD, message);
-        let sent = self.write(link, now, (position, len), (&image, at))?;
+        let _ = image.write(source.offset, message);
+        let sent = self.write(link, now, position, source)?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -212,10 +213,10 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (WORD, 0), self.parts.len_max)?;
+        let len = checked_place(region, &range, WORD, 0, self.parts.len_max)?;
         self.sending.check()?;
         let position = self.room.take(footprint(len)).ok_or(SendError::Full)?;
-        self.write(link, now, (position, len), (region, range.start - WORD))
+        self.write(link, now, position, Source { region, offset: range.start, len })
     }
 }
 

@@ -11,10 +11,11 @@
 use core::ops::Range;
 
 use rma_core::{
+    executor::Piece,
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
+    portal::{CommandPortal, Source},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -62,8 +63,8 @@ impl Receiver {
             let grant = |op_type| host.grant(&ring, peer, op_type);
             let grants = [grant(OpType::Write), grant(OpType::WriteWithImm)];
             let grants = grants.into_iter().collect::<Result<_, _>>().map_err(OpenError::Host)?;
-            let reader = Reader::new((ring, queue), len, len_max);
-            open_receiver(host, config, Kind::RingImmediate, (reader, grants))
+            let reader = Reader::new(ring, queue, len, len_max);
+            open_receiver(host, config, Kind::RingImmediate, reader, grants)
         })
     }
 }
@@ -97,8 +98,8 @@ impl Sender {
         opened(host, |host| {
             config.check(footprint(config.len_max))?;
             let messages = ReceiveQueueLayout::new(config.messages, 0)?.receives();
-            let needs = (Kind::RingImmediate, &[OpType::Write, OpType::WriteWithImm][..]);
-            open_sender(host, config, needs, move |parts, grants| {
+            let (kind, needs) = (Kind::RingImmediate, &[OpType::Write, OpType::WriteWithImm]);
+            open_sender(host, config, kind, needs, move |parts, grants| {
                 let (room, grant) = (Room::new(parts.len.get()), grants[0]);
                 Self { parts, room, sending: Sending::default(), grant, messages }
             })
@@ -113,23 +114,23 @@ impl Sender {
         position.ok_or(SendError::Full)
     }
 
-    /// Writes a message.
+    /// Writes a message from where it lies.
     fn write<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (position, len): (Position, u32),
-        (region, offset): (&RegisteredRegion, u64),
+        position: Position,
+        Source { region: local, offset: local_offset, len }: Source<'_>,
     ) -> Result<SendHandle, SendError> {
-        let remote_offset = self.parts.len.offset(position);
-        let grants = (&self.grant, &self.parts.grant);
-        let at = (remote_offset, immediate(position, len));
-        let submitted = link.submit_with_imm(now, grants, at, (region, offset, len.into()));
+        let (grant, remote_offset) = (&self.parts.grant, self.parts.len.offset(position));
+        let piece = Piece { grant, remote_offset, local, local_offset, len: len.into() };
+        let immediate = immediate(position, len);
+        let submitted = link.submit_with_imm(now, &piece, &self.grant, immediate);
         let call = submitted.map_err(|error| {
             self.room.untake(footprint(len));
             refused(error)
         })?;
-        self.sending.publish((position, self.room.head()), call);
+        self.sending.publish(position..self.room.head(), call);
         Ok(SendHandle(position))
     }
 
@@ -171,10 +172,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
     ) -> Result<SendHandle, SendError> {
         let len = checked_len(message.len(), self.parts.len_max)?;
         let position = self.take(len)?;
-        let (image, at) = (self.parts.image.clone(), self.parts.len.offset(position));
+        let (image, offset) = (self.parts.image.clone(), self.parts.len.offset(position));
         // The image is as long as the ring: or else nothing is written, and the call is refused.
-        let _ = image.write(at, message);
-        let sent = self.write(link, now, (position, len), (&image, at))?;
+        let _ = image.write(offset, message);
+        let sent = self.write(link, now, position, Source { region: &image, offset, len })?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -192,9 +193,9 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (0, 0), self.parts.len_max)?;
+        let len = checked_place(region, &range, 0, 0, self.parts.len_max)?;
         let position = self.take(len)?;
-        self.write(link, now, (position, len), (region, range.start))
+        self.write(link, now, position, Source { region, offset: range.start, len })
     }
 }
 

@@ -4,7 +4,12 @@
 use core::ops::Range;
 
 use rma_core::{
-    gate::Gate, op::OpType, portal::CommandPortal, region::RegisteredRegion, time::Instant,
+    executor::Piece,
+    gate::Gate,
+    op::OpType,
+    portal::{CommandPortal, Source},
+    region::RegisteredRegion,
+    time::Instant,
 };
 
 use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
@@ -59,7 +64,7 @@ impl Sender {
     pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
         opened(host, |host| {
             config.check(footprint(config.len_max))?;
-            open_sender(host, config, (Kind::RingWithZeroing, &[OpType::Write]), |parts, _| {
+            open_sender(host, config, Kind::RingWithZeroing, &[OpType::Write], |parts, _| {
                 Self::new(parts)
             })
         })
@@ -70,23 +75,23 @@ impl Sender {
         Self { parts, writer, sending: Sending::default() }
     }
 
-    /// Writes the record of a message, which is made around it in memory: `offset` is where the
-    /// record begins there.
+    /// Writes the record of a message, which is made in memory around where that lies.
     fn write<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (place, len): (Place, u32),
-        (region, offset): (&RegisteredRegion, u64),
+        place: Place,
+        Source { region: local, offset, len: message_len }: Source<'_>,
     ) -> Result<SendHandle, SendError> {
-        place.surround(region, offset, len);
-        let to = (&self.parts.grant, place.remote_offset);
-        let submitted = link.submit_ordered(now, to, (region, offset, place.len));
-        let call = submitted.map_err(|error| {
-            self.writer.room_mut().untake(footprint(len));
+        let Place { remote_offset, len, .. } = place;
+        let (grant, local_offset) = (&self.parts.grant, offset - Place::MESSAGE);
+        place.surround(local, local_offset, message_len);
+        let piece = Piece { grant, remote_offset, local, local_offset, len };
+        let call = link.submit_ordered(now, &piece).map_err(|error| {
+            self.writer.room_mut().untake(footprint(message_len));
             refused(error)
         })?;
-        self.sending.publish((place.position, self.writer.room().head()), call);
+        self.sending.publish(place.position..self.writer.room().head(), call);
         Ok(SendHandle(place.position))
     }
 
@@ -134,9 +139,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         self.sending.check()?;
         let place = self.writer.take(len).ok_or(SendError::Full)?;
         let (image, at) = (self.parts.image.clone(), place.remote_offset);
+        let source = Source { region: &image, offset: at + Place::MESSAGE, len };
         // The image is as long as the ring: or else nothing is written, and the call is refused.
-        let _ = image.write(at + Place::MESSAGE, message);
-        let sent = self.write(link, now, (place, len), (&image, at))?;
+        let _ = image.write(source.offset, message);
+        let sent = self.write(link, now, place, source)?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -154,9 +160,9 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (WORD, WORD), self.parts.len_max)?;
+        let len = checked_place(region, &range, WORD, WORD, self.parts.len_max)?;
         self.sending.check()?;
         let place = self.writer.take(len).ok_or(SendError::Full)?;
-        self.write(link, now, (place, len), (region, range.start - WORD))
+        self.write(link, now, place, Source { region, offset: range.start, len })
     }
 }

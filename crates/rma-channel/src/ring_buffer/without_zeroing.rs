@@ -89,7 +89,7 @@ impl Sender {
     pub fn open(host: &dyn Gate, config: RingConfig) -> Result<Half<Self>, OpenError> {
         opened(host, |host| {
             config.check(footprint(config.len_max) + WORD)?;
-            open_sender(host, config, (Kind::RingWithoutZeroing, &[OpType::Write]), |parts, _| {
+            open_sender(host, config, Kind::RingWithoutZeroing, &[OpType::Write], |parts, _| {
                 Self::new(parts)
             })
         })
@@ -106,18 +106,14 @@ impl Sender {
         link: &mut Link<P>,
         now: Instant,
     ) -> Result<(), SendError> {
-        while let Some(Bell { run, start, elsewhere }) = self.bells.front()
-            && self.sending.ready() == Some(run.position)
+        while let Some(bell) = self.bells.front()
+            && self.sending.ready() == Some(bell.run.position)
         {
-            let (region, offset) = match elsewhere {
-                Some((region, offset)) => (region, *offset),
-                None => {
-                    self.writer.set_bell(run);
-                    (&self.parts.image, run.remote_offset)
-                }
-            };
-            let call = self.ordered(link, now, (run, *start), (region, offset + start))?;
-            self.sending.ring(run.position, call);
+            if bell.elsewhere.is_none() {
+                self.writer.set_bell(&bell.run);
+            }
+            let (position, call) = (bell.run.position, self.ordered(link, now, bell)?);
+            self.sending.ring(position, call);
             self.bells.pop_front();
         }
         Ok(())
@@ -143,9 +139,7 @@ impl Sender {
         if !is_busy && !is_large {
             self.writer.set_bell(&run);
         }
-        let image = self.parts.image.clone();
-        let at = (&image, run.remote_offset);
-        let issued = self.write(link, now, (&run, None), (at, is_busy || is_large));
+        let issued = self.write(link, now, run, None, is_busy || is_large);
         if issued.is_err() {
             // Its messages go with those that come.
             self.writer.untake_run(&run);
@@ -153,40 +147,49 @@ impl Sender {
         issued
     }
 
-    /// Issues a run that stands in memory: at once if it is whole with one op, or else its bytes,
+    /// Issues a run that stands in the image, or `elsewhere`: at once if it is whole with one op, or else its bytes,
     /// and its bell later (`in_two`).
     fn write<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (run, elsewhere): (&Run, Option<(RegisteredRegion, u64)>),
-        ((region, offset), in_two): ((&RegisteredRegion, u64), bool),
+        run: Run,
+        elsewhere: Option<(RegisteredRegion, u64)>,
+        in_two: bool,
     ) -> Result<(), SendError> {
+        let mut bell = Bell { run, start: 0, elsewhere };
         if in_two {
             let (grant, remote_offset) = (&self.parts.grant, run.remote_offset);
+            let (local, local_offset) = self.place(&bell);
             let len = run.split(link.last_op_len(grant, run.len));
-            let (local, local_offset) = (region, offset);
             let piece = Piece { grant, remote_offset, local, local_offset, len };
             let call = Call::of(core::slice::from_ref(&piece));
             let call = link.submit(now, &call).map_err(refused)?;
             self.sending.begin(run.positions(), call);
-            self.bells.push_back(Bell { run: *run, start: len, elsewhere });
+            bell.start = len;
+            self.bells.push_back(bell);
         } else {
-            let call = self.ordered(link, now, (run, 0), (region, offset))?;
+            let call = self.ordered(link, now, &bell)?;
             self.sending.publish(run.positions(), call);
         }
         Ok(())
     }
 
-    /// Issues an ordered WRITE of a run from `start` on, which lies at `offset` of `region`.
+    /// Returns where the run of a bell lies.
+    fn place<'a>(&'a self, Bell { run, elsewhere, .. }: &'a Bell) -> (&'a RegisteredRegion, u64) {
+        let image = (&self.parts.image, run.remote_offset);
+        elsewhere.as_ref().map_or(image, |(region, offset)| (region, *offset))
+    }
+
+    /// Issues an ordered WRITE of a bell's run, from the bell's start on.
     fn ordered<P: AsMut<CommandPortal>>(
         &self,
         link: &mut Link<P>,
         now: Instant,
-        (run, start): (&Run, u64),
-        (region, offset): (&RegisteredRegion, u64),
+        bell: &Bell,
     ) -> Result<CallId, SendError> {
-        let source = Source { region, offset, len: (run.len - start) as u32 };
+        let (&Bell { run, start, .. }, (region, offset)) = (bell, self.place(bell));
+        let source = Source { region, offset: offset + start, len: (run.len - start) as u32 };
         let remote_offset = run.remote_offset + start;
         let change = Change::OrderedWrite { remote_offset, source };
         link.submit_op(now, &OpCall::of(&self.parts.grant, change)).map_err(refused)
@@ -263,7 +266,7 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, (WORD, WORD), self.parts.len_max)?;
+        let len = checked_place(region, &range, WORD, WORD, self.parts.len_max)?;
         self.issue(link, now, true)?;
         let is_busy = self.sending.under_way() > 0;
         let run = self.writer.take_place(len).ok_or(SendError::Full)?;
@@ -274,7 +277,7 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         let _ = region.store(start + run.bell_word(), run.bell);
         let in_two = is_busy || run.len > OP_SIZE_MAX.into();
         let elsewhere = Some((region.clone(), start));
-        let issued = self.write(link, now, (&run, elsewhere), ((region, start), in_two));
+        let issued = self.write(link, now, run, elsewhere, in_two);
         if let Err(error) = issued {
             self.writer.untake_place(&run);
             return Err(error);

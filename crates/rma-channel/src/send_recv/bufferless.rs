@@ -146,8 +146,8 @@ impl Sender {
     /// If those are not terms of such a channel.
     pub fn join(host: &dyn Gate, terms: &Terms, waiting: u16) -> Result<Self, OpenError> {
         checked_count("the number of words that wait", waiting)?;
-        let kind = (Kind::SendRecvBufferless, Side::Sender);
-        let grant = terms.epochs_for(host.identity(), kind, &[OpType::Notify])?[0];
+        let (us, kind) = (host.identity(), Kind::SendRecvBufferless);
+        let grant = terms.epochs_for(us, kind, Side::Sender, &[OpType::Notify])?[0];
         Ok(Self::new(grant, waiting))
     }
 

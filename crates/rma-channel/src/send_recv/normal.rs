@@ -65,7 +65,7 @@ impl Receiver {
             let grant = opening.grant(host, queue.region(), OpType::Send)?;
             let (tells, memory) = (Buffers(queue.layout()), queue.region().clone());
             opening.receiver(host, vec![grant], move |teller| {
-                Self::new(tells, queue, (memory, opening.places), teller)
+                Self::new(tells, queue, memory, opening.places, teller)
             })
         })
     }

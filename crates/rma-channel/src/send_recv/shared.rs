@@ -11,7 +11,7 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal, Source},
+    portal::{Change, CommandPortal},
     receive_queue::{Receive, ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -137,8 +137,8 @@ impl Sender {
     pub fn join(host: &dyn Gate, terms: &Terms, waiting: u16) -> Result<Self, OpenError> {
         opened(host, |host| {
             checked_count("the number of messages that wait", waiting)?;
-            let kind = (Kind::SendRecvShared, Side::Sender);
-            let grant = terms.epochs_for(host.identity(), kind, &[OpType::Send])?[0];
+            let (us, kind) = (host.identity(), Kind::SendRecvShared);
+            let grant = terms.epochs_for(us, kind, Side::Sender, &[OpType::Send])?[0];
             let [_, len_max, _] = terms.agreed().numbers;
             let len_max = u32::try_from(len_max).unwrap_or(0);
             checked_len_max(len_max)?;
@@ -155,8 +155,7 @@ impl Sender {
     ) -> Result<(), SendError> {
         let Self { grant, image, messages, .. } = self;
         messages.poll(link, |link, lying| {
-            let (region, offset, len) = image.source(lying);
-            let message = Source { region, offset, len };
+            let message = image.source(lying);
             //= channels#4.1-shared
             let change = Change::Send { message, immediate: 0 };
             link.submit_op(now, &OpCall::of(grant, change)).map_err(refused)
@@ -168,7 +167,8 @@ impl Sender {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (number, lying): (Position, Lying),
+        number: Position,
+        lying: Lying,
     ) -> Result<SendHandle, SendError> {
         self.messages.add(lying);
         if let Err(error) = self.issue(link, now) {
@@ -206,7 +206,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         checked_len(message.len(), self.len_max())?;
         let number = self.messages.next()?;
         let lying = self.image.copy(number, message);
-        let sent = self.add(link, now, (number, lying))?;
+        let sent = self.add(link, now, number, lying)?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -226,6 +226,6 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
     ) -> Result<SendHandle, SendError> {
         let lying = self.image.at(region, &range)?;
         let number = self.messages.next()?;
-        self.add(link, now, (number, lying))
+        self.add(link, now, number, lying)
     }
 }

@@ -176,7 +176,7 @@ impl<F: Form> SharedSender<F> {
     /// If they are not terms of such a channel for this process, or the host has no room.
     pub fn join(host: &dyn Gate, terms: &Terms) -> Result<Self, OpenError> {
         opened(host, |host| {
-            let grants = terms.epochs_for(host.identity(), (F::KIND, Side::Sender), F::NEEDS)?;
+            let grants = terms.epochs_for(host.identity(), F::KIND, Side::Sender, F::NEEDS)?;
             let ahead = Ahead::new(grants.to_vec(), F::NEEDS.len());
             let Agreed { numbers: [len, sizes, sender], .. } = terms.agreed();
             let (len_max, window) = (sizes as u32, (sizes >> 32) as usize);
@@ -383,7 +383,8 @@ impl<F: Form, P: AsMut<CommandPortal>> SendRegion<P> for SharedSender<F> {
         region: &RegisteredRegion,
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, F::BESIDE, self.len_max)?;
+        let (before, behind) = F::BESIDE;
+        let len = checked_place(region, &range, before, behind, self.len_max)?;
         self.check()?;
         if self.items.len() >= self.window {
             return Err(SendError::Full);

@@ -40,8 +40,7 @@ pub type Sender = SharedSender<Record>;
 pub struct Record;
 
 /// The words before and behind a message.
-const fn words(ring: RingLen, place: (Position, u32), sender: u16, number: u32) -> [u64; 2] {
-    let (position, len) = place;
+const fn words(ring: RingLen, position: Position, len: u32, sender: u16, number: u32) -> [u64; 2] {
     let first = len as u64 | (sender as u64) << 16 | (ring.lap(position) as u64) << 32;
     let last = (position.to_bits() as u32 | 1) as u64 | (number as u64) << 32;
     [first, last]
@@ -60,7 +59,7 @@ impl Form for Record {
     fn change(place: Place, region: &RegisteredRegion, offset: u64) -> Change<'_> {
         let Place { ring, position, len, sender, number } = place;
         let (start, end) = (offset - WORD, offset + padded(len));
-        let [first, last] = words(ring, (position, len), sender, number);
+        let [first, last] = words(ring, position, len, sender, number);
         // The place was checked, or is in the image.
         let _ = region.store(start, first.to_le());
         let message_end = offset + u64::from(len);

@@ -130,7 +130,7 @@ impl Receiver {
                 opening.grant(host, &bells, OpType::Write)?,
             ];
             opening.receiver(host, grants, move |teller| {
-                Self::new((memory, bells), opening.places, teller)
+                Self::new(memory, bells, opening.places, teller)
             })
         })
     }
@@ -165,7 +165,7 @@ impl WakingReceiver {
             ];
             let places = opening.places;
             opening.receiver(host, grants, move |teller| {
-                Self::new(Bells(places), queue, (memory, places), teller)
+                Self::new(Bells(places), queue, memory, places, teller)
             })
         })
     }

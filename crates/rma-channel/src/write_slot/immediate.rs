@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rma_core::{
-    executor::CallId,
+    executor::{CallId, Piece},
     gate::Gate,
     grant::Grant,
     op::OpType,
@@ -92,7 +92,7 @@ impl Receiver {
                 [OpType::WriteWithImm, OpType::Write].map(grant).into_iter().collect();
             let slots = Slots(opening.places);
             opening.receiver(host, grants?, move |teller| {
-                Self::new(slots, queue, (memory, slots.0), teller)
+                Self::new(slots, queue, memory, slots.0, teller)
             })
         })
     }
@@ -114,10 +114,10 @@ impl Carries for Immediates {
         now: Instant,
         &Parcel { number, len, region, offset }: &Parcel<'_>,
     ) -> Result<CallId, SendError> {
-        let Self { last, others, places } = self;
-        let (remote_offset, immediate) = (places.offset(number), number.to_bits());
-        let (grants, source) = ((last, others), (region, offset, len.into()));
-        link.submit_with_imm(now, grants, (remote_offset, immediate), source).map_err(refused)
+        let Self { last, others: grant, places } = self;
+        let (remote_offset, len) = (places.offset(number), len.into());
+        let piece = Piece { grant, remote_offset, local: region, local_offset: offset, len };
+        link.submit_with_imm(now, &piece, last, number.to_bits()).map_err(refused)
     }
 }
 

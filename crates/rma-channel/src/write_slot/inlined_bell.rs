@@ -7,7 +7,12 @@
 use std::sync::Arc;
 
 use rma_core::{
-    executor::CallId, gate::Gate, grant::Grant, op::OpType, portal::CommandPortal, time::Instant,
+    executor::{CallId, Piece},
+    gate::Gate,
+    grant::Grant,
+    op::OpType,
+    portal::CommandPortal,
+    time::Instant,
 };
 use rma_shm::Region;
 
@@ -80,7 +85,7 @@ impl Receiver {
             let memory = opening.register(host, memory, None)?;
             let grant = opening.grant(host, &memory, OpType::Write)?;
             opening.receiver(host, vec![grant], move |teller| {
-                Self::new((memory.clone(), memory), opening.places, teller)
+                Self::new(memory.clone(), memory, opening.places, teller)
             })
         })
     }
@@ -110,8 +115,9 @@ impl Carries for Whole {
         // There is room behind the message.
         let _ = region.store(offset + padded(len), bell(number, len).to_le());
         let remote_offset = self.places.offset(number) + self.shift(len);
-        let source = (region, offset, padded(len) + BELL);
-        link.submit_ordered(now, (&self.grant, remote_offset), source).map_err(refused)
+        let (grant, len) = (&self.grant, padded(len) + BELL);
+        let piece = Piece { grant, remote_offset, local: region, local_offset: offset, len };
+        link.submit_ordered(now, &piece).map_err(refused)
     }
 }
 

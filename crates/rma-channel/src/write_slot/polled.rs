@@ -54,7 +54,8 @@ pub struct Polled<L> {
 impl<L: Lies> Polled<L> {
     /// Slots in `memory`, with bells in `bells`, which are made 0.
     pub(crate) fn new(
-        (memory, bells): (RegisteredRegion, RegisteredRegion),
+        memory: RegisteredRegion,
+        bells: RegisteredRegion,
         places: Places,
         teller: Teller,
     ) -> Self {
@@ -163,7 +164,7 @@ impl<L: Lies, P: AsMut<CommandPortal>> Receiver<P> for Polled<L> {
     fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
         let is_all = self.tail == self.next && !self.has_next();
         // A failed report is repeated.
-        self.teller.poll(link, now, (self.tail, is_all))?;
+        self.teller.poll(link, now, self.tail, is_all)?;
         Ok(())
     }
 }

@@ -91,7 +91,7 @@ impl Asking {
     }
 
     /// When what a ring wants from some time on may be asked.
-    pub(super) fn may_ask_about(&self, (want, at): (Want, Instant)) -> Instant {
+    pub(super) fn may_ask_about(&self, want: Want, at: Instant) -> Instant {
         if want == Want::Again { at.max(self.again_not_before) } else { at }
     }
 

@@ -104,8 +104,7 @@ pub struct Keeper {
     log_at: Option<Instant>,
     /// To whom keys were given since the host was told.
     initiators: BTreeSet<HostAddr>,
-    /// When people were last told of a denial, and how many there were since.
-    denied: (Option<Instant>, u64),
+    denials: Denials,
     reloaded: u64,
     not_reloaded: u64,
 }
@@ -133,7 +132,7 @@ impl Keeper {
             regions: Regions::new(responders, seed),
             log_at: None,
             initiators: BTreeSet::new(),
-            denied: (None, 0),
+            denials: Denials::default(),
             reloaded: 0,
             not_reloaded: 0,
         })
@@ -173,7 +172,7 @@ impl Keeper {
         region: &RegisteredRegion,
         schedule: Schedule,
     ) -> Result<Epoch, PublishError> {
-        self.regions.publish(now, host, &mut self.recorded, (name, region), schedule)
+        self.regions.publish(now, host, &mut self.recorded, name, region, schedule)
     }
 
     /// Takes a region out. No client is given its keys any longer, and clients that hold some are
@@ -236,12 +235,12 @@ impl Keeper {
 
     /// Answers a message.
     pub fn handle(&mut self, now: Now, peer: &Peer, message: &[u8]) -> Octets {
-        let Self { initiators, denied, recorded, .. } = self;
+        let Self { initiators, denials, recorded, .. } = self;
         recorded.handle_and_see(now, peer, message, |event| match event.what {
             What::Granted { initiator, .. } | What::Current { initiator, .. } => {
                 initiators.insert(initiator);
             }
-            What::Denied { .. } => tell_denied(now.boot, event, denied),
+            What::Denied { .. } => denials.tell(now.boot, event),
             _ => {}
         })
     }
@@ -286,13 +285,23 @@ impl Keeper {
     }
 }
 
-/// Tells people of a denial: its client learns no more than that, and often it is a rule, or an
-/// address, that is wrong. The audit log has all of them.
-fn tell_denied(now: Instant, event: &Event, (told_at, untold): &mut (Option<Instant>, u64)) {
-    if told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
-        *untold += 1;
-        return;
+/// When people were last told of a denial, and how many there were since.
+#[derive(Debug, Default)]
+struct Denials {
+    told_at: Option<Instant>,
+    untold: u64,
+}
+
+impl Denials {
+    /// Tells people of a denial: its client learns no more than that, and often it is a rule, or an
+    /// address, that is wrong. The audit log has all of them.
+    fn tell(&mut self, now: Instant, event: &Event) {
+        if self.told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
+            self.untold += 1;
+            return;
+        }
+        self.told_at = Some(now);
+        let untold = core::mem::take(&mut self.untold);
+        tracing::warn!(%event, untold, "the key service denied a region");
     }
-    *told_at = Some(now);
-    tracing::warn!(%event, untold = core::mem::take(untold), "the key service denied a region");
 }

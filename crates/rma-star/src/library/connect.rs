@@ -61,8 +61,7 @@ impl Verbs {
         let phase = self.phase(qp)?;
         match (phase, Terms::parse(octets)?) {
             (Phase::Init(role), Terms::Offer(offer)) => {
-                let own = (role, self.load());
-                let part = part_of_answerer((offer.role, offer.load), own)?;
+                let part = part_of_answerer(offer.role, offer.load, role, self.load())?;
                 self.take_offer(now, qp.index, &offer, part)
             }
             (Phase::Offered(role), Terms::Answer(answer)) => self.take_answer(qp, role, &answer),
@@ -306,7 +305,8 @@ impl Verbs {
         now: Instant,
         index: u32,
         status: WcStatus,
-        (clock, key): (u64, [u8; 16]),
+        clock: u64,
+        key: [u8; 16],
     ) -> bool {
         let Some(row) = self.rows.get(index as usize) else { return false };
         if row.phase != Phase::Opening {

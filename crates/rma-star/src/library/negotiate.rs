@@ -76,8 +76,10 @@ pub(super) enum Part {
 //= star#III-C1-explicit
 //= star#III-C1-auto
 pub(super) fn part_of_answerer(
-    (offerer, offerers): (Role, Load),
-    (answerer, answerers): (Role, Load),
+    offerer: Role,
+    offerers: Load,
+    answerer: Role,
+    answerers: Load,
 ) -> Result<Part, RolesClash> {
     let side = match (offerer, answerer) {
         (Role::Auto, Role::Auto) => {
@@ -109,8 +111,8 @@ mod tests {
     fn the_side_with_fewer_is_stateful_and_both_are_if_none_has_many() {
         let auto = |offerers: u32, answerers: u32| {
             let load = |connections| Load { connections, threshold: 10 };
-            let both = ((Role::Auto, load(offerers)), (Role::Auto, load(answerers)));
-            part_of_answerer(both.0, both.1).unwrap()
+            let [offerers, answerers] = [offerers, answerers].map(load);
+            part_of_answerer(Role::Auto, offerers, Role::Auto, answerers).unwrap()
         };
         assert_eq!(auto(11, 0), Part::Of(Side::Stateful));
         assert_eq!(auto(0, 11), Part::Of(Side::Stateless));
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn a_role_that_is_wanted_is_given_unless_both_want_it() {
         let load = Load { connections: 99, threshold: 0 };
-        let roles = |offerer, answerer| part_of_answerer((offerer, load), (answerer, load));
+        let roles = |offerer, answerer| part_of_answerer(offerer, load, answerer, load);
         use Role::{Auto, Rc, Stateful, Stateless};
         let (to_be_stateful, to_be_stateless) =
             (Ok(Part::Of(Side::Stateful)), Ok(Part::Of(Side::Stateless)));

@@ -41,13 +41,13 @@ impl Verbs {
                 ..
             } => {
                 let ended = Ended { qp, op, status, byte_len, immediate, is_of_write };
-                self.complete(now, (slot, generation), &ended)
+                self.complete(now, slot, generation, &ended)
             }
             Report::Opened { qp, status, key, clock, valid_micros } => {
                 // A late report must be late enough by the engine's W, whatever was set here.
                 let valid = Duration::from_micros(valid_micros.into());
                 self.config.valid = self.config.valid.max(valid);
-                self.opened(now, qp, status, (clock, key))
+                self.opened(now, qp, status, clock, key)
             }
             Report::Ready { qp } => self.ready(now, qp),
             Report::SwitchAsked { qp, number, is_automatic } => {
@@ -130,7 +130,7 @@ impl Verbs {
 
     /// A work request has ended. `false` if there is none.
     //= star#ours-completion-order
-    fn complete(&mut self, now: Instant, (slot, generation): (u32, u32), ended: &Ended) -> bool {
+    fn complete(&mut self, now: Instant, slot: u32, generation: u32, ended: &Ended) -> bool {
         if !self.slots.is_open(slot, generation) {
             return false;
         }
@@ -153,7 +153,7 @@ impl Verbs {
         let which = queue_of(record.op());
         let immediate = ended.immediate.filter(|_| is_success && record.op().is_recv());
         let byte_len = if is_success { ended.byte_len } else { 0 };
-        record.complete(status, byte_len, (immediate, is_success && ended.is_of_write));
+        record.complete(status, byte_len, immediate, is_success && ended.is_of_write);
         self.give(ended.qp, which);
         if !is_success {
             self.fail(now, ended.qp, WcStatus::WrFlushErr);

@@ -137,7 +137,8 @@ impl Record {
         &mut self,
         status: WcStatus,
         byte_len: u32,
-        (immediate, is_of_write): (Option<u32>, bool),
+        immediate: Option<u32>,
+        is_of_write: bool,
     ) {
         self.length = byte_len;
         self.immediate = immediate.unwrap_or_default();

@@ -113,7 +113,7 @@ impl StarPortalMemory {
     pub fn format(mapping: &Arc<Mapping>, slots: u32, qps: u32) -> Result<Self, LayoutError> {
         let layout = Layout::within(mapping, slots, qps)?;
         Self::label(slots, qps).format(mapping, 0, layout.len, || {
-            let memory = Self::place(mapping, layout, (slots, qps), RingMemory::format)?;
+            let memory = Self::place(mapping, layout, slots, qps, RingMemory::format)?;
             for word in &mapping.words()[layout.qp_words / WORD..layout.len / WORD] {
                 word.store(0, Ordering::Relaxed);
             }
@@ -129,13 +129,14 @@ impl StarPortalMemory {
     pub fn join(mapping: &Arc<Mapping>, slots: u32, qps: u32) -> Result<Self, LayoutError> {
         let layout = Layout::within(mapping, slots, qps)?;
         Self::label(slots, qps).check(mapping, 0, layout.len)?;
-        Self::place(mapping, layout, (slots, qps), RingMemory::join)
+        Self::place(mapping, layout, slots, qps, RingMemory::join)
     }
 
     fn place(
         mapping: &Arc<Mapping>,
         layout: Layout,
-        (slots, qps): (u32, u32),
+        slots: u32,
+        qps: u32,
         ring: PlaceRing,
     ) -> Result<Self, LayoutError> {
         Ok(Self {

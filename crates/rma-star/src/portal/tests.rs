@@ -153,7 +153,7 @@ fn a_frame_has_effect_only_while_its_slot_and_its_connection_are_open() {
     let closed = QpWord { state: QpState::Closed, ..open };
     let guard = |state| Guard::new(3, 5, 7, state);
     let of = |state, word, generation, qp, nonce, era| {
-        Verdict::of((guard(state), word), generation, qp, (nonce, era))
+        Verdict::of(guard(state), word, generation, qp, nonce, era)
     };
     use GuardState::{Closed, Free, Open};
     // This use of the slot, of this QP.

@@ -176,10 +176,12 @@ impl Verdict {
     /// connection `nonce` and `era`.
     #[must_use]
     pub const fn of(
-        (guard, qp_word): (Guard, QpWord),
+        guard: Guard,
+        qp_word: QpWord,
         generation: u32,
         qp: u32,
-        (nonce, era): (u32, u16),
+        nonce: u32,
+        era: u16,
     ) -> Self {
         let is_named = guard.is_of(generation, qp, nonce);
         let is_connected = qp_word.is_open_for(nonce, era);

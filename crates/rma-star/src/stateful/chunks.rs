@@ -43,7 +43,7 @@ impl Stateful {
                 continue;
             }
             let Some(expiry) = self.expiry(at, writing.now) else { return false };
-            let Some(frame) = self.next_chunk(host, (path, at), writing) else { continue };
+            let Some(frame) = self.next_chunk(host, path, at, writing) else { continue };
             let is_written = self.write_frame(host, frame, expiry, writing);
             if self.connections.get(at).is_some() {
                 self.relist(at);
@@ -60,7 +60,8 @@ impl Stateful {
     fn next_chunk(
         &mut self,
         host: &Tables<'_>,
-        (path, at): (RemoteWindowId, u16),
+        path: RemoteWindowId,
+        at: u16,
         writing: &Writing<'_, '_>,
     ) -> Option<u16> {
         let connection = self.connections.at(at);

@@ -129,7 +129,8 @@ impl Stateful {
         host: &mut Tables<'_>,
         now: Instant,
         at: u16,
-        (mut told, taken): (IndexList, u32),
+        mut told: IndexList,
+        taken: u32,
     ) {
         let mut failure = None;
         let mut bit = 0;

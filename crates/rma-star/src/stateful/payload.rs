@@ -48,8 +48,8 @@ impl Stateful {
                     return Ok(());
                 }
                 let pd = self.connections.at(sent.connection).local_pd;
-                let place = (transfer.here.offset + u64::from(*offset), len as u64);
-                let span = host.mrs.span(pd, transfer.here.mr, transfer.access, place);
+                let offset = transfer.here.offset + u64::from(*offset);
+                let span = host.mrs.span(pd, transfer.here.mr, transfer.access, offset, len as u64);
                 let span = span.map_err(|_refused| Some(*row))?;
                 span.memory.copy_out(span.offset, payload).map_err(|_bounds| Some(*row))
             }

@@ -40,7 +40,7 @@ impl Stateful {
             Ok(key) => (WcStatus::Success, if connects { *key.expose() } else { [0; 16] }),
             Err(status) => (status, [0; 16]),
         };
-        report_opened(host, portal, (now, qp, status, key));
+        report_opened(host, portal, now, qp, status, key);
     }
 
     fn add_rc(

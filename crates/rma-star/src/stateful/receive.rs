@@ -16,7 +16,7 @@ use super::{
     Stateful,
     connection::{Connection, Phase, Roles},
     paths::Outcome,
-    under_way::{Copy, What},
+    under_way::{Copy, Sent, What},
     work::Way,
 };
 use crate::{
@@ -79,7 +79,7 @@ impl Stateful {
             };
             let seen = Authentic::new(seen, tag);
             if seen.view.sender() == Side::Stateful {
-                self.take_request(host, (now, clock), &seen, frame);
+                self.take_request(host, now, clock, &seen, frame);
                 continue;
             }
             let (start, len) = (seen.view.header_len(), seen.view.payload_len());
@@ -100,7 +100,7 @@ impl Stateful {
             }
             self.is_heard(host, seen.connection);
             self.note_heard(now, &seen, frame.reply_len_max);
-            self.handle(host, (now, clock), &seen, payload);
+            self.handle(host, now, clock, &seen, payload);
             self.end_if_closed_there(host, now, seen.connection);
         }
     }
@@ -209,34 +209,29 @@ impl Stateful {
     fn handle(
         &mut self,
         host: &mut Tables<'_>,
-        (now, clock): (Instant, &impl Clock),
+        now: Instant,
+        clock: &impl Clock,
         seen: &Authentic<&Seen>,
         payload: &[u8],
     ) {
         let (at, time) = (seen.connection, seen.time);
         match &seen.view {
             FrameView::Wqep(wqep) => {
-                self.take_wqep(host, now, at, (&wqep.claims(), payload, time));
+                self.take_wqep(host, now, seen, &wqep.claims(), payload);
             }
             FrameView::EaOfZ(_) => {
                 for entry in EaOfZ::entries(payload) {
                     match entry {
-                        Ok(entry) => self.take_ea(host, now, (at, time), &entry),
+                        Ok(entry) => self.take_ea(host, now, at, time, &entry),
                         Err(_) => host.counters.drop_frame(StarDrop::Nonsense),
                     }
                 }
             }
             FrameView::State(state) => {
-                self.take_state(host, now, (at, time), &state.claims(), payload);
+                self.take_state(host, now, seen, &state.claims(), payload);
             }
-            FrameView::Rda(rda) => {
-                self.take_answer(host, (now, clock), seen, &rda.claims().0, &[]);
-            }
-            FrameView::Gda(gda) => {
-                self.take_answer(host, (now, clock), seen, &gda.claims().answer, payload);
-            }
-            // `look` lets no others pass.
-            _ => {}
+            // `look` lets no others pass than the answers to RDs and GDs.
+            _ => self.take_answer(host, now, clock, seen, payload),
         }
     }
 
@@ -246,11 +241,16 @@ impl Stateful {
     fn take_answer(
         &mut self,
         host: &mut Tables<'_>,
-        (now, clock): (Instant, &impl Clock),
+        now: Instant,
+        clock: &impl Clock,
         seen: &Authentic<&Seen>,
-        answer: &ChunkAnswer,
         payload: &[u8],
     ) {
+        let (answer, is_pull) = match &seen.view {
+            FrameView::Rda(rda) => (rda.claims().0.answer, false),
+            FrameView::Gda(gda) => (gda.claims().answer.answer, true),
+            _ => return,
+        };
         // The same answer twice in a batch is taken once.
         let found = seen.answers.and_then(|(copy, number)| {
             let at = self.frames.find(number)?;
@@ -260,29 +260,24 @@ impl Stateful {
             host.counters.drop_frame(StarDrop::LateOrUnsolicited);
             return;
         };
-        let What::Chunk { work: row, offset, len, completes } = &self.frames.at(frame).what else {
-            return;
-        };
-        let (row, offset, len, completes) = (*row, *offset, *len, *completes);
+        let What::Chunk { work: row, len, .. } = self.frames.at(frame).what else { return };
         let at = seen.connection;
         self.connections.at_mut(at).clock.answered(seen.time, copy.sent_at, now);
-        match answer.answer {
+        match answer {
             Answer::Done => {
-                let is_pull = matches!(seen.view, FrameView::Gda(_));
                 if is_pull {
                     if payload.len() != usize::from(len) {
                         host.counters.drop_frame(StarDrop::Nonsense);
                         return;
                     }
-                    let chunk = (offset, payload);
-                    if !self.land_chunk(host, (now, clock), row, copy.sent_at, chunk) {
+                    if !self.land_chunk(host, now, clock, frame, payload) {
                         return;
                     }
                 }
-                self.chunk_is_done(host, now, (at, frame), (row, completes.is_some()));
+                self.chunk_is_done(host, now, frame);
             }
             Answer::Denied => self.chunk_is_denied(host, now, at, row),
-            other => self.not_done(host, now, (at, frame), (other, seen.time, copy)),
+            other => self.not_done(host, now, frame, other, seen.time),
         }
     }
 
@@ -311,17 +306,14 @@ impl Stateful {
     }
 
     /// A chunk of a work request has landed, here or at Z.
-    fn chunk_is_done(
-        &mut self,
-        host: &mut Tables<'_>,
-        now: Instant,
-        (at, frame): (u16, u16),
-        (row, completes): (u16, bool),
-    ) {
+    fn chunk_is_done(&mut self, host: &mut Tables<'_>, now: Instant, frame: u16) {
+        let sent = self.frames.at(frame);
+        let What::Chunk { work: row, completes, .. } = sent.what else { return };
+        let at = sent.connection;
         self.note_outcome(now, frame, OpStatus::Ok);
         let _ = self.forget_frame(frame);
         if self.works[row].transfer.is_some_and(|transfer| transfer.is_done()) {
-            self.finish(host, row, completes);
+            self.finish(host, row, completes.is_some());
         }
         self.advance(host, now, at);
     }
@@ -345,9 +337,11 @@ impl Stateful {
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        (at, frame): (u16, u16),
-        (answer, time, copy): (Answer, ZTime, Copy),
+        frame: u16,
+        answer: Answer,
+        time: ZTime,
     ) {
+        let &Sent { connection: at, copy, .. } = self.frames.at(frame);
         match answer {
             Answer::Gone => {
                 host.counters.count(StarEvent::Gone);
@@ -358,7 +352,7 @@ impl Stateful {
             }
             // It had expired when it came: its sender's bound of the clock was behind. Another copy
             // goes at once, with what is known now.
-            Answer::Clock if time >= copy.expiry => {
+            Answer::Clock if copy.is_some_and(|copy| time >= copy.expiry) => {
                 if self.send_again(frame) {
                     self.relist(at);
                 } else {
@@ -377,7 +371,8 @@ impl Stateful {
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        (at, time): (u16, ZTime),
+        at: u16,
+        time: ZTime,
         entry: &EaEntry,
     ) {
         let is_open = self.connections.at(at).phase == Phase::Open;
@@ -394,12 +389,12 @@ impl Stateful {
                 return self.chunk_is_denied(host, now, at, work);
             }
             (Answer::Denied, _) => return self.fail(host, now, at, WcStatus::RemOpErr),
-            (answer, _) => return self.not_done(host, now, (at, frame), (answer, time, copy)),
+            (answer, _) => return self.not_done(host, now, frame, answer, time),
         }
         match *what {
             What::Cqes { .. } => {
                 if let What::Cqes { told, .. } = self.forget_frame(frame) {
-                    self.settle(host, now, at, (told, entry.taken));
+                    self.settle(host, now, at, told, entry.taken);
                 }
             }
             What::Probe => {
@@ -407,10 +402,10 @@ impl Stateful {
                 self.connections.at_mut(at).probe_is_under_way = false;
                 self.is_there(host, now, at, copy.sent_at);
             }
-            What::Chunk { work: row, completes, .. } if self.is_pushed(row) => {
-                self.chunk_is_done(host, now, (at, frame), (row, completes.is_some()));
+            What::Chunk { work: row, .. } if self.is_pushed(row) => {
+                self.chunk_is_done(host, now, frame);
             }
-            What::Commit => self.committed(host, now, (at, frame), copy.sent_at),
+            What::Commit => self.committed(host, now, at, frame, copy.sent_at),
             // A question is answered by a rule, what is asked for by the data, and what is about a
             // change of roles by the next word about it.
             What::Greeting | What::Ask { .. } | What::Chunk { .. } => {}

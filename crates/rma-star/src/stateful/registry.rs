@@ -64,7 +64,8 @@ impl Registry {
         list: &IndexList,
         op: WqeOp,
         mr: MrId,
-        (offset, len): (u64, u32),
+        offset: u64,
+        len: u32,
     ) -> Option<Result<FrameKey, WcStatus>> {
         let rule = &self.rules[self.find(list, mr)?].1;
         let key = match op {
@@ -134,19 +135,19 @@ mod tests {
     #[test]
     fn only_what_a_rule_allows_has_a_key() {
         let (mut registry, mut list) = (Registry::new(4), IndexList::new());
-        let key = |registry: &Registry, list: &IndexList, op, mr, at| {
-            registry.key(list, op, MrId(mr), at).map(|key| key.is_ok())
+        let key = |registry: &Registry, list: &IndexList, op, mr, offset, len| {
+            registry.key(list, op, MrId(mr), offset, len).map(|key| key.is_ok())
         };
-        assert_eq!(key(&registry, &list, WqeOp::Write, 7, (0, 1)), None);
+        assert_eq!(key(&registry, &list, WqeOp::Write, 7, 0, 1), None);
         registry.add(0, &mut list, rule(7, 100));
-        assert_eq!(key(&registry, &list, WqeOp::Write, 7, (0, 100)), Some(true));
-        assert_eq!(key(&registry, &list, WqeOp::Write, 7, (1, 100)), Some(false));
-        assert_eq!(key(&registry, &list, WqeOp::Write, 7, (u64::MAX, 1)), Some(false));
-        assert_eq!(key(&registry, &list, WqeOp::Read, 7, (0, 1)), Some(false));
-        assert_eq!(key(&registry, &list, WqeOp::Send, 7, (0, 1)), Some(false));
-        assert_eq!(key(&registry, &IndexList::new(), WqeOp::Write, 7, (0, 1)), None);
+        assert_eq!(key(&registry, &list, WqeOp::Write, 7, 0, 100), Some(true));
+        assert_eq!(key(&registry, &list, WqeOp::Write, 7, 1, 100), Some(false));
+        assert_eq!(key(&registry, &list, WqeOp::Write, 7, u64::MAX, 1), Some(false));
+        assert_eq!(key(&registry, &list, WqeOp::Read, 7, 0, 1), Some(false));
+        assert_eq!(key(&registry, &list, WqeOp::Send, 7, 0, 1), Some(false));
+        assert_eq!(key(&registry, &IndexList::new(), WqeOp::Write, 7, 0, 1), None);
         registry.drop_rule(&mut list, MrId(7));
-        assert_eq!(key(&registry, &list, WqeOp::Write, 7, (0, 1)), None);
+        assert_eq!(key(&registry, &list, WqeOp::Write, 7, 0, 1), None);
     }
 
     #[test]

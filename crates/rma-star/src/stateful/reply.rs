@@ -2,8 +2,8 @@
 //! would, with this host's clock.
 
 use rma_core::{
-    backend::Transmit, crypto::Iv, limits::TAG_LEN, op::ClassOfService, packet::SMALL,
-    port::SourcePort, time::Instant,
+    backend::Transmit, limits::TAG_LEN, op::ClassOfService, packet::SMALL, port::SourcePort,
+    time::Instant,
 };
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
     names::Side,
     tables::{Tables, z_time},
     wire::{
-        Answer, ChunkAnswer, EaOfZ, Gda, Guide, Header, KeyPhase,
+        Answer, ChunkAnswer, EaOfZ, Gda, Header, KeyPhase,
         data::GDA_HEADER_LEN,
         work::{EA_ENTRY_LEN, WORK_HEADER_LEN},
     },
@@ -41,10 +41,9 @@ impl Stateful {
             Some(Reply { what: What::Ea(_), came_at }) => {
                 self.write_eas(host, at, &mut responder, came_at, writing)
             }
-            Some(Reply { what: What::Data { guide, answered, answer }, came_at }) => {
+            Some(reply) => {
                 let _ = self.replies.pop(&mut responder.replies);
-                let asked = (&guide, &answered, answer);
-                self.write_data(host, at, &responder, (asked, came_at), writing)
+                self.write_data(host, at, &responder, &reply, writing)
             }
         };
         self.connections.at_mut(at).rc = Some(responder);
@@ -79,7 +78,7 @@ impl Stateful {
         let time = z_time(writing.now);
         writing.sealer.push(&responder.key, header.iv(Side::Stateless), &octets, time);
         let len = WORK_HEADER_LEN + count * EA_ENTRY_LEN + TAG_LEN;
-        transmit(host, connection, (&octets, len), writing);
+        transmit(host, connection, &octets, len, writing);
         true
     }
 
@@ -89,9 +88,12 @@ impl Stateful {
         host: &Tables<'_>,
         at: u16,
         responder: &Responder,
-        ((guide, answered, answer), came_at): ((&Guide, &Iv, Answer), Instant),
+        reply: &Reply,
         writing: &mut Writing<'_, '_>,
     ) -> bool {
+        let Reply { what: What::Data { guide, answered, answer }, came_at } = reply else {
+            return false;
+        };
         let connection = self.connections.at(at);
         let len = usize::from(guide.chunk_len);
         let payload = writing.out.bytes.get_mut(GDA_HEADER_LEN..).unwrap_or_default();
@@ -99,10 +101,10 @@ impl Stateful {
             host.counters.drop_frame(StarDrop::NoRoom);
             return false;
         }
-        let place = (guide.octets_of_mr().start, len as u64);
-        let span = host.mrs.span(connection.local_pd, guide.mr, Access::REMOTE_READ, place);
+        let (pd, offset) = (connection.local_pd, guide.octets_of_mr().start);
+        let span = host.mrs.span(pd, guide.mr, Access::REMOTE_READ, offset, len as u64);
         let is_open = connection.phase == Phase::Open;
-        let mut answer = if is_open { answer } else { Answer::Gone };
+        let mut answer = if is_open { *answer } else { Answer::Gone };
         if answer == Answer::Done {
             let payload = &mut payload[..len];
             if !span.is_ok_and(|span| span.memory.copy_out(span.offset, payload).is_ok()) {
@@ -112,14 +114,14 @@ impl Stateful {
         }
         let chunk_len = if answer == Answer::Done { guide.chunk_len } else { 0 };
         let header = header_of(responder, writing);
-        let delay_micros = delay_micros(came_at, writing.now);
+        let delay_micros = delay_micros(*came_at, writing.now);
         let mut octets = [0; GDA_HEADER_LEN];
         let answer = ChunkAnswer::to(guide, header, answer, delay_micros);
         Gda { answer, chunk_len }.emit(&mut octets);
         let (iv, time) = (header.iv(Side::Stateless), z_time(writing.now));
         writing.sealer.push_answer(&responder.key, iv, &octets, time, answered);
         let len = GDA_HEADER_LEN + usize::from(chunk_len) + TAG_LEN;
-        transmit(host, connection, (&octets, len), writing);
+        transmit(host, connection, &octets, len, writing);
         true
     }
 }
@@ -137,7 +139,8 @@ fn delay_micros(came_at: Instant, now: Instant) -> u16 {
 fn transmit<const LEN: usize>(
     host: &Tables<'_>,
     connection: &Connection,
-    (octets, len): (&[u8; LEN], usize),
+    octets: &[u8; LEN],
+    len: usize,
     writing: &mut Writing<'_, '_>,
 ) {
     writing.out.bytes[..LEN].copy_from_slice(octets);

@@ -30,7 +30,6 @@ use super::{
     responder::{Reply, What},
 };
 use crate::{
-    clock::ZTime,
     counters::{StarDrop, StarEvent},
     mr_table::Access,
     names::{Side, Slot, Taken},
@@ -92,7 +91,8 @@ impl Stateful {
     pub(super) fn take_request(
         &mut self,
         host: &mut Tables<'_>,
-        (now, clock): (Instant, &impl Clock),
+        now: Instant,
+        clock: &impl Clock,
         seen: &Authentic<&Seen>,
         frame: &RxFrame<'_>,
     ) {
@@ -133,7 +133,7 @@ impl Stateful {
                 Some((Answer::Clock, 0))
             }
             (Phase::Open, FrameView::Rd(rd)) => {
-                self.take_data(host, (now, clock), at, (&rd.claims(), seen.time), payload)
+                self.take_data(host, now, clock, seen, &rd.claims(), payload)
             }
             (Phase::Open, FrameView::Cqep(_)) => self.take_cqes(host, at, payload),
             (Phase::Open, _) => Some((Answer::Done, 0)),
@@ -212,11 +212,13 @@ impl Stateful {
     fn take_data(
         &mut self,
         host: &mut Tables<'_>,
-        (now, clock): (Instant, &impl Clock),
-        at: u16,
-        (rd, expiry): (&Rd, ZTime),
+        now: Instant,
+        clock: &impl Clock,
+        seen: &Authentic<&Seen>,
+        rd: &Rd,
         payload: &[u8],
     ) -> Option<(Answer, u32)> {
+        let at = seen.connection;
         let number = rd.guide.sequence.0;
         let is_fresh = |it: &Self| {
             it.connections.at(at).rc.as_ref().is_some_and(|it| it.taken.is_fresh(number))
@@ -226,7 +228,7 @@ impl Stateful {
             return None;
         }
         let answer = match rd.guide.op {
-            WqeOp::Write => self.land_write(host, clock, at, (&rd.guide, expiry), payload)?,
+            WqeOp::Write => self.land_write(host, clock, seen, &rd.guide, payload)?,
             _ => self.land_message(host, now, at, rd, payload),
         };
         if answer == Answer::Done
@@ -242,24 +244,24 @@ impl Stateful {
         &self,
         host: &Tables<'_>,
         clock: &impl Clock,
-        at: u16,
-        (guide, expiry): (&Guide, ZTime),
+        seen: &Authentic<&Seen>,
+        guide: &Guide,
         payload: &[u8],
     ) -> Option<Answer> {
-        let pd = self.connections.at(at).local_pd;
-        let place = (guide.octets_of_mr().start, payload.len() as u64);
-        let Ok(span) = host.mrs.span(pd, guide.mr, Access::REMOTE_WRITE, place) else {
+        let pd = self.connections.at(seen.connection).local_pd;
+        let (offset, len) = (guide.octets_of_mr().start, payload.len() as u64);
+        let Ok(span) = host.mrs.span(pd, guide.mr, Access::REMOTE_WRITE, offset, len) else {
             host.counters.count(StarEvent::Denied);
             return Some(Answer::Denied);
         };
         // Read right before the copy, not at the start of the turn.
-        if z_time(clock.now()) >= expiry {
+        if z_time(clock.now()) >= seen.time {
             host.counters.count(StarEvent::Expired);
             return None;
         }
         let copied = span.memory.copy_in(span.offset, payload);
         debug_assert!(copied.is_ok(), "it was looked at");
-        if z_time(clock.now()) >= expiry {
+        if z_time(clock.now()) >= seen.time {
             host.counters.count(StarEvent::LateEffect);
         }
         Some(Answer::Done)
@@ -286,8 +288,8 @@ impl Stateful {
         }
         let pd = self.connections.at(at).local_pd;
         let offset = recv.here.offset + u64::from(guide.chunk_offset);
-        let place = (offset, payload.len() as u64);
-        let span = host.mrs.span(pd, recv.here.mr, Access::LOCAL_WRITE, place);
+        let len = payload.len() as u64;
+        let span = host.mrs.span(pd, recv.here.mr, Access::LOCAL_WRITE, offset, len);
         // No bytes need no memory.
         let has_landed = payload.is_empty()
             || span.is_ok_and(|span| span.memory.copy_in(span.offset, payload).is_ok());
@@ -295,7 +297,7 @@ impl Stateful {
             return self.refuse_message(host, now, row, WcStatus::LocProtErr);
         }
         if rd.completes {
-            self.complete_recv(host, row, guide.wqe_len, (None, false));
+            self.complete_recv(host, row, guide.wqe_len, None, false);
         }
         Answer::Done
     }
@@ -364,7 +366,8 @@ impl Stateful {
         host: &mut Tables<'_>,
         row: u16,
         byte_len: u32,
-        (immediate, is_of_write): (Option<u32>, bool),
+        immediate: Option<u32>,
+        is_of_write: bool,
     ) {
         let at = self.works[row].connection;
         let recvs = &mut self.connections.at_mut(at).queues[Side::Stateful as usize].recvs;
@@ -397,8 +400,8 @@ impl Stateful {
             match self.recv_at(at, cqe.sequence.0) {
                 _ if !is_message => {}
                 Recv::Open(row) => {
-                    let told = (cqe.immediate, cqe.is_of_write);
-                    self.complete_recv(host, row, cqe.byte_len, told);
+                    let Cqe { byte_len, immediate, is_of_write, .. } = cqe;
+                    self.complete_recv(host, row, byte_len, immediate, is_of_write);
                 }
                 Recv::Over => {}
                 Recv::NotYet => {

@@ -87,7 +87,8 @@ impl Stateful {
         host: &mut Tables<'_>,
         now: Instant,
         at: u16,
-        (kind, number): (StateKind, Era),
+        kind: StateKind,
+        number: Era,
     ) {
         let roles = self.connections.at(at).roles;
         let is_this = roles.attempt().is_some_and(|attempt| attempt.number == number);
@@ -267,7 +268,8 @@ impl Stateful {
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        (portal, qp): (u16, u32),
+        portal: u16,
+        qp: u32,
         handover: &Handover,
         outstanding: u32,
     ) -> WcStatus {
@@ -306,7 +308,8 @@ impl Stateful {
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        (at, frame): (u16, u16),
+        at: u16,
+        frame: u16,
         sent_at: Instant,
     ) {
         let connection = self.connections.at_mut(at);

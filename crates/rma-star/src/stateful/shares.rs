@@ -123,7 +123,7 @@ impl Shares {
 
     /// Of tables of so many work requests and frames, on a host that may be the stateful side of so
     /// many connections.
-    pub(super) fn new((capacity, frames): (u16, u16), connections: u32, secret: u64) -> Self {
+    pub(super) fn new(capacity: u16, frames: u16, connections: u32, secret: u64) -> Self {
         let shared = capacity / 4;
         let kept = connections.saturating_mul(2).min(u32::from(capacity / 2)) as u16;
         let frames_kept = connections.min(u32::from(frames / 2)) as u16;
@@ -336,7 +336,7 @@ mod tests {
                 (0_usize..12, 0_u16..4, prop::bool::weighted(0.8), any::<bool>()), 0..600),
         ) {
             let connections = maxima.iter().sum::<u32>().max(6);
-            let mut shares = Shares::new((capacity, 64), connections, SECRET);
+            let mut shares = Shares::new(capacity, 64, connections, SECRET);
             let mut rows = vec![0_u16; maxima.len()];
             let mut of: Vec<_> = (0..6).map(|it| shares.hold(peer(it / 2)).unwrap()).collect();
             let is_roomy = u32::from(capacity) >= 4 * connections;
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_application_that_takes_all_it_can_leaves_half_of_what_is_common() {
-        let mut shares = Shares::new((8192, 64), 1024, SECRET);
+        let mut shares = Shares::new(8192, 64, 1024, SECRET);
         let rows = (0..).take_while(|_| shares.takes(7, 64, 1)).count() as u16;
         assert_eq!(rows, 128 + 2048);
         assert!(shares.takes(8, 64, 1));
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_portal_that_is_alone_has_what_is_not_kept_for_others() {
-        let mut shares = Shares::new((64, 64), 4, SECRET);
+        let mut shares = Shares::new(64, 64, 4, SECRET);
         assert!(shares.takes(0, u32::MAX, 56) && !shares.takes(0, u32::MAX, 1));
         let mut of = shares.hold(peer(1)).unwrap();
         assert!([false, true].map(|is_recv| shares.peer_takes(&mut of, is_recv)) == [true; 2]);
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_peer_has_no_more_for_having_many_connections_and_others_get_theirs() {
-        let mut shares = Shares::new((8192, 64), 1024, SECRET);
+        let mut shares = Shares::new(8192, 64, 1024, SECRET);
         let mut hostile: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
         let recvs: u16 = hostile.iter_mut().map(|of| fill(&mut shares, of, true)).sum();
         assert_eq!(recvs, 500 + 2048, "half of what is common, and what is kept");
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_peer_with_many_addresses_leaves_everybody_the_kept_rows() {
-        let mut shares = Shares::new((8192, 64), 1024, SECRET);
+        let mut shares = Shares::new(8192, 64, 1024, SECRET);
         for number in 0..1000 {
             let mut of = shares.hold(peer(number)).unwrap();
             let _ = [true, false].map(|is_recv| fill(&mut shares, &mut of, is_recv));
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn frames_to_peers_that_do_not_answer_leave_one_to_every_connection() {
-        let mut shares = Shares::new((64, 4096), 1024, SECRET);
+        let mut shares = Shares::new(64, 4096, 1024, SECRET);
         assert!(!shares.may_hold_back());
         let mut dead: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
         let sent: u16 = dead.iter_mut().map(|of| send(&mut shares, of)).sum();
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_are_one_peer() {
-        let mut shares = Shares::new((64, 64), 4, SECRET);
+        let mut shares = Shares::new(64, 64, 4, SECRET);
         let address = |last| HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
         let [one, same] = [1, 2].map(|last| shares.hold(address(last)).unwrap());
         let other = HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1));

@@ -5,12 +5,13 @@
 //! acknowledged again (ours: the paper numbers no WQEs). What a peer, or an application, may fill
 //! of the table is limited ([`shares`](super::shares)), so it keeps nobody else from posting.
 
-use rma_core::time::Instant;
+use rma_core::{seal::Authentic, time::Instant};
 use rma_shm::Line;
 
 use super::{
     Stateful,
     connection::Phase,
+    receive::Seen,
     report,
     work::{Inline, Place, Work},
 };
@@ -83,7 +84,7 @@ impl Stateful {
         if inline.is_none() && len > 0 {
             let access = if gives { Access::LOCAL_READ } else { Access::LOCAL_WRITE };
             let pd = self.connections.at(at).local_pd;
-            let span = host.mrs.span(pd, here.mr, access, (here.offset, len.into()));
+            let span = host.mrs.span(pd, here.mr, access, here.offset, len.into());
             span.map_err(|_refused| WcStatus::LocProtErr)?;
         }
         let work = Work {
@@ -148,15 +149,17 @@ impl Stateful {
     }
 
     //= star#III-B-wqep
-    /// Takes the work requests of a WQEP that was sealed at `sealed`, by Z's clock. It is
-    /// acknowledged in any case, by an EA or a CQEP, which says what was taken so far.
+    /// Takes the work requests of a WQEP. It is acknowledged in any case, by an EA or a CQEP, which
+    /// says what was taken so far.
     pub(super) fn take_wqep(
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        at: u16,
-        (wqep, payload, sealed): (&Wqep, &[u8], ZTime),
+        seen: &Authentic<&Seen>,
+        wqep: &Wqep,
+        payload: &[u8],
     ) {
+        let at = seen.connection;
         let mut is_first_send = true;
         // By whether it is that of RECVs: what is behind one that has no room waits with it.
         let mut is_full = [false; 2];
@@ -186,7 +189,7 @@ impl Stateful {
             if !op.is_recv() && core::mem::take(&mut is_first_send) {
                 self.settle_known(at, wqe.oldest_open());
             }
-            let work = work_of(at, op, &wqe, inline, (sealed, now));
+            let work = work_of(at, op, &wqe, inline, seen.time, now);
             if !self.queue(host, now, at, work) {
                 host.counters.drop_frame(StarDrop::NoRoom);
                 is_full[usize::from(op.is_recv())] = true;
@@ -218,7 +221,7 @@ fn inline_of(octets: &[u8]) -> Inline {
     Inline(inline)
 }
 
-fn work_of(at: u16, op: WqeOp, wqe: &Wqe, inline: &[u8], told: (ZTime, Instant)) -> Work {
+fn work_of(at: u16, op: WqeOp, wqe: &Wqe, inline: &[u8], sealed: ZTime, now: Instant) -> Work {
     let Sequence(sequence) = wqe.sequence;
     Work {
         connection: at,
@@ -234,7 +237,7 @@ fn work_of(at: u16, op: WqeOp, wqe: &Wqe, inline: &[u8], told: (ZTime, Instant))
         len: wqe.len,
         key: wqe.key,
         inline: wqe.is_inline.then(|| inline_of(inline)),
-        told,
+        told: (sealed, now),
         partner: None,
         recv: None,
         transfer: None,

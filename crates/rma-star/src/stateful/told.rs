@@ -1,11 +1,10 @@
 //! Takes what Z tells and answers about the connection itself: its initial state, rules, its end
 //! (§III-C1, §III-D1). What it says about changes of roles goes on to those.
 
-use rma_core::time::Instant;
+use rma_core::{seal::Authentic, time::Instant};
 
-use super::{Stateful, connection::Phase, report, under_way::What};
+use super::{Stateful, connection::Phase, receive::Seen, report, under_way::What};
 use crate::{
-    clock::ZTime,
     counters::StarDrop,
     names::{MrId, Side},
     portal::Report,
@@ -34,14 +33,15 @@ impl Stateful {
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        (at, time): (u16, ZTime),
+        seen: &Authentic<&Seen>,
         state: &State,
         payload: &[u8],
     ) {
+        let at = seen.connection;
         if let (StateKind::Switch | StateKind::Abort, Ok(number)) =
             (state.kind, switch::name(payload))
         {
-            return self.take_word(host, now, at, (state.kind, number));
+            return self.take_word(host, now, at, state.kind, number);
         }
         match (state.kind, Initial::parse(payload), Rule::parse(payload)) {
             (StateKind::Initial, Ok(initial), _) if (state.part, state.of) == (0, 1) => {
@@ -66,7 +66,7 @@ impl Stateful {
                 self.connections.at_mut(at).is_closed_there = true;
             }
             (StateKind::Rules, _, Ok(rule)) => {
-                self.take_rule(host, now, (at, time), state.number, rule);
+                self.take_rule(host, now, seen, state.number, rule);
             }
             _ => host.counters.drop_frame(StarDrop::Nonsense),
         }
@@ -87,10 +87,11 @@ impl Stateful {
         &mut self,
         host: &mut Tables<'_>,
         now: Instant,
-        (at, time): (u16, ZTime),
+        seen: &Authentic<&Seen>,
         number: u8,
         rule: Rule,
     ) {
+        let at = seen.connection;
         let connection = self.connections.at(at);
         let asks = |frame: &u16| {
             matches!(self.frames.at(*frame).what,
@@ -104,7 +105,7 @@ impl Stateful {
         };
         let _ = self.forget_frame(frame);
         let connection = self.connections.at_mut(at);
-        connection.clock.answered(time, copy.sent_at, now);
+        connection.clock.answered(seen.time, copy.sent_at, now);
         connection.ask_is_under_way = false;
         connection.wanted = None;
         if rule.write.is_none() && rule.read.is_none() {

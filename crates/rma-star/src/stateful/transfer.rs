@@ -11,7 +11,12 @@
 
 use rma_core::time::{Clock, Instant};
 
-use super::{SIDES, Stateful, connection::Phase, work::Way};
+use super::{
+    SIDES, Stateful,
+    connection::Phase,
+    under_way::What,
+    work::{Place, Way},
+};
 use crate::{
     counters::StarEvent,
     keys::FrameKey,
@@ -129,8 +134,8 @@ impl Stateful {
             return Some(FrameKey::NONE);
         }
         let connection = self.connections.at_mut(at);
-        let (mr, span) = (work.there.mr, (work.there.offset, work.len));
-        match self.registry.key(&connection.rules, work.op, mr, span) {
+        let Place { mr, offset } = work.there;
+        match self.registry.key(&connection.rules, work.op, mr, offset, work.len) {
             Some(Ok(key)) => Some(key),
             Some(Err(status)) => {
                 self.works[row].status = status;
@@ -159,8 +164,8 @@ impl Stateful {
         let access = work.transfer_with(None, FrameKey::NONE).access;
         let pd = self.connections.at(at).local_pd;
         let is_remote = !is_own && work.op != WqeOp::Send && len > 0;
-        let place = (work.here.offset, u64::from(len));
-        if is_remote && host.mrs.span(pd, work.here.mr, access, place).is_err() {
+        let Place { mr, offset } = work.here;
+        if is_remote && host.mrs.span(pd, mr, access, offset, len.into()).is_err() {
             host.counters.count(StarEvent::Denied);
             self.works[row].status = WcStatus::RemAccessErr;
             self.tell_failure(at, row);
@@ -219,8 +224,8 @@ impl Stateful {
         }
         if let (Some(inline), Some(transfer)) = (work.inline, work.transfer) {
             let octets = &inline.0[..work.len as usize];
-            let place = (transfer.here.offset, octets.len() as u64);
-            let span = host.mrs.span(connection.local_pd, transfer.here.mr, transfer.access, place);
+            let (pd, Place { mr, offset }) = (connection.local_pd, transfer.here);
+            let span = host.mrs.span(pd, mr, transfer.access, offset, octets.len() as u64);
             let landed = span.is_ok_and(|span| span.memory.copy_in(span.offset, octets).is_ok());
             if !landed {
                 return self.fail_locally(host, now, row);
@@ -229,23 +234,28 @@ impl Stateful {
         self.finish(host, row, false);
     }
 
-    /// A chunk that was asked for at `sent_at` is here. `false` if it may not land: it is too late,
+    /// A chunk that was asked for is here. `false` if it may not land: it is too late,
     /// or its memory is gone, with which the connection ends.
     pub(super) fn land_chunk(
         &mut self,
         host: &mut Tables<'_>,
-        (now, clock): (Instant, &impl Clock),
-        row: u16,
-        sent_at: Instant,
-        (offset, octets): (u32, &[u8]),
+        now: Instant,
+        clock: &impl Clock,
+        frame: u16,
+        octets: &[u8],
     ) -> bool {
+        let sent = self.frames.at(frame);
+        let (&What::Chunk { work: row, offset, .. }, Some(copy)) = (&sent.what, sent.copy) else {
+            return false;
+        };
         let work = &self.works[row];
         let connection = self.connections.at(work.connection);
         let valid_nanos = connection.valid_micros.saturating_mul(1_000);
-        let is_late = || clock.now().nanos_since(sent_at) >= valid_nanos;
+        let is_late = || clock.now().nanos_since(copy.sent_at) >= valid_nanos;
         let Some(transfer) = work.transfer.filter(|_| !is_late()) else { return false };
-        let place = (transfer.here.offset + u64::from(offset), octets.len() as u64);
-        let span = host.mrs.span(connection.local_pd, transfer.here.mr, transfer.access, place);
+        let (offset, len) = (transfer.here.offset + u64::from(offset), octets.len() as u64);
+        let (pd, mr) = (connection.local_pd, transfer.here.mr);
+        let span = host.mrs.span(pd, mr, transfer.access, offset, len);
         if !span.is_ok_and(|span| span.memory.copy_in(span.offset, octets).is_ok()) {
             self.fail_locally(host, now, row);
             return false;

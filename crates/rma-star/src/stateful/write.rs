@@ -27,7 +27,6 @@ use crate::{
     clock::ZTime,
     config::Framing,
     counters::StarEvent,
-    keys::FrameKey,
     limits::ENTRIES_MAX,
     names::{Sequence, Side},
     sealer::Sealer,
@@ -256,8 +255,9 @@ impl Stateful {
         let payload = taken_of(connection);
         let len = WORK_HEADER_LEN + TAKEN_LEN + TAG_LEN;
         writing.out.bytes[WORK_HEADER_LEN..][..TAKEN_LEN].copy_from_slice(&payload);
-        let key = connection.key;
-        send(host, connection, (&header, &octets, expiry), &key, len, writing);
+        let iv = header.iv(Side::Stateful);
+        writing.sealer.push(&connection.key, iv, &octets, expiry);
+        send(host, connection, &octets, len, writing);
         true
     }
 
@@ -278,10 +278,11 @@ impl Stateful {
         let last_expiry = connection.last_expiry;
         let header = header_of(connection, expiry, writing.sealer);
         connection.last_expiry = last_expiry;
-        let (told, out) = ((StateKind::Close, 0), &mut *writing.out.bytes);
-        let octets = State::write_whole(header, Side::Stateful, told, &[0; CLOSE_LEN], out);
-        let key = connection.key;
-        send(host, connection, (&header, &octets, expiry), &key, len, writing);
+        let (kind, out) = (StateKind::Close, &mut *writing.out.bytes);
+        let octets = State::write_whole(header, Side::Stateful, kind, 0, &[0; CLOSE_LEN], out);
+        let iv = header.iv(Side::Stateful);
+        writing.sealer.push(&connection.key, iv, &octets, expiry);
+        send(host, connection, &octets, len, writing);
         true
     }
 
@@ -319,6 +320,7 @@ impl Stateful {
         }
         let connection = self.connections.at_mut(at);
         let header = header_of(connection, expiry, writing.sealer);
+        let iv = header.iv(Side::Stateful);
         let sent = self.frames.at(frame);
         match &sent.what {
             What::Chunk { work, offset, len, completes } => {
@@ -346,8 +348,8 @@ impl Stateful {
                     }
                     Way::Pull => Gd { guide }.emit(&mut octets),
                 }
-                let key = transfer.key;
-                send(host, connection, (&header, &octets, expiry), &key, frame_len, writing);
+                writing.sealer.push(&transfer.key, iv, &octets, expiry);
+                send(host, connection, &octets, frame_len, writing);
             }
             What::Cqes { .. } | What::Probe => {
                 let (count, is_wanted) = match &sent.what {
@@ -360,8 +362,8 @@ impl Stateful {
                 Cqep { header, count: count as u8, wants_answer, state_number, state_parts }
                     .emit(&mut octets);
                 let len = WORK_HEADER_LEN + TAKEN_LEN + count * CQE_LEN + TAG_LEN;
-                let key = connection.key;
-                send(host, connection, (&header, &octets, expiry), &key, len, writing);
+                writing.sealer.push(&connection.key, iv, &octets, expiry);
+                send(host, connection, &octets, len, writing);
                 if host.config.settings().framing == Framing::Fused {
                     connection.eas_due = 0;
                 }
@@ -386,11 +388,10 @@ impl Stateful {
                 };
                 state.emit(&mut octets);
                 let len = STATE_HEADER_LEN + payload_len + TAG_LEN;
-                let key = connection.key;
-                send(host, connection, (&header, &octets, expiry), &key, len, writing);
+                writing.sealer.push(&connection.key, iv, &octets, expiry);
+                send(host, connection, &octets, len, writing);
             }
         }
-        let iv = header.iv(Side::Stateful);
         self.frames.sent(frame, Copy { iv, sent_at: now, expiry });
         true
     }
@@ -416,19 +417,16 @@ fn header_of(connection: &mut Connection, expiry: ZTime, sealer: &mut Sealer) ->
     sealer.header(connection.name, KeyPhase::Even, expiry)
 }
 
-/// Puts the header before the payload, notes what the frame must be sealed with, and says where it
-/// goes.
+/// Puts the header before the payload, and says where the frame goes.
 fn send<const LEN: usize>(
     host: &Tables<'_>,
     connection: &Connection,
-    (header, octets, expiry): (&Header, &[u8; LEN], ZTime),
-    key: &FrameKey,
+    octets: &[u8; LEN],
     len: usize,
     writing: &mut Writing<'_, '_>,
 ) {
-    let Writing { sealer, out, now } = writing;
+    let Writing { out, now, .. } = writing;
     out.bytes[..LEN].copy_from_slice(octets);
-    sealer.push(key, header.iv(Side::Stateful), octets, expiry);
     let class = if len <= SMALL { ClassOfService::Latency } else { ClassOfService::Throughput };
     let ends = [connection.own, connection.peer];
     let place = host.config.place();

@@ -197,10 +197,9 @@ impl Writer<'_, '_> {
             WqeOp::Recv | WqeOp::Read => Access::LOCAL_WRITE,
         };
         let binding = binding_of(self.host, self.portal, posted.qp).map(|(binding, _)| binding);
-        let place = (posted.offset, u64::from(posted.length));
         let span = binding.and_then(|binding| {
-            let mr = MrId(posted.mr);
-            self.host.mrs.span(binding.connection.pd, mr, access, place).ok()
+            let (pd, mr, len) = (binding.connection.pd, MrId(posted.mr), posted.length.into());
+            self.host.mrs.span(pd, mr, access, posted.offset, len).ok()
         });
         if span.is_some() { WcStatus::Success } else { WcStatus::LocProtErr }
     }
@@ -262,12 +261,13 @@ impl Writer<'_, '_> {
             return false;
         };
         let initial = initial_of(self.host, binding.z);
-        self.write_state((&binding, &key), StateKind::Initial, &initial.to_octets(), out)
+        self.write_state(&binding, &key, StateKind::Initial, &initial.to_octets(), out)
     }
 
     fn write_state(
         &mut self,
-        (binding, key): (&Binding, &FrameKey),
+        binding: &Binding,
+        key: &FrameKey,
         kind: StateKind,
         payload: &[u8],
         out: &mut TxFrame<'_>,
@@ -276,8 +276,8 @@ impl Writer<'_, '_> {
         if len > out.bytes.len() {
             return false;
         }
-        let (header, told) = (self.header(binding), (kind, INITIAL_NUMBER));
-        let octets = State::write_whole(header, Side::Stateless, told, payload, out.bytes);
+        let (header, number) = (self.header(binding), INITIAL_NUMBER);
+        let octets = State::write_whole(header, Side::Stateless, kind, number, payload, out.bytes);
         self.push(binding, key, &header, &octets, len, out)
     }
 
@@ -288,7 +288,7 @@ impl Writer<'_, '_> {
         let Some((binding, key)) = open_connection(self.host, self.portal, qp) else {
             return false;
         };
-        self.write_state((&binding, &key), kind, &switch::named(number), out)
+        self.write_state(&binding, &key, kind, &switch::named(number), out)
     }
 
     /// Asks the stateful side to change roles: it counts them.

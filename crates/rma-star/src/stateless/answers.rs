@@ -296,11 +296,9 @@ impl Writer<'_, '_> {
             Waits::One(What::Rule { mr, number }) => self.write_rule(*mr, *number, out),
             Waits::One(What::Initial) => {
                 let octets = initial_of(self.host, self.asker.z).to_octets();
-                self.write_state((StateKind::Initial, INITIAL_NUMBER), &octets, out)
+                self.write_state(StateKind::Initial, INITIAL_NUMBER, &octets, out)
             }
-            Waits::One(What::Close) => {
-                self.write_state((StateKind::Close, 0), &[0; CLOSE_LEN], out)
-            }
+            Waits::One(What::Close) => self.write_state(StateKind::Close, 0, &[0; CLOSE_LEN], out),
             Waits::One(What::Ea(ea)) => self.write_ea(&[*ea], out),
             Waits::Eas(eas) => self.write_ea(eas, out),
         }
@@ -377,7 +375,8 @@ impl Writer<'_, '_> {
                 Verdict::Gone => answer = Answer::Gone,
             }
         }
-        let span = self.host.mrs.span(pd, guide.mr, access, place_of(guide));
+        let (offset, len) = place_of(guide);
+        let span = self.host.mrs.span(pd, guide.mr, access, offset, len);
         if answer == Answer::Done && span.is_err() {
             self.host.counters.count(StarEvent::Denied);
             answer = Answer::Denied;
@@ -448,13 +447,14 @@ impl Writer<'_, '_> {
             write: key_of(WqeOp::Write, Access::REMOTE_WRITE),
             read: key_of(WqeOp::Read, Access::REMOTE_READ),
         };
-        self.write_state((StateKind::Rules, number), &rule.to_octets(), out)
+        self.write_state(StateKind::Rules, number, &rule.to_octets(), out)
     }
 
     /// Writes a STATE of one part.
     fn write_state(
         &mut self,
-        told: (StateKind, u8),
+        kind: StateKind,
+        number: u8,
         payload: &[u8],
         out: &mut TxFrame<'_>,
     ) -> bool {
@@ -463,7 +463,7 @@ impl Writer<'_, '_> {
             return false;
         }
         let header = self.header();
-        let octets = State::write_whole(header, Side::Stateless, told, payload, out.bytes);
+        let octets = State::write_whole(header, Side::Stateless, kind, number, payload, out.bytes);
         self.push(&self.asker.key, &header, &octets, out);
         self.transmit(len, out)
     }

@@ -24,10 +24,10 @@ pub(super) fn slot_verdict(
     generation: u32,
 ) -> Verdict {
     let Some(memory) = memory_of(host, header) else { return Verdict::Gone };
-    let (qp, name) = (header.connection.qpn_z.index(), connection_of(header));
+    let (qp, (nonce, era)) = (header.connection.qpn_z.index(), connection_of(header));
     // A slot that there is not was never posted.
     let guard = memory.guard(slot.0).unwrap_or(Guard::FREE);
-    Verdict::of((guard, memory.qp_word(qp)), generation, qp, name)
+    Verdict::of(guard, memory.qp_word(qp), generation, qp, nonce, era)
 }
 
 /// Returns the verdict on a frame that is about no slot.

@@ -105,7 +105,8 @@ impl State {
     pub(crate) fn write_whole(
         header: Header,
         sender: Side,
-        (kind, number): (StateKind, u8),
+        kind: StateKind,
+        number: u8,
         payload: &[u8],
         out: &mut [u8],
     ) -> [u8; STATE_HEADER_LEN] {

@@ -61,8 +61,8 @@ fn lend<E: End + 'static>(
     for &node in &it.senders {
         let peer = world.peer(node);
         let half = receiver(&mut end).admit(&*world.gate(home), peer).unwrap();
-        let told = (us, &carried(half.terms()));
-        let joined = indirect_read::Sender::join(&*world.gate(node), it.name, told);
+        let told = carried(half.terms());
+        let joined = indirect_read::Sender::join(&*world.gate(node), it.name, us, &told);
         let (sender, terms) = joined.unwrap();
         receiver(&mut end).accept(half, &carried(&terms)).unwrap();
         senders.push((node, Box::new(sender)));

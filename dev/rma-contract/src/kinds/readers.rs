@@ -117,9 +117,9 @@ macro_rules! readers {
                 let [us, peer] = [from, to].map(|node| world.peer(node));
                 let config = it.reader(world, 0);
                 let half = sender.admit(&*world.gate(from), peer).unwrap();
-                let told = (us, &carried(half.terms()));
+                let told = carried(half.terms());
                 let host = &*world.gate(to);
-                let (reader, terms) = Reader::join(host, config, told).unwrap();
+                let (reader, terms) = Reader::join(host, config, us, &told).unwrap();
                 let reader = $end(reader, host, it);
                 sender.accept(half, &carried(&terms)).unwrap();
                 reader

@@ -88,7 +88,7 @@ impl Broadcast {
                 let mut sender = sender.map_err(|error| failed(&error))?;
                 for _ in 0..receivers {
                     let half = sender.admit(server, reader).map_err(|error| failed(&error))?;
-                    let end = notify_receiver::Receiver::join(client, looks, (home, half.terms()));
+                    let end = notify_receiver::Receiver::join(client, looks, home, half.terms());
                     let (end, terms) = end.map_err(|error| failed(&error))?;
                     sender.accept(half, &terms).map_err(|error| failed(&error))?;
                     ends.push(Box::new(end));

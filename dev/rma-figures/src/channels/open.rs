@@ -117,7 +117,7 @@ pub(super) fn open(
             let sender = $family::notify_receiver::Sender::open(from, $config);
             let mut sender = sender.map_err(|error| failed(&error))?;
             let half = sender.admit(from, there).map_err(|error| failed(&error))?;
-            let joined = $family::notify_receiver::Receiver::join(to, looks, (here, half.terms()));
+            let joined = $family::notify_receiver::Receiver::join(to, looks, here, half.terms());
             let (receiver, terms) = joined.map_err(|error| failed(&error))?;
             sender.accept(half, &terms).map_err(|error| failed(&error))?;
             boxed(sender, receiver)
@@ -177,7 +177,7 @@ pub(super) fn open(
             let receiver = indirect_read::Receiver::open(to, config);
             let mut receiver = receiver.map_err(|error| failed(&error))?;
             let half = receiver.admit(to, here).map_err(|error| failed(&error))?;
-            let joined = indirect_read::Sender::join(from, 0, (there, half.terms()));
+            let joined = indirect_read::Sender::join(from, 0, there, half.terms());
             let (sender, terms) = joined.map_err(|error| failed(&error))?;
             receiver.accept(half, &terms).map_err(|error| failed(&error))?;
             boxed(sender, receiver)

@@ -77,13 +77,13 @@ fn join(terms: &Terms) {
     send(|host| shared_ring::with_zeroing::Sender::join(host, terms));
     let mut world = World::new(2);
     let config = ReaderConfig::new().with(|it| it.name = NAME);
-    let from = (world.peer(THEM), terms);
+    let from = world.peer(THEM);
     let host = &*world.gate(US);
     // No end of theirs has to bear the result.
     drop(read_ring::detached_bell::Receiver::join(host, config, terms));
     drop(read_ring::inlined_bell::Receiver::join(host, config, terms));
-    drop(read_ring::notify_receiver::Receiver::join(host, config, from));
-    drop(read_slot::notify_receiver::Receiver::join(host, config, from));
+    drop(read_ring::notify_receiver::Receiver::join(host, config, from, terms));
+    drop(read_slot::notify_receiver::Receiver::join(host, config, from, terms));
 }
 
 /// A sender that has joined sends what it is told that it may.

@@ -8,7 +8,7 @@
 //! derivation and one opening, under a decoy where it names nothing, and as many again as any
 //! region has previous keys. So the time of a refusal does not tell whether there is such a region.
 
-use super::notices::{Cause, Notices, Way};
+use super::notices::{Cause, Notices, Refusal};
 use crate::{
     addr::HostAddr,
     backend::{RxFrame, Transmit, TxFrame},
@@ -118,18 +118,18 @@ impl Admission {
         Self { notices: Notices::new(config), now: Instant::ZERO, paid: Paid::default() }
     }
 
+    //= 1rma#3.1-request-authenticated
     //= 1rma#4.2-attacker-without-key
     /// Sees whether a request is authentic, whether the region permits it and holds its bytes, and
     /// whether there is a place for it. Otherwise it is refused, and why is returned.
     pub(super) fn admit<T: Frame<HEADER>, const HEADER: usize>(
         &mut self,
-        now: Instant,
         asked: &Asked,
         wanted: Wanted<T>,
-        (frame, opened): (&mut RxFrame<'_>, &Opened),
+        frame: &mut RxFrame<'_>,
+        opened: &Opened,
         tables: &mut Tables<'_>,
     ) -> Result<Admitted<T>, DropReason> {
-        self.now = now;
         let Wanted { claims, op_type, span, full } = wanted;
         let region = tables.regions.get(asked.header.region);
         let Asked { initiator, responder, .. } = *asked;
@@ -138,20 +138,21 @@ impl Admission {
             Some(region) => (&region.key, region.revision),
             None => (&tables.regions.decoy().key, Decoy::REVISION),
         };
-        let (key, request) = tables.security.open_request(
-            opened,
-            (region_key, revision),
-            &binding,
-            claims,
-            (&asked.seal, &mut *frame.bytes),
-        );
-        let (Some(region), Some(request)) = (region, request) else {
+        let security = &*tables.security;
+        let (key, tag) = if opened.with == OpenedWith::Revision(revision) {
+            (security.key_of(opened), opened.right_tag)
+        } else {
+            let (seal, bytes) = (&asked.seal, &mut *frame.bytes);
+            security.open_under_new_key::<HEADER>(opened, region_key, &binding, seal, bytes)
+        };
+        let (Some(region), Some(tag)) = (region, tag) else {
             let reason = match region {
                 Some(_) => DropReason::RequestUnauthenticated,
                 None => DropReason::UnknownRegion,
             };
-            let refused = (asked, &binding, &*frame);
-            return Err(self.refuse_unauthenticated::<HEADER>(refused, opened, reason, tables));
+            let refused =
+                self.refuse_unauthenticated::<HEADER>(asked, &binding, frame, opened, tables);
+            return Err(refused.unwrap_or(reason));
         };
         if let Some((offset, size)) = span
             && size as usize > PREFETCH_MAX
@@ -172,7 +173,7 @@ impl Admission {
             self.refuse(asked, &key, status, tables);
             return Err(reason);
         }
-        Ok(Admitted { request, key, revision })
+        Ok(Admitted { request: Authentic::new(claims, tag), key, revision })
     }
 
     /// Refuses a request that was authentic.
@@ -190,23 +191,24 @@ impl Admission {
             _ => (Cause::Known, Some(key)),
         };
         // Of a request that came twice and waited twice, too, the initiator is told once.
-        let way = Way { link: None, opens_packet: true };
-        let _ = self.notices.push(self.now, cause, (asked, status), key, way, tables.counters);
+        let refusal = Refusal { asked, status, key, link: None, opens_packet: true };
+        let _ = self.notices.push(self.now, cause, &refusal, tables.counters);
     }
 
     //= 1rma#4.2-request-authentication-failure
     //= type=deviation
-    /// Refuses a request that is not authentic under its region's key, for `reason` if it is not so
-    /// under a previous one either; or if it was before the region got its key, in this very batch.
-    /// Returns why it is dropped.
+    /// Refuses a request that is not authentic under its region's key. Returns why it is dropped, if
+    /// not for that: it is authentic under a previous one, or was before the region got its key, in
+    /// this very batch.
     #[inline(never)]
     fn refuse_unauthenticated<const HEADER: usize>(
         &mut self,
-        (asked, binding, frame): (&Asked, &KeyBinding, &RxFrame<'_>),
+        asked: &Asked,
+        binding: &KeyBinding,
+        frame: &RxFrame<'_>,
         opened: &Opened,
-        reason: DropReason,
         tables: &Tables<'_>,
-    ) -> DropReason {
+    ) -> Option<DropReason> {
         let was_authentic = opened.right_tag.is_some()
             && matches!(opened.with, OpenedWith::Revision(it) if it != Decoy::REVISION);
         let previous = tables.regions.previous().to_compare(asked.header.region);
@@ -218,20 +220,20 @@ impl Admission {
             &asked.seal,
             frame.bytes,
         ) || was_authentic;
-        let (cause, reason) =
-            if is_old { (Cause::OldKey, DropReason::OldKey) } else { (Cause::Stranger, reason) };
-        let refused = (asked, OpStatus::RemoteAuthenticationFailure);
+        let cause = if is_old { Cause::OldKey } else { Cause::Stranger };
+        let status = OpStatus::RemoteAuthenticationFailure;
         // A packet of strangers gets one back at most, whatever is in it (P10). Who had the key
         // before is known.
         let opens_packet = is_old || self.paid.opens();
-        let way = Way { link: frame.link, opens_packet };
-        let pushed = self.notices.push(self.now, cause, refused, None, way, tables.counters);
-        pushed.err().unwrap_or(reason)
+        let refusal = Refusal { asked, status, key: None, link: frame.link, opens_packet };
+        let pushed = self.notices.push(self.now, cause, &refusal, tables.counters);
+        pushed.err().or(is_old.then_some(DropReason::OldKey))
     }
 
     /// A frame is looked at, whatever it is.
     #[inline]
-    pub(super) const fn note_frame(&mut self, frame: &RxFrame<'_>) {
+    pub(super) const fn note_frame(&mut self, now: Instant, frame: &RxFrame<'_>) {
+        self.now = now;
         self.paid.note(frame);
     }
 

@@ -268,18 +268,16 @@ impl PendingWrites {
         }
     }
 
-    /// Takes an admitted mutation. It was asked `why_full`. `immediate` is for ops that have one.
-    pub(super) fn push(
+    /// Makes room for one more mutation, which was asked `why_full`. Returns whether there is some.
+    pub(super) fn make_room(
         &mut self,
-        now: Instant,
-        (asked, bucket): (Asked, Bucket),
-        (admitted, immediate): (&Admitted<MutationRequest>, u64),
+        class: ClassOfService,
+        bucket: Bucket,
         admission: &mut Admission,
         tables: &mut Tables<'_>,
-    ) {
-        let &Admitted { request, key, revision } = admitted;
-        match self.place_for(request.header.class, bucket) {
-            Err(_) => return,
+    ) -> bool {
+        match self.place_for(class, bucket) {
+            Err(_) => return false,
             Ok(Place::Free) => (),
             Ok(Place::Parked(index)) => {
                 tables.counters.count_parked_forgotten();
@@ -294,6 +292,18 @@ impl PendingWrites {
                 self.release(index, tables.regions);
             }
         }
+        true
+    }
+
+    /// Takes an admitted mutation, which there is room for. `immediate` is for ops that have one.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        bucket: Bucket,
+        &Admitted { request, key, revision }: &Admitted<MutationRequest>,
+        immediate: u64,
+    ) {
         let Some(index) = self.free.pop_front(&mut self.links) else { return };
         self.traces[self.trace(&asked)] = index;
         self.used[request.header.class as usize] += 1;

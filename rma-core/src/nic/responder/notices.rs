@@ -68,9 +68,12 @@ struct Notice {
     since: Instant,
 }
 
-/// The way by which a notice leaves.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Way<'f> {
+/// What a notice says, and the way by which it leaves.
+pub(super) struct Refusal<'f> {
+    pub(super) asked: &'f Asked,
+    pub(super) status: OpStatus,
+    /// K_d to seal it under, if it is one that both share.
+    pub(super) key: Option<&'f DerivedRegionKey>,
     /// The link by which its request came, if it may go back the same way.
     pub(super) link: Option<&'f [u8; LINK_LEN]>,
     /// Whether it may begin a packet ([`Transmit::opens_packet`]).
@@ -134,8 +137,7 @@ impl Notices {
         }
     }
 
-    /// Queues a notice that says `status`, sealed under `key` if it is one that both share. Where
-    /// there is no room for it, another makes some.
+    /// Queues a notice. Where there is no room for it, another makes some.
     ///
     /// # Errors
     /// If there will be none: the request was told so less than a timeout ago.
@@ -143,9 +145,7 @@ impl Notices {
         &mut self,
         now: Instant,
         cause: Cause,
-        (asked, status): (&Asked, OpStatus),
-        key: Option<&DerivedRegionKey>,
-        way: Way<'_>,
+        &Refusal { asked, status, key, link, opens_packet }: &Refusal<'_>,
         counters: &NicCounters,
     ) -> Result<(), DropReason> {
         if cause == Cause::OldKey {
@@ -175,8 +175,8 @@ impl Notices {
             asked: *asked,
             status,
             key: key.copied(),
-            link: way.link.copied(),
-            opens_packet: way.opens_packet,
+            link: link.copied(),
+            opens_packet,
             since: now,
         });
         let bucket = self.secret.bucket_of(asked.initiator);

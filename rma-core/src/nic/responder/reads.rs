@@ -22,14 +22,14 @@ use crate::{
     outcome::Verdict,
     time::Instant,
     wire::{
-        Request, Response, SettleRequest, Settlement,
+        Request, Response, Settlement,
         read::{RESPONSE_HEADER_LEN, RESPONSE_OVERHEAD},
         settle::{SETTLEMENT_HEADER_LEN, SETTLEMENT_LEN},
     },
 };
 
 /// An admitted request whose responses are not all sent.
-struct Job {
+pub(super) struct Job {
     asked: Asked,
     arrived_at: Instant,
     region_offset: u64,
@@ -137,58 +137,14 @@ impl InboundReads {
         (queue.len(), *bytes)
     }
 
-    /// Queues an admitted read. It was asked `why_full`.
-    pub(super) fn push(
-        &mut self,
-        now: Instant,
-        (asked, bucket): (Asked, Bucket),
-        admitted: Admitted<Request>,
-        reply_len_max: usize,
-        (admission, tables): (&mut Admission, &mut Tables<'_>),
-    ) {
-        let Admitted { request, key, revision } = admitted;
-        let Some(job) =
-            self.place(bucket, (asked.header.class, request.op_size), admission, tables)
-        else {
-            return;
-        };
-        // Field by field, so that it is made where it stays.
-        job.asked = asked;
-        job.arrived_at = now;
-        job.region_offset = request.region_offset;
-        job.op_size = request.op_size;
-        job.sent = 0;
-        job.settled = None;
-        // A path that carries no granule is a device's mistake; one granule may still get through.
-        let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
-        job.payload_len_max = path.min(request.payload_len_max.into()).max(GRANULE as usize);
-        job.packet_len_max = request.payload_len_max.saturating_add(RESPONSE_OVERHEAD as u16);
-        job.revision = revision;
-        job.key = key;
-    }
-
-    /// Queues the answer to an admitted SETTLE (not in the paper). It was asked `why_full`.
-    #[cold]
-    pub(super) fn push_settlement(
-        &mut self,
-        now: Instant,
-        (asked, bucket): (Asked, Bucket),
-        (admitted, settled): (&Admitted<SettleRequest>, (Verdict, u64)),
-        (admission, tables): (&mut Admission, &mut Tables<'_>),
-    ) {
-        if let Some(job) = self.place(bucket, (asked.header.class, 0), admission, tables) {
-            let key = admitted.key;
-            *job = Job { asked, arrived_at: now, key, settled: Some(settled), ..Job::none() };
-        }
-    }
-
-    /// A place for one more job of `op_size` bytes, for the caller to fill in. Where there is none,
-    /// who has most of them makes room.
+    /// A place for one more job of `op_size` bytes, for the caller to fill in. It was asked
+    /// `why_full`; where there is none, who has most of them makes room.
     #[inline]
-    fn place(
+    pub(super) fn place(
         &mut self,
         bucket: Bucket,
-        (class, op_size): (ClassOfService, u16),
+        class: ClassOfService,
+        op_size: u16,
         admission: &mut Admission,
         tables: &mut Tables<'_>,
     ) -> Option<&mut Job> {
@@ -346,11 +302,49 @@ impl Job {
         }
     }
 
+    /// Makes it that of an admitted read.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        &Admitted { request, key, revision }: &Admitted<Request>,
+        reply_len_max: usize,
+    ) {
+        // Field by field, so that it is made where it stays.
+        self.asked = asked;
+        self.arrived_at = now;
+        self.region_offset = request.region_offset;
+        self.op_size = request.op_size;
+        self.sent = 0;
+        self.settled = None;
+        // A path that carries no granule is a device's mistake; one granule may still get through.
+        let path = reply_len_max.saturating_sub(RESPONSE_OVERHEAD);
+        self.payload_len_max = path.min(request.payload_len_max.into()).max(GRANULE as usize);
+        self.packet_len_max = request.payload_len_max.saturating_add(RESPONSE_OVERHEAD as u16);
+        self.revision = revision;
+        self.key = key;
+    }
+
+    /// Makes it the answer to an admitted SETTLE (not in the paper).
+    #[cold]
+    pub(super) fn settle(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        key: DerivedRegionKey,
+        verdict: Verdict,
+        result: u64,
+    ) {
+        let settled = Some((verdict, result));
+        *self = Self { asked, arrived_at: now, key, settled, ..Self::none() };
+    }
+
     /// Reads the next part of the region into `out`. `None` if the region is gone, or has another
     /// key.
     fn write_response(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> Option<()> {
-        if let Some(settled) = self.settled {
-            return self.write_settlement(settled, tables, out);
+        if let Some((verdict, result)) = self.settled {
+            return self.write_settlement(verdict, result, tables, out);
         }
         let region = tables.regions.get_at(self.asked.header.region, self.revision)?;
         let room = out.bytes.len().saturating_sub(RESPONSE_OVERHEAD);
@@ -377,7 +371,8 @@ impl Job {
     #[cold]
     fn write_settlement(
         &self,
-        (verdict, result): (Verdict, u64),
+        verdict: Verdict,
+        result: u64,
         tables: &mut Tables<'_>,
         out: &mut TxFrame<'_>,
     ) -> Option<()> {

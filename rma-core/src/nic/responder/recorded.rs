@@ -35,7 +35,7 @@ impl Responder {
         let full = self.writes.why_full(claims.header.class, bucket);
         let (op_type, span) = (mutation.op_type(), mutation.span());
         let wanted = Wanted { claims, op_type, span, full };
-        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
+        let admitted = self.admission.admit(&asked, wanted, frame, opened, tables)?;
         let immediate = word_of(frame.bytes);
         let has_immediate =
             matches!(mutation, Mutation::Send { .. } | Mutation::WriteWithImm { .. });
@@ -54,8 +54,10 @@ impl Responder {
         }
         let Admitted { request, key, revision } = admitted;
         let request = request.map(|it| it.as_mutation());
-        let admitted = (&Admitted { request, key, revision }, immediate);
-        self.writes.push(now, (asked, bucket), admitted, &mut self.admission, tables);
+        let admitted = Admitted { request, key, revision };
+        if self.writes.make_room(claims.header.class, bucket, &mut self.admission, tables) {
+            self.writes.push(now, asked, bucket, &admitted, immediate);
+        }
         Ok(())
     }
 
@@ -74,10 +76,12 @@ impl Responder {
         let bucket = self.bucket_of(&asked, tables);
         let full = self.reads.why_full(claims.header.class, bucket, 0);
         let wanted = Wanted { claims, op_type: claims.op_type, span: None, full };
-        let admitted = self.admission.admit(now, &asked, wanted, (&mut *frame, opened), tables)?;
-        let settled = self.writes.settle(&asked, &admitted.request, tables);
-        let refusing = (&mut self.admission, tables);
-        self.reads.push_settlement(now, (asked, bucket), (&admitted, settled), refusing);
+        let admitted = self.admission.admit(&asked, wanted, frame, opened, tables)?;
+        let (verdict, result) = self.writes.settle(&asked, &admitted.request, tables);
+        let class = claims.header.class;
+        if let Some(job) = self.reads.place(bucket, class, 0, &mut self.admission, tables) {
+            job.settle(now, asked, admitted.key, verdict, result);
+        }
         Ok(())
     }
 }

@@ -110,8 +110,10 @@ impl Inbox {
     /// is empty.
     pub(super) fn receive(
         &mut self,
-        (index, socket): (usize, &Socket),
-        (wanted, messages_max): (usize, usize),
+        index: usize,
+        socket: &Socket,
+        wanted: usize,
+        messages_max: usize,
         peers: &mut Peers,
         counters: &UdpCounters,
     ) -> Received {

@@ -93,6 +93,8 @@ struct Run {
 pub(super) struct Outbox {
     /// A part of [`FRAME_LEN_MAX`] bytes for each slot.
     memory: Box<[u8]>,
+    /// The longest frame that any of the sockets can send: what may be written into a buffer.
+    pub(super) len_max: usize,
     /// The frames of all packets that were written together, packet by packet.
     parts: ArrayVec<Part, SLOTS>,
     packets: ArrayVec<Packet, SLOTS>,
@@ -100,11 +102,11 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(len_max: usize) -> Self {
         // Not zeros: the kernel gives memory for those when they are first written to.
         let memory = vec![0xff; SLOTS * FRAME_LEN_MAX].into_boxed_slice();
         let (parts, packets) = (ArrayVec::new(), ArrayVec::new());
-        Self { memory, parts, packets, plan: Packets::new() }
+        Self { memory, len_max, parts, packets, plan: Packets::new() }
     }
 
     /// Whether all that was written has been sent, or dropped and counted.
@@ -112,18 +114,19 @@ impl Outbox {
         self.packets.is_empty()
     }
 
-    /// Has `fill` write into at most `max` buffers of `len_max` bytes, and takes what can be sent.
+    /// Has `fill` write into at most `max` buffers, and takes what can be sent.
     /// Returns how many were offered, and how many filled. To be called when the outbox is empty.
     pub(super) fn offer(
         &mut self,
         sockets: &[Socket],
         paths: &PathTable,
         peers: &mut Peers,
-        (max, len_max): (usize, usize),
+        max: usize,
         counters: &UdpCounters,
         mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> (usize, usize) {
         debug_assert!(self.packets.is_empty(), "what was written before is gone");
+        let len_max = self.len_max;
         let buffers = self.memory.chunks_exact_mut(FRAME_LEN_MAX).take(max);
         let mut frames: ArrayVec<TxFrame<'_>, SLOTS> =
             buffers.map(|buffer| TxFrame::new(&mut buffer[..len_max])).collect();

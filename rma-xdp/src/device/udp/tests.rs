@@ -322,7 +322,7 @@ fn frame_lengths_follow_the_mtu_and_are_capped() {
         });
         let backend = backend.unwrap();
         let ReceiveLenMax { ipv4, ipv6 } = backend.receive_len_max();
-        (ipv4, ipv6, backend.tx_len_max)
+        (ipv4, ipv6, backend.outbox.len_max)
     };
     assert_eq!(lens(Some(1500), "127.0.0.1"), (1472, 1452, 1472));
     assert_eq!(lens(Some(1500), "::1"), (1472, 1452, 1452));

@@ -219,7 +219,8 @@ impl XdpBackend {
     #[inline]
     fn transmit_chunks(
         attachment: &mut Attachment,
-        (state, packets): (&mut State, &mut Packets),
+        state: &mut State,
+        packets: &mut Packets,
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
@@ -378,10 +379,10 @@ impl Backend for XdpBackend {
             }
             let (offered, filled) = if attachment.tx_frames.is_none() {
                 let offered = FRAMES_MAX.min(max - frames).min(room);
-                (offered, Self::transmit_chunks(attachment, (state, packets), offered, &mut fill))
+                (offered, Self::transmit_chunks(attachment, state, packets, offered, &mut fill))
             } else {
                 let offered = BATCH.min(max - frames).min(room / attachment.chunks_max);
-                (offered, Self::transmit_spread(attachment, (state, packets), offered, &mut fill))
+                (offered, Self::transmit_spread(attachment, state, packets, offered, &mut fill))
             };
             frames += filled;
             if filled < offered {

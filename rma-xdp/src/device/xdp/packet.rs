@@ -274,7 +274,7 @@ impl Headers {
                 self.write_v4(header, payload_len, source, destination);
             }
             (core::net::IpAddr::V6(source), core::net::IpAddr::V6(destination)) => {
-                self.write_v6(header, (payload_len, payload_sum), source, destination);
+                self.write_v6(header, payload_len, payload_sum, source, destination);
             }
             _ => panic!("source {} and destination {}", self.source, self.destination),
         }
@@ -312,7 +312,8 @@ impl Headers {
     fn write_v6(
         &self,
         header: &mut [u8],
-        (payload_len, payload_sum): (usize, impl FnOnce() -> u64),
+        payload_len: usize,
+        payload_sum: impl FnOnce() -> u64,
         source: Ipv6Addr,
         destination: Ipv6Addr,
     ) {

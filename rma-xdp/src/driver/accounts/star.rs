@@ -100,7 +100,9 @@ impl Accounts {
     /// A protection domain has a memory region, or a window, that is charged for.
     pub(in crate::driver) fn mr_registered(
         &mut self,
-        (tag, pd, mr): (StarTag, PdId, MrId),
+        tag: StarTag,
+        pd: PdId,
+        mr: MrId,
         charge: Charge,
         memory: Option<Arc<Region>>,
     ) {
@@ -110,7 +112,7 @@ impl Accounts {
     }
 
     /// A memory region or window is registered no longer.
-    pub(in crate::driver) fn mr_deregistered(&mut self, (tag, pd, mr): (StarTag, PdId, MrId)) {
+    pub(in crate::driver) fn mr_deregistered(&mut self, tag: StarTag, pd: PdId, mr: MrId) {
         let pd = self.star.get_mut(&tag).and_then(|portal| portal.pds.get_mut(&pd));
         if let Some(mr) = pd.and_then(|pd| pd.mrs.remove(&mr)) {
             self.refund(&mr.charge);

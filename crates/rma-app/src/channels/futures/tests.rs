@@ -283,8 +283,8 @@ fn a_refused_message_gives_its_buffer_back() {
     assert_eq!(it.pool.free(), it.pool.count());
     // The channel's bytes beside a message must not be in another's buffer.
     let buf = it.buf(&[7; 57]);
-    assert!(buf.message((0, 0)).is_ok());
-    let place = |before, behind| buf.message((before, behind)).map(|(_, range)| range);
+    assert!(buf.message(0, 0).is_ok());
+    let place = |before, behind| buf.message(before, behind).map(|(_, range)| range);
     assert_eq!(place(8, 0), Ok(8..57));
     let error = SendError::Place { start: 8, end: 57, len: 64, before: 8, behind: 8 };
     assert_eq!(place(8, 8), Err(error));

@@ -89,7 +89,8 @@ impl<S: Sender> Task<S> {
     fn advance(
         &mut self,
         sender: &mut S,
-        (link, now): (&mut Link, Instant),
+        link: &mut Link,
+        now: Instant,
         blocked: &mut Option<SendError>,
     ) -> bool {
         if self.ended.is_some() {
@@ -184,7 +185,7 @@ impl<S: Sender + Send> End for TxEnd<S> {
         *failed = sender.poll(link, now).err();
         let (mut work, mut blocked) = (0, *failed);
         for task in tasks.values_mut() {
-            work += usize::from(task.advance(sender, (&mut *link, now), &mut blocked));
+            work += usize::from(task.advance(sender, &mut *link, now, &mut blocked));
             if let (None, Some(gone)) = (&task.ended, gone) {
                 task.ended = Some(Err(gone.into()));
             }
@@ -361,7 +362,8 @@ fn send_buf<S: SendRegion>(
     now: Instant,
     buf: &RegionBuf,
 ) -> Result<SendHandle, SendError> {
-    let (region, range) = buf.message(sender.beside())?;
+    let (before, behind) = sender.beside();
+    let (region, range) = buf.message(before, behind)?;
     sender.send_region(link, now, region, range)
 }
 

@@ -94,7 +94,7 @@ fn run(lens: &[u32], ahead: u32, mut seed: u64) {
         let (mut at, mut number) = (tail, got);
         while at.since(tail) / 8 < look {
             let word = found[(at.since(tail) / 8) as usize];
-            let Some(len) = record(word, (ring, 4096), at).expect("a bell or none") else { break };
+            let Some(len) = record(word, ring, 4096, at).expect("a bell or none") else { break };
             assert_eq!((begins[number], len), (at, lens[number] * 8), "message {number}");
             if number == got {
                 let sent = message(number as u64, lens[number]);
@@ -144,10 +144,10 @@ fn a_word_that_is_no_bell_is_malformed() {
     let ring = RingLen::new(RING).unwrap();
     let at = Position::from_bits(3 * RING + 8);
     let good = ring.head(at, 100);
-    assert_eq!(record(good, (ring, 100), at), Ok(Some(100)));
-    assert_eq!(record(0, (ring, 100), at), Ok(None));
+    assert_eq!(record(good, ring, 100, at), Ok(Some(100)));
+    assert_eq!(record(0, ring, 100, at), Ok(None));
     for bad in [ring.head(at, 101), ring.head(at, 0), good ^ 1 << 32, 1, u64::MAX, 4 << 32] {
-        let error = record(bad, (ring, 100), at).unwrap_err();
+        let error = record(bad, ring, 100, at).unwrap_err();
         assert!(matches!(error, Malformed::Record { head, .. } if head == bad), "{error}");
     }
 }

@@ -4,10 +4,10 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use rma_core::{
-    executor::{CallId, CallStatus},
+    executor::{CallId, CallStatus, Piece},
     gate::{Gate, Peer},
     op::OpStatus,
-    portal::CommandPortal,
+    portal::{CommandPortal, Source},
     receive_queue::ReceiveQueue,
     region::RegisteredRegion,
     time::Instant,
@@ -108,12 +108,13 @@ impl Sender {
     pub fn join(
         host: &dyn Gate,
         name: u64,
-        (to, terms): (Peer, &Terms),
+        to: Peer,
+        terms: &Terms,
     ) -> Result<(Self, Terms), OpenError> {
         opened_with(host, |host| {
             let (theirs, kind) = (terms.agreed(), Kind::ReadSlotIndirect);
             let us = host.identity();
-            let grants = terms.epochs_for(us, (kind, Side::Sender), NEEDS)?.to_vec();
+            let grants = terms.epochs_for(us, kind, Side::Sender, NEEDS)?.to_vec();
             if theirs.name != name {
                 let ours = crate::terms::Agreed { name, ..theirs };
                 return Err(TermsError::Disagree { theirs, ours }.into());
@@ -261,7 +262,7 @@ impl Sender {
     ) -> Result<(), SendError> {
         let Self { ahead, image, sent, first, .. } = self;
         for (place, sent) in sent.iter_mut().enumerate().filter(|(_, sent)| sent.is_due(now)) {
-            match issue(link, now, (ahead, image), (first.after(place as u64), sent)) {
+            match issue(link, now, ahead, image, first.after(place as u64), sent) {
                 Ok(call) => {
                     let is_new = sent.to.epoch > sent.tried;
                     (sent.call, sent.tried) = (Some(call), sent.to.epoch);
@@ -293,12 +294,13 @@ impl Sender {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (number, to): (Position, Lent),
+        number: Position,
+        to: Lent,
         lying: Lying,
     ) -> Result<SendHandle, SendError> {
         let (call, again, status, tried) = (None, None, None, to.epoch);
         let mut sent = Sent { lying, to, tried, call, again, status };
-        let call = issue(link, now, (&self.ahead, &self.image), (number, &sent))?;
+        let call = issue(link, now, &self.ahead, &self.image, number, &sent)?;
         sent.call = Some(call);
         self.offers.pop_front();
         self.sent.push_back(sent);
@@ -311,14 +313,16 @@ impl Sender {
 fn issue<P: AsMut<CommandPortal>>(
     link: &mut Link<P>,
     now: Instant,
-    (ahead, image): (&Ahead, &Image),
-    (number, sent): (Position, &Sent),
+    ahead: &Ahead,
+    image: &Image,
+    number: Position,
+    sent: &Sent,
 ) -> Result<CallId, SendError> {
     let Sent { lying, to, .. } = sent;
-    let grants = (ahead.grant_in(to.epoch, LAST), ahead.grant_in(to.epoch, OTHERS));
-    let (region, offset, len) = image.source(lying);
-    let source = (region, offset, len.into());
-    link.submit_with_imm(now, grants, (to.offset, number.to_bits()), source).map_err(refused)
+    let (last, grant) = (ahead.grant_in(to.epoch, LAST), ahead.grant_in(to.epoch, OTHERS));
+    let Source { region: local, offset: local_offset, len } = image.source(lying);
+    let piece = Piece { grant, remote_offset: to.offset, local, local_offset, len: len.into() };
+    link.submit_with_imm(now, &piece, last, number.to_bits()).map_err(refused)
 }
 
 impl Close for Sender {
@@ -358,9 +362,9 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
         checked_len(message.len(), self.len_max())?;
-        let next = self.next()?;
-        let lying = self.image.copy(next.0, message);
-        let sent = self.add(link, now, next, lying)?;
+        let (number, to) = self.next()?;
+        let lying = self.image.copy(number, message);
+        let sent = self.add(link, now, number, to, lying)?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -383,7 +387,7 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         range: Range<u64>,
     ) -> Result<SendHandle, SendError> {
         let lying = self.image.at(region, &range)?;
-        let next = self.next()?;
-        self.add(link, now, next, lying)
+        let (number, to) = self.next()?;
+        self.add(link, now, number, to, lying)
     }
 }

@@ -48,7 +48,7 @@ fn join(bench: &mut Bench, receiver: &mut Receiver, peer: Peer) -> Sender {
     bench.host.peer = PEER;
     let half = receiver.admit(&bench.host, peer).unwrap();
     bench.host.peer = peer;
-    let (sender, terms) = Sender::join(&bench.host, 0, (PEER, half.terms())).unwrap();
+    let (sender, terms) = Sender::join(&bench.host, 0, PEER, half.terms()).unwrap();
     bench.host.peer = PEER;
     receiver.accept(half, &terms).unwrap();
     sender
@@ -417,7 +417,7 @@ fn impossible_settings_are_refused_at_the_opening() {
     assert!(matches!(refused, Err(OpenError::Settings { .. })), "{refused:?}");
     let mut receiver = Receiver::open(&bench.host, config(6, 2)).unwrap();
     let half = receiver.admit(&bench.host, PEER).unwrap();
-    let refused = Sender::join(&bench.host, 1, (PEER, half.terms()));
+    let refused = Sender::join(&bench.host, 1, PEER, half.terms());
     assert!(matches!(refused, Err(OpenError::Terms(_))), "{refused:?}");
 }
 

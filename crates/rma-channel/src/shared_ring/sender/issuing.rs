@@ -56,7 +56,7 @@ impl<F: Form> SharedSender<F> {
         let mut is_full = false;
         for index in 0..self.items.len() {
             match self.items[index].stage {
-                Stage::Placed(position) => is_full |= !self.write(link, now, (index, position))?,
+                Stage::Placed(position) => is_full |= !self.write(link, now, index, position)?,
                 Stage::InDoubt(position, doubt) => {
                     let call = link.submit_settle(now, self.ahead.grant(MESSAGE), doubt.name)?;
                     self.items[index].stage = Stage::Asked(position, doubt, call);
@@ -83,7 +83,8 @@ impl<F: Form> SharedSender<F> {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (index, position): (usize, Position),
+        index: usize,
+        position: Position,
     ) -> Result<bool, CallError> {
         let Item { region, offset, len, .. } = &self.items[index];
         let (len, end) = (*len, position.after(F::footprint(*len)));

@@ -40,14 +40,14 @@ impl<F: Form> SharedSender<F> {
             && let Some(outcome) = link.take(call)
         {
             self.looking = None;
-            self.looked(link, now, (epoch, outcome.status))?;
+            self.looked(link, now, epoch, outcome.status)?;
         }
         if let Some((call, count, epoch)) = self.reserving
             && let Some(outcome) = link.take(call)
         {
             self.reserving = None;
             self.quiet_at = now + QUIET;
-            self.reserved(now, (count, epoch), &outcome)?;
+            self.reserved(now, count, epoch, &outcome)?;
         }
         for index in 0..self.items.len() {
             let call = match self.items[index].stage {
@@ -85,7 +85,8 @@ impl<F: Form> SharedSender<F> {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (epoch, status): (usize, CallStatus),
+        epoch: usize,
+        status: CallStatus,
     ) -> Result<(), SendError> {
         match status {
             CallStatus::Ok => {}
@@ -154,7 +155,8 @@ impl<F: Form> SharedSender<F> {
     fn reserved(
         &mut self,
         now: Instant,
-        (count, epoch): (usize, usize),
+        count: usize,
+        epoch: usize,
         outcome: &Outcome,
     ) -> Result<(), SendError> {
         let is_present = epoch == self.ahead.at();

@@ -4,10 +4,10 @@ use core::{ops::Range, time::Duration};
 use std::collections::VecDeque;
 
 use rma_core::{
-    executor::{CallId, CallStatus, OpCall},
+    executor::{CallId, CallStatus, OpCall, Piece},
     gate::Gate,
     op::OpStatus,
-    portal::{Change, CommandPortal},
+    portal::{Change, CommandPortal, Source},
     region::RegisteredRegion,
     time::Instant,
 };
@@ -112,9 +112,8 @@ impl Sender {
     /// If those are not terms of such a channel, or the host has no room.
     pub fn join(host: &dyn Gate, terms: &Terms, waiting: u16) -> Result<Self, OpenError> {
         opened(host, |host| {
-            let us = host.identity();
-            let kind = (Kind::WriteSlotReserve, Side::Sender);
-            let grants = terms.epochs_for(us, kind, NEEDS)?.to_vec();
+            let (us, kind) = (host.identity(), Kind::WriteSlotReserve);
+            let grants = terms.epochs_for(us, kind, Side::Sender, NEEDS)?.to_vec();
             let [count, len_max, micros] = terms.agreed().numbers;
             let slots = Slots::checked(count, len_max)?;
             let places = Slots::checked(waiting.into(), len_max)?;
@@ -164,7 +163,8 @@ impl Sender {
         &mut self,
         link: &mut Link<P>,
         now: Instant,
-        (number, message): (Position, Lying),
+        number: Position,
+        message: Lying,
     ) -> Result<SendHandle, SendError> {
         self.waiting.push_back(message);
         if let Err(error) = self.issue(link, now) {
@@ -235,7 +235,7 @@ impl Sender {
     }
 
     /// Takes what became of the COMPARE_SWAP.
-    fn end_swap(&mut self, now: Instant, (status, found): (CallStatus, Option<u64>), swap: Swap) {
+    fn end_swap(&mut self, now: Instant, status: CallStatus, found: Option<u64>, swap: Swap) {
         let Swap { word, guess, takes, epoch, .. } = swap;
         self.swap = None;
         match (status, found) {
@@ -300,12 +300,13 @@ impl Sender {
             && let Some(message) = self.waiting.front()
             && let Some(&taken) = self.taken.front()
         {
-            let (region, offset, len) = self.image.source(message);
+            let Source { region: local, offset: local_offset, len } = self.image.source(message);
+            let remote_offset = u64::from(taken.slot) * self.slots.stride();
             // A taken slot is of the present epoch, as far as is known.
-            let grants = (self.ahead.grant(LAST), self.ahead.grant(OTHERS));
-            let at = (u64::from(taken.slot) * self.slots.stride(), self.first.to_bits());
-            let source = (region, offset, len.into());
-            match link.submit_with_imm(now, grants, at, source).map_err(refused) {
+            let (last, grant) = (self.ahead.grant(LAST), self.ahead.grant(OTHERS));
+            let piece = Piece { grant, remote_offset, local, local_offset, len: len.into() };
+            let immediate = self.first.to_bits();
+            match link.submit_with_imm(now, &piece, last, immediate).map_err(refused) {
                 Ok(call) => {
                     self.taken.pop_front();
                     self.write = Some((call, taken));
@@ -396,7 +397,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         checked_len(message.len(), self.len_max())?;
         let number = self.next()?;
         let lying = self.image.copy(number, message);
-        let sent = self.add(link, now, (number, lying))?;
+        let sent = self.add(link, now, number, lying)?;
         link.count_copied(message.len());
         Ok(sent)
     }
@@ -410,7 +411,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         if let Some(swap) = self.swap
             && let Some(outcome) = link.take(swap.call)
         {
-            self.end_swap(now, (outcome.status, outcome.result), swap);
+            self.end_swap(now, outcome.status, outcome.result, swap);
         }
         if self.write.is_none() && (self.taken.is_empty() || self.lost.is_some()) {
             self.broken = self.broken.or(self.no_slot);
@@ -429,6 +430,6 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
     ) -> Result<SendHandle, SendError> {
         let lying = self.image.at(region, &range)?;
         let number = self.next()?;
-        self.add(link, now, (number, lying))
+        self.add(link, now, number, lying)
     }
 }

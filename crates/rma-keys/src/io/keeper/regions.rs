@@ -97,7 +97,8 @@ impl Regions {
         now: Now,
         host: &dyn Gate,
         recorded: &mut Recorded<Policy>,
-        (name, region): (RegionName, &RegisteredRegion),
+        name: RegionName,
+        region: &RegisteredRegion,
         schedule: Schedule,
     ) -> Result<Epoch, PublishError> {
         let place = Region { responders: self.responders, id: region.id(), len: region.reach() };

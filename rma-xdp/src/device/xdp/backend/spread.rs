@@ -36,7 +36,8 @@ impl XdpBackend {
     /// many chunks as it needs. Returns how many frames were written.
     pub(super) fn transmit_spread(
         attachment: &mut Attachment,
-        (state, packets): (&mut State, &mut Packets),
+        state: &mut State,
+        packets: &mut Packets,
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {

@@ -104,7 +104,7 @@ fn a_sender_that_is_out_and_has_no_buffer_is_told_so_once() {
     assert!(it.bench.us.engine.taken.is_empty());
     // Its later word is too late, and does no harm.
     it.bench.host.peer = OTHER;
-    let (_, terms) = Sender::join(&it.bench.host, 0, (PEER, half.terms())).unwrap();
+    let (_, terms) = Sender::join(&it.bench.host, 0, PEER, half.terms()).unwrap();
     it.receiver.accept(half, &terms).unwrap();
     assert_eq!(it.receiver.offer(OTHER, 0), Err(OfferError::NoSender { peer: OTHER }));
 }
