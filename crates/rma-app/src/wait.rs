@@ -29,7 +29,7 @@ use crate::{
     sleep::{Announced, Sleep},
 };
 
-/// What a look at something came to.
+/// The outcome of a look at something.
 #[derive(Debug)]
 pub enum Look<T> {
     /// It is there.
@@ -51,14 +51,14 @@ impl<T> Look<T> {
     }
 }
 
-/// What a thread that turns an inline engine can wait for: the next completion of a
+/// Something that a thread can wait for that turns an inline engine: the next completion of a
 /// [`Portal`](crate::Portal), the next event of a receive queue, the next outcome of an
 /// [`Executor`](crate::Executor), and what methods such as
 /// [`Executor::outcome_of`](crate::Executor::outcome_of) return.
 pub trait Awaited {
-    /// What comes in the end.
+    /// The thing that comes in the end.
     type Found;
-    /// Why nothing comes.
+    /// The reason why nothing comes.
     type Error: From<WaitError>;
 
     /// Whether it is there only if the engine of the maker with this home turns.
@@ -85,7 +85,7 @@ pub(crate) trait Place {
     /// When there is something to do though nobody rings.
     fn next_at(&self) -> Option<Instant>;
 
-    /// How the thread waits.
+    /// Returns the idle policy of the thread.
     fn idle(&self) -> IdlePolicy;
 
     /// Returns what the thread sleeps by, as it is going to. `None` if the engine is inline.
