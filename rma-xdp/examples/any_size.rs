@@ -10,14 +10,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grant = server.grant(&region, [127, 0, 0, 17].into(), host.pid(), OpType::Read)?;
 
     // Cut into ops, paced by congestion control, retried; it returns when all of it is there.
-    let mut executor = host.executor(64)?;
+    let mut transfers = host.transfers(64)?;
     let local = host.register(8 << 20, Permissions::NONE)?;
-    let began = executor.now();
-    executor.read(&grant, 0, &local, 0, 8 << 20)?;
-    println!("8 MiB in {:?}", executor.now().since(began));
+    let began = transfers.now();
+    transfers.read(&grant, 0, &local, 0, 8 << 20)?;
+    println!("8 MiB in {:?}", transfers.now().since(began));
 
-    // A future, for any async executor or none. It takes its buffer and gives it back.
-    let client = Client::new(executor);
+    // A future, for any async transfers or none. It takes its buffer and gives it back.
+    let client = Client::new(transfers);
     let pool = host.buffer_pool(4, 1 << 20)?;
     let read = async { client.read(&grant, 5 << 20, pool.acquire().await).await };
     let (result, buf) = client.block_on(read)?;

@@ -154,7 +154,7 @@ impl Reader {
         let prices = region("shop/prices", OpType::Read)?;
         let hits = region("shop/hits", OpType::FetchAdd)?;
         // With a thread that polls, so its futures may be awaited in any task.
-        let client = KeyedClient::new(Client::start(host.executor(16)?)?, &grants);
+        let client = KeyedClient::new(Client::start(host.transfers(16)?)?, &grants);
         let pool = host.buffer_pool(64, layout.len() as u32)?;
         Ok(Self { client, layout, pool, prices, hits, _host: host })
     }

@@ -2,7 +2,7 @@
 //! Nobody has a connection, and each message names its sender.
 
 use rma_xdp::{
-    Client, Executor, Host, HostConfig, OpType, Permissions, Pid, WaitError,
+    Client, Host, HostConfig, OpType, Permissions, Pid, Transfers, WaitError,
     messages::ReceiveQueueLayout,
 };
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Events wake the thread that waits with this portal: whoever polls for this client.
     let portal = owner.portal(1)?;
     let queue = owner.waking(&portal).receive_queue(layout, Permissions::SEND)?;
-    let client = Client::new(Executor::new(portal, owner.executor_config())?);
+    let client = Client::new(Transfers::new(portal, owner.executor_config())?);
     let mut mailbox = client.receiver(queue);
 
     let senders = (1..=SENDERS).map(|number| {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let sender = Host::open(HostConfig::udp(address).with(|it| it.pid = pid))?;
         let grant = owner.grant(mailbox.region(), address.into(), pid, OpType::Send)?;
         println!("process {pid} may send up to {} bytes", grant.region_len);
-        let (client, pool) = (Client::new(sender.executor(1)?), sender.buffer_pool(1, 128)?);
+        let (client, pool) = (Client::new(sender.transfers(1)?), sender.buffer_pool(1, 128)?);
         Ok(std::thread::spawn(move || {
             let _open = sender;
             let send_all = async {

@@ -65,7 +65,7 @@ pub enum HostError {
     Allocation(#[from] AllocationError),
     /// A setting of the CommandExecutor cannot work.
     #[error(transparent)]
-    Executor(#[from] ExecutorConfigError),
+    Transfers(#[from] ExecutorConfigError),
     /// A pool of buffers cannot have this shape.
     #[error(transparent)]
     BufferPool(#[from] BufferPoolError),

@@ -5,13 +5,13 @@
 //! and the backend with its queues ([`Shards`]); its counters and its reservation of counter blocks
 //! (`ShardState`). A host has one shard.
 
-mod executors;
 pub(crate) mod gate;
 mod queues;
 #[cfg(feature = "star")]
 mod star;
 mod tenants;
 pub(crate) mod text;
+mod transfers;
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -293,8 +293,8 @@ impl InlineHost {
     /// |---|---|
     /// | [`Portal`] | its next completion |
     /// | [`ReceiveQueue`](crate::ReceiveQueue) | its next event |
-    /// | [`Executor`](crate::Executor) | the outcome of any call |
-    /// | [`Executor::outcome_of`](crate::Executor::outcome_of) | that of one call |
+    /// | [`Transfers`](crate::Transfers) | the outcome of any call |
+    /// | [`Transfers::outcome_of`](crate::Transfers::outcome_of) | that of one call |
     /// | `StarVerbs::completions` | completions of a completion queue |
     /// | `StarVerbs::connecting_over`, `StarVerbs::accepting_over` | a connection of StaR |
     ///

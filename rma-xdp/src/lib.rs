@@ -11,9 +11,9 @@
 //!
 //! # Transfers of any size
 //!
-//! An [`Executor`] cuts transfers into ops, paces them by congestion control and issues again what
-//! was lost. It is polled, or blocks; a [`Client`] over it has futures for any async executor,
-//! whose buffers nobody else gets before the NIC is done with them.
+//! [`Transfers`] cut what is to be moved into ops, pace them by congestion control and issue again
+//! what was lost. They are polled, or block; a [`Client`] over them has futures for any async
+//! executor, whose buffers nobody else gets before the NIC is done with them.
 //!
 //! ```
 #![doc = include_str!("../examples/any_size.rs")]
@@ -28,8 +28,8 @@
 //! [`Host::receive_queue`], and WRITE_WITH_IMM of regions from [`Host::register_with_events`]; a
 //! WRITE's last word may land last; COMPARE_SWAP and FETCH_ADD are linearizable with the owner's
 //! own atomics on a [`RegisteredRegion`]. Each is applied at most once, and [`Portal::settle`] asks
-//! what became of one that timed out. A [`Portal`] issues them one by one; an [`Executor`] offers
-//! them again where no receive is posted, and asks about those that timed out; a [`Client`] has a
+//! what became of one that timed out. A [`Portal`] issues them one by one; [`Transfers`] offer
+//! them again where no receive is posted, and ask about those that timed out; a [`Client`] has a
 //! future for each, and a [`Receiver`](messages::Receiver) awaits what others send.
 //!
 //! ```
@@ -148,7 +148,7 @@ pub use host::{Host, HostConfig, HostOf, InlineHost, gate::HostFor};
 
 #[doc(inline)]
 pub use rma_app::{
-    BufferPool, Cells, Client, Executor, Portal, RegionBuf, TransferError, WaitError,
+    BufferPool, Cells, Client, Portal, RegionBuf, TransferError, Transfers, WaitError,
 };
 #[doc(inline)]
 pub use rma_core::{

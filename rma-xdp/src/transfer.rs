@@ -1,4 +1,4 @@
-//! Transfers of an [`Executor`](crate::Executor) and the futures of a [`Client`](crate::Client):
+//! Calls of [`Transfers`](crate::Transfers), and the futures of a [`Client`](crate::Client):
 //! settings, retries, congestion control ([`cc`]), outcomes and errors.
 
 #[doc(inline)]

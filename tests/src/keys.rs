@@ -173,7 +173,7 @@ impl World {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let grants = KeyCache::start(holder, &directory).unwrap();
         let source = grants.source(vec![self.listen], SERVER.parse().unwrap()).unwrap();
-        let client = Client::start(host.executor(16).unwrap()).unwrap();
+        let client = Client::start(host.transfers(16).unwrap()).unwrap();
         let client = KeyedClient::new(client, &grants);
         let id = format!("spiffe://example.org/kv/client/{number}");
         Peer { id, client, grants, source }

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // `Client::start` has a thread that wakes futures wherever they run. Without it, `block_on`
     // does the work.
-    let client = Client::new(host.executor(64)?);
+    let client = Client::new(host.transfers(64)?);
     let pool = host.buffer_pool(4, 100_000)?;
 
     let far_away = async {

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Cut into ops, paced by congestion control, retried if need be; returns when all of it is
     // there.
-    let mut executor = client.executor(64)?;
+    let mut executor = client.transfers(64)?;
     let began = executor.now();
     executor.read(&from_first, 0, &local, 0, LEN)?;
     println!("{LEN} bytes in {:?}", executor.now().since(began));

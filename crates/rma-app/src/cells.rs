@@ -142,7 +142,7 @@ impl CellLayout {
 /// cells.store(7, b"twenty bytes of text")?;
 ///
 /// // Where they are read.
-/// let client = Client::new(host.executor(16)?);
+/// let client = Client::new(host.transfers(16)?);
 /// let pool = host.buffer_pool(1, layout.len() as u32)?;
 /// let text = client.block_on(async {
 ///     loop {

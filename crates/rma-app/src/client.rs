@@ -36,8 +36,8 @@ pub use crate::polling::handle::Poller;
 use crate::{
     buffer::{BufPiece, Bufs, RegionBuf},
     error::{StartError, WaitError},
-    executor::Executor,
     polling::{handle::Handle, seat::block_on, shared::Polled},
+    transfers::Transfers,
     wait::Awaited,
 };
 use driven::Driven;
@@ -48,7 +48,7 @@ pub use receiver::{Message, Receiver, Recv};
 use tasks::State;
 pub use transfer::Transfer;
 
-/// Reads and writes, messages and atomics as futures, over one [`Executor`]. Clones share it; they
+/// Reads and writes, messages and atomics as futures, over one [`Transfers`]. Clones share it; they
 /// may be used in any thread.
 ///
 /// | | | comes to |
@@ -90,20 +90,20 @@ impl Client {
     /// If a call of the executor is not over, or its outcome has not been taken: nobody would take
     /// it.
     #[must_use]
-    pub fn new(executor: Executor) -> Self {
+    pub fn new(executor: Transfers) -> Self {
         let sleep = executor.sleep().cloned();
         Self { handle: Arc::new(Handle::new(State::new(executor), sleep)) }
     }
 
     /// A client with a thread that polls for it, and sleeps when there is nothing to do, as
-    /// [`Executor::set_idle`] said. It ends after the last client and its last call.
+    /// [`Transfers::set_idle`] said. It ends after the last client and its last call.
     ///
     /// # Errors
     /// If the engine is inline, or there can be no thread.
     ///
     /// # Panics
     /// As [`Client::new`].
-    pub fn start(executor: Executor) -> Result<Self, StartError> {
+    pub fn start(executor: Transfers) -> Result<Self, StartError> {
         let client = Self::new(executor);
         client.handle.start()?;
         Ok(client)
@@ -223,7 +223,7 @@ impl Client {
     }
 
     /// Runs a future to its end on this thread, which polls the executor meanwhile if no other
-    /// thread does. It spins, then sleeps, as [`Executor::set_idle`] said. Several threads may do
+    /// thread does. It spins, then sleeps, as [`Transfers::set_idle`] said. Several threads may do
     /// this at once.
     ///
     /// # Errors
@@ -258,8 +258,8 @@ impl Client {
     /// own, so that a [`BufferPool`](crate::BufferPool) bounds them already.
     ///
     /// ```no_run
-    /// # use rma_xdp::{Client, Executor, Grant, RegionBuf, TransferError};
-    /// # async fn serve(executor: Executor, grant: Grant, buf: RegionBuf) -> Result<(), TransferError> {
+    /// # use rma_xdp::{Client, Transfers, Grant, RegionBuf, TransferError};
+    /// # async fn serve(executor: Transfers, grant: Grant, buf: RegionBuf) -> Result<(), TransferError> {
     /// let client = Client::new(executor);
     /// client.set_waiting_max(5000); // more than that is overload: better to say so at once
     /// match client.read(&grant, 0, buf).await {

@@ -50,10 +50,10 @@ pub enum TransferError {
     /// It is over, and its recorded op, or the one that was to publish it, may have been applied,
     /// once, or not: its target did not say in time. Which of the two is final. Never issue it
     /// again blindly: ask by [`Outcome::in_doubt`] first, with [`Client::settle`] or
-    /// [`Executor::settle`], within a few timeouts.
+    /// [`Transfers::settle`], within a few timeouts.
     ///
     /// [`Client::settle`]: crate::Client::settle
-    /// [`Executor::settle`]: crate::Executor::settle
+    /// [`Transfers::settle`]: crate::Transfers::settle
     #[error(
         "{} of region {} at {}: {}; ask its target with `settle`, and do not issue it again before",
         .0.op_type, .0.region, .0.responder, .0.status

@@ -65,7 +65,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Executor, ExecutorGauges, Portal, gauges::Executors};
+    use crate::{ExecutorGauges, Portal, Transfers, gauges::Executors};
 
     /// A maker that notes what it is told.
     #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_maker_of_a_portal_is_told_of_its_executor_and_then_gets_its_slots_back() {
         let maker = Arc::new(Maker::default());
-        let executor = Executor::new(maker.portal(4..12), config()).unwrap();
+        let executor = Transfers::new(maker.portal(4..12), config()).unwrap();
         assert_eq!((maker.gauges().executors, maker.gauges().command_slots), (1, 8));
         assert_eq!(maker.returned(), []);
         drop(executor);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_portal_whose_executor_is_refused_goes_back_to_its_maker_unmentioned() {
         let maker = Arc::new(Maker::default());
-        let refused = Executor::new(maker.portal(0..1), config().with(|it| it.op_size_max = 0));
+        let refused = Transfers::new(maker.portal(0..1), config().with(|it| it.op_size_max = 0));
         assert!(refused.is_err());
         assert_eq!((maker.gauges().executors, maker.returned()), (0, vec![(0, 1)]));
     }

@@ -1,7 +1,7 @@
 //! The application's end of 1RMA: what a program links that issues ops and does not run the engine
 //! that serves them.
 //!
-//! An application has a [`Portal`], and over it, if it likes, an [`Executor`] for transfers of any
+//! An application has a [`Portal`], and over it, if it likes, [`Transfers`] of any
 //! size or a [`Client`] for futures. It issues, polls and waits. The engine is elsewhere, on
 //! another thread or later in another process, and all that joins the two is memory that both see
 //! and a file descriptor to be woken by.
@@ -16,7 +16,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`portal`] | [`Portal`]: ops of up to 4 KiB, and waiting for their completions |
-//! | [`executor`] | [`Executor`]: transfers of any size, polled or waited for |
+//! | [`transfers`] | [`Transfers`]: transfers of any size, polled or waited for |
 //! | [`client`] | [`Client`]: the same as futures, messages and atomics among them |
 //! | [`channels`] | [`Channels`]: message channels, waited for; [`AsyncChannels`]: as futures |
 //! | [`star`] | [`StarVerbs`](star::StarVerbs): queue pairs of StaR, polled or waited for |
@@ -36,7 +36,6 @@ pub mod client;
 pub mod clock;
 pub mod error;
 pub mod event_fd;
-pub mod executor;
 pub mod gauges;
 pub mod home;
 pub mod idle;
@@ -51,6 +50,7 @@ mod settlement;
 pub mod sleep;
 #[cfg(feature = "star")]
 pub mod star;
+pub mod transfers;
 pub mod wait;
 
 pub use buffer::{Acquire, BufPiece, BufferPool, BufferPoolError, RegionBuf};
@@ -63,10 +63,10 @@ pub use channels::{
 pub use client::{Client, Message, Op, Poller, Receiver, Recv, Transfer};
 pub use clock::TscClock;
 pub use error::{StartError, TransferError, WaitError};
-pub use executor::Executor;
 pub use gauges::ExecutorGauges;
 pub use idle::IdlePolicy;
 pub use lease::PortalLease;
 pub use options::TransferOptions;
 pub use portal::Portal;
 pub use settlement::Settlement;
+pub use transfers::Transfers;

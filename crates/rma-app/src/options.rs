@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rma_core::{executor::RetryPolicy, op::ClassOfService};
 
-/// The options of a transfer: [`Executor::read_with`], [`Executor::write_with`],
+/// The options of a transfer: [`Transfers::read_with`], [`Transfers::write_with`],
 /// [`Transfer::options`].
 ///
 /// ```
@@ -20,8 +20,8 @@ use rma_core::{executor::RetryPolicy, op::ClassOfService};
 /// # assert_ne!(hasty, bulk);
 /// ```
 ///
-/// [`Executor::read_with`]: crate::Executor::read_with
-/// [`Executor::write_with`]: crate::Executor::write_with
+/// [`Transfers::read_with`]: crate::Transfers::read_with
+/// [`Transfers::write_with`]: crate::Transfers::write_with
 /// [`Transfer::options`]: crate::Transfer::options
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]

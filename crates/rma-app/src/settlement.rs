@@ -3,10 +3,10 @@
 use rma_core::{executor::Outcome, outcome::Verdict};
 
 /// The target's answer about a recorded op whose outcome was unknown: [`Client::settle`],
-/// [`Executor::settle`] (not in the paper).
+/// [`Transfers::settle`] (not in the paper).
 ///
 /// [`Client::settle`]: crate::Client::settle
-/// [`Executor::settle`]: crate::Executor::settle
+/// [`Transfers::settle`]: crate::Transfers::settle
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Settlement {

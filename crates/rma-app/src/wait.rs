@@ -53,8 +53,8 @@ impl<T> Look<T> {
 
 /// Something that a thread can wait for that turns an inline engine: the next completion of a
 /// [`Portal`](crate::Portal), the next event of a receive queue, the next outcome of an
-/// [`Executor`](crate::Executor), and what methods such as
-/// [`Executor::outcome_of`](crate::Executor::outcome_of) return.
+/// [`Transfers`](crate::Transfers), and what methods such as
+/// [`Transfers::outcome_of`](crate::Transfers::outcome_of) return.
 pub trait Awaited {
     /// The thing that comes in the end.
     type Found;

@@ -176,7 +176,7 @@ impl Cache {
             Ok((region(INDEX)?, region(VALUES)?))
         });
         let regions = regions.collect::<Result<_, OpenError>>()?;
-        let mut executor = host.executor(SLOTS)?;
+        let mut executor = host.transfers(SLOTS)?;
         executor.set_idle(idle());
         let client = Client::start(executor)?;
         let shared = Shared {

@@ -21,8 +21,9 @@ use std::{
 
 use rma_star::library::{Qp, Wc};
 use rma_xdp::{
-    BufferPool, Client, Executor, Grant, Host, HostConfig, HostError, InlineHost, OpStatus, OpType,
-    Permissions, Portal, RegionBuf, RegisteredRegion, SubmitError, TransferError, WaitError,
+    BufferPool, Client, Grant, Host, HostConfig, HostError, InlineHost, OpStatus, OpType,
+    Permissions, Portal, RegionBuf, RegisteredRegion, SubmitError, TransferError, Transfers,
+    WaitError,
     config::CounterConfig,
     keys::{CacheError, Holder, KeyCache, KeyedRegion, NoKey, OpSet, Source},
     memory::Forked,
@@ -58,7 +59,7 @@ struct Made {
     region: RegisteredRegion,
     grant: Grant,
     portal: Portal,
-    executor: Executor,
+    executor: Transfers,
     client: Client,
     buffers: BufferPool,
     /// A buffer that the parent has.
@@ -197,8 +198,8 @@ impl Made {
         // A host may read from itself.
         let grant = host.grant(&region, address, host.pid(), OpType::Read)?;
         let portal = host.portal(4)?;
-        let executor = host.executor(4)?;
-        let client = Client::start(host.executor(4)?)?;
+        let executor = host.transfers(4)?;
+        let client = Client::start(host.transfers(4)?)?;
         let layout = ReceiveQueueLayout::new(4, 64).expect("a power of two");
         let receiver = client.receiver(host.receive_queue(layout, Permissions::SEND)?);
         let buffers = host.buffer_pool(2, 64)?;
@@ -250,7 +251,7 @@ impl Made {
             ("Host::register", host.register(64, permissions).is_err_and(of_host)),
             ("Host::deregister", host.deregister(region).is_err_and(of_host)),
             ("Host::portal", host.portal(1).is_err_and(of_host)),
-            ("Host::executor", host.executor(1).is_err_and(of_host)),
+            ("Host::transfers", host.transfers(1).is_err_and(of_host)),
             (
                 "Host::grant",
                 host.grant(region, grant.initiator, grant.pid, OpType::Read).is_err_and(of_host),
@@ -273,11 +274,11 @@ impl Made {
         portal.disarm();
         let transfer = executor.read(grant, 0, region, 64, 64);
         refusals.push((
-            "Executor::read",
+            "Transfers::read",
             matches!(transfer, Err(TransferError::Unfinished(WaitError::Forked(Forked)))),
         ));
         let waited = executor.wait_any();
-        refusals.push(("Executor::wait_any", waited == Err(WaitError::Forked(Forked))));
+        refusals.push(("Transfers::wait_any", waited == Err(WaitError::Forked(Forked))));
         let awaited = client.block_on(async {});
         refusals.push(("Client::block_on", awaited == Err(WaitError::Forked(Forked))));
         let received = (receiver.try_recv().is_none(), receiver.posted());

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts};
 use rma_xdp::{
-    Call, CallStatus, Executor, Grant, Host, OpStatus, OpType, Permissions, Piece, Portal,
-    RegisteredRegion, WaitError,
+    Call, CallStatus, Grant, Host, OpStatus, OpType, Permissions, Piece, Portal, RegisteredRegion,
+    Transfers, WaitError,
     config::{IdlePolicy, NicConfigBuilder, Timing},
     time::{Clock, TscClock},
     transfer::RetryPolicy,
@@ -49,8 +49,8 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
 }
 
-fn executor(hosts: &Hosts) -> (Executor, RegisteredRegion) {
-    let mut executor = hosts.client.executor(4).unwrap();
+fn executor(hosts: &Hosts) -> (Transfers, RegisteredRegion) {
+    let mut executor = hosts.client.transfers(4).unwrap();
     executor.set_idle(SLEEPY);
     (executor, hosts.client.register(4096, Permissions::NONE).unwrap())
 }
@@ -61,7 +61,7 @@ fn piece<'a>(grant: &'a Grant, local: &'a RegisteredRegion) -> [Piece<'a>; 1] {
 }
 
 /// Sleeps on the executor's descriptor as an event loop does; whether it became readable.
-fn sleep_on(executor: &Executor) -> bool {
+fn sleep_on(executor: &Transfers) -> bool {
     let fd = executor.completion_fd().unwrap();
     let until = executor.poll_timeout().map(|at| at.since(executor.now()));
     let timeout = until.unwrap_or(PATIENCE).min(PATIENCE).try_into().unwrap();

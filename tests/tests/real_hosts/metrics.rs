@@ -145,8 +145,8 @@ fn executors_tell_their_calls_and_windows_and_that_they_are_at_rest() {
     let none = parse(&hosts.client.metrics());
     assert_eq!((none.get("rma_executors"), none.get("rma_executor_calls")), (0.0, 0.0));
     assert!(!none.any("rma_executor_local_cwnd_min_ops"), "there is no window");
-    let mut busy = hosts.client.executor(1).unwrap();
-    let idle = hosts.client.executor(4).unwrap();
+    let mut busy = hosts.client.transfers(1).unwrap();
+    let idle = hosts.client.transfers(4).unwrap();
 
     // One op is under way, and the call has more.
     hosts.server = None;
@@ -201,7 +201,7 @@ fn a_person_reads_a_dozen_aligned_lines() {
     for _ in 0..3 {
         assert_eq!((scene.read(), scene.write()), (OpStatus::Ok, OpStatus::Ok));
     }
-    let executor = hosts.client.executor(4).unwrap();
+    let executor = hosts.client.transfers(4).unwrap();
     let text = hosts.client.metrics().to_string();
     println!("{text}");
     let names: Vec<_> = text.lines().map(|line| line[..12].trim_end()).collect();
@@ -277,7 +277,7 @@ fn an_executor_whose_thread_sleeps_told_before_what_it_sleeps_for() {
     let all_are_told = || matches!(seen(), (6, waiting, ops @ 1..) if waiting + ops == 6);
 
     // In an event loop. It tells when it is polled first, and not again for a while.
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     executor.set_idle(SLEEPY);
     executor.poll();
     assert_eq!(seen(), (0, 0, 0));
@@ -293,7 +293,7 @@ fn an_executor_whose_thread_sleeps_told_before_what_it_sleeps_for() {
 
     // In a wait.
     drop(executor);
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     executor.set_idle(SLEEPY);
     executor.poll();
     for _ in 0..6 {
@@ -316,7 +316,7 @@ fn an_executor_whose_thread_sleeps_told_before_what_it_sleeps_for() {
 #[test]
 fn futures_under_way_are_told_while_the_thread_that_polls_for_them_sleeps() {
     let (hosts, to_read, _local) = with_a_dead_peer();
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     executor.set_idle(SLEEPY);
     executor.poll();
     let client = Client::new(executor);

@@ -15,9 +15,9 @@ use super::{order::Order, pending::Pending};
 use crate::{
     buffer::{Bufs, RegionBuf},
     error::TransferError,
-    executor::{done, well},
     options::TransferOptions,
     settlement::Settlement,
+    transfers::{done, well},
 };
 
 /// One recorded op under way, or a question about one: [`Client::send`], [`Client::notify`],

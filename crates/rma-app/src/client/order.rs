@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     buffer::{BufPiece, Bufs},
-    executor::check_op_type,
     options::TransferOptions,
+    transfers::check_op_type,
 };
 
 /// The ordered op and its options.

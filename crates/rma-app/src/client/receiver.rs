@@ -24,7 +24,7 @@ use crate::{error::WaitError, polling::handle::Handle};
 ///
 /// ```
 /// # use rma_xdp::{
-/// #     Client, Executor, Host, HostConfig, OpType, Permissions, messages::ReceiveQueueLayout,
+/// #     Client, Transfers, Host, HostConfig, OpType, Permissions, messages::ReceiveQueueLayout,
 /// # };
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let sender = Host::open(HostConfig::udp([127, 0, 0, 45]))?;
@@ -33,12 +33,12 @@ use crate::{error::WaitError, polling::handle::Handle};
 /// let portal = host.portal(16)?;
 /// let layout = ReceiveQueueLayout::new(8, 256)?;
 /// let queue = host.waking(&portal).receive_queue(layout, Permissions::SEND)?;
-/// let client = Client::new(Executor::new(portal, host.executor_config())?);
+/// let client = Client::new(Transfers::new(portal, host.executor_config())?);
 /// let mut receiver = client.receiver(queue);
 ///
 /// let grant = host.grant(receiver.region(), [127, 0, 0, 45].into(), sender.pid(), OpType::Send)?;
 /// # let sends = std::thread::spawn(move || {
-/// #     let client = Client::new(sender.executor(4).unwrap());
+/// #     let client = Client::new(sender.transfers(4).unwrap());
 /// #     let mut buf = sender.buffer_pool(1, 256).unwrap().try_acquire().unwrap();
 /// #     buf.set_len(5);
 /// #     buf.write(0, b"hello").unwrap();

@@ -8,7 +8,7 @@ use rma_core::{
     time::Instant,
 };
 
-use crate::executor::Executor;
+use crate::transfers::Transfers;
 
 /// A call of any kind.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(super) enum Request<'a> {
 
 impl Request<'_> {
     /// With which class of service it would be.
-    pub(super) fn class(self, executor: &Executor) -> ClassOfService {
+    pub(super) fn class(self, executor: &Transfers) -> ClassOfService {
         match self {
             Self::Transfer(call) => executor.class_of(call),
             Self::Op(call) => call.class,
@@ -29,7 +29,7 @@ impl Request<'_> {
     }
 
     /// Whether it can be right.
-    pub(super) fn check(self, executor: &mut Executor) -> Result<(), CallError> {
+    pub(super) fn check(self, executor: &mut Transfers) -> Result<(), CallError> {
         match self {
             Self::Transfer(call) => executor.check(call),
             Self::Op(call) => executor.check_op(call),
@@ -37,7 +37,7 @@ impl Request<'_> {
         }
     }
 
-    pub(super) fn submit(self, executor: &mut Executor) -> Result<CallId, CallError> {
+    pub(super) fn submit(self, executor: &mut Transfers) -> Result<CallId, CallError> {
         match self {
             Self::Transfer(call) => executor.submit(call),
             Self::Op(call) => executor.submit_op(call),
@@ -46,7 +46,7 @@ impl Request<'_> {
     }
 
     /// A fence, and then the call; neither if it is refused.
-    pub(super) fn submit_fenced(self, executor: &mut Executor) -> Result<CallId, CallError> {
+    pub(super) fn submit_fenced(self, executor: &mut Transfers) -> Result<CallId, CallError> {
         match self {
             Self::Transfer(call) => executor.submit_fenced(call),
             Self::Op(call) => executor.submit_op_fenced(call),

@@ -32,14 +32,14 @@ use super::{
 use crate::{
     buffer::Bufs,
     error::{TransferError, WaitError},
-    executor::Executor,
     idle::IdlePolicy,
     polling::shared::{After, Polled, Seat},
+    transfers::Transfers,
 };
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) executor: Executor,
+    pub(super) executor: Transfers,
     /// As many as there have been futures at once.
     tasks: Vec<Task>,
     free: Vec<u32>,
@@ -112,7 +112,7 @@ impl State {
     ///
     /// # Panics
     /// If a call of the executor is not over.
-    pub(super) fn new(executor: Executor) -> Self {
+    pub(super) fn new(executor: Transfers) -> Self {
         assert_eq!(executor.calls(), 0, "a client has its executor to itself");
         let (calls, places) = (usize::from(executor.calls), Places::new(executor.calls));
         Self {

@@ -69,7 +69,7 @@ impl Bench {
 
     fn with(config: ExecutorConfig) -> Self {
         let (portal, queue, engine) = portal_and_queue();
-        let client = Client::new(Executor::new(portal, config).unwrap());
+        let client = Client::new(Transfers::new(portal, config).unwrap());
         let pool = BufferPool::new(local(4 * 16_384), 16_384).unwrap();
         Self { client, engine, pool, queue: Some(queue) }
     }

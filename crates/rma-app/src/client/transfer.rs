@@ -20,8 +20,8 @@ use super::{
 use crate::{
     buffer::{Bufs, RegionBuf},
     error::TransferError,
-    executor::done,
     options::TransferOptions,
+    transfers::done,
 };
 
 /// A read or write under way: [`Client::read`], [`Client::write`], [`Client::read_pieces`],

@@ -85,7 +85,7 @@ mod tests {
     use rma_core::{executor::ExecutorConfig, receive_queue::Receive};
 
     use super::*;
-    use crate::{Executor, scripted::portal_and_queue};
+    use crate::{Transfers, scripted::portal_and_queue};
 
     #[test]
     fn a_thread_that_sleeps_with_nothing_in_flight_gets_every_event() {
@@ -111,7 +111,7 @@ mod tests {
     fn an_executor_waits_for_an_event_with_no_call() {
         let (portal, mut queue, mut engine) = portal_and_queue();
         queue.post_all();
-        let mut executor = Executor::new(portal, ExecutorConfig::default()).unwrap();
+        let mut executor = Transfers::new(portal, ExecutorConfig::default()).unwrap();
         let engine = thread::spawn(move || engine.publish(77));
         assert_eq!(executor.wait_event(&mut queue).unwrap().immediate, 77);
         engine.join().unwrap();

@@ -186,7 +186,7 @@ pub(super) struct Tasks {
 impl Tasks {
     pub(super) fn new(host: InlineHost) -> Result<Self, PairError> {
         let pool = host.buffer_pool(TASKS, VALUE_LEN)?;
-        let client = Client::new(host.executor(SLOTS)?);
+        let client = Client::new(host.transfers(SLOTS)?);
         let shared = Rc::new(Shared {
             client,
             pool,

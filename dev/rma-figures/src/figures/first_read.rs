@@ -56,7 +56,7 @@ impl Both {
         let region = server.register(LEN, Permissions::READ)?;
         let grant = server.grant(&region, Lab::A_V4.into(), host.pid(), OpType::Read)?;
         Ok(Self {
-            client: Client::new(host.executor(16)?),
+            client: Client::new(host.transfers(16)?),
             pool: host.buffer_pool(1, LEN as u32)?,
             grant,
             service: Service::open::<LEN>(&sockets()?)?,

@@ -46,7 +46,7 @@ impl Peer {
         let source = grants.source(vec![world.listen], SERVER.parse().unwrap()).unwrap();
         let ops = [OpType::Read, OpType::Write].into_iter().collect::<OpSet>();
         let index = grants.region(source, "kv/index".parse().unwrap(), ops).unwrap();
-        let client = KeyedClient::new(Client::new(host.executor(4).unwrap()), &grants);
+        let client = KeyedClient::new(Client::new(host.transfers(4).unwrap()), &grants);
         Self { host, fetches, client, index }
     }
 

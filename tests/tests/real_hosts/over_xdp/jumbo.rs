@@ -26,7 +26,7 @@ fn large_calls_stay_in_one_chunk_and_ops_that_fit_a_frame_are_not_cut_for_it() {
         pattern.fill_region(&region);
         let grant = server.grant(&region, hosts.client_addr, CLIENT_PID, OpType::Read).unwrap();
         let local = hosts.client.register(LEN, Permissions::NONE).unwrap();
-        let mut executor = hosts.client.executor(64).unwrap();
+        let mut executor = hosts.client.transfers(64).unwrap();
         let mut bytes = vec![0; LEN];
 
         executor.read(&grant, 0, &local, 0, LEN as u64).unwrap();

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallStatus, Executor, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions,
-    Piece, RegisteredRegion, SubmitError, TransferError, WaitError,
+    Call, CallStatus, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions, Piece,
+    RegisteredRegion, SubmitError, TransferError, Transfers, WaitError,
     ops::ClassOfService,
     time::{Clock, TscClock},
     transfer::{CallError, RetryPolicy, TransferOptions},
@@ -59,7 +59,7 @@ fn large_transfers_arrive_whole_both_ways_also_through_a_single_slot() {
     let Remote { region, read, write } = remote(&hosts);
     let local = local(&hosts);
     for slots in [1, 2, 64] {
-        let mut executor = hosts.client.executor(slots).unwrap();
+        let mut executor = hosts.client.transfers(slots).unwrap();
         executor.read(&read, 1, &local, 0, LEN - 1).unwrap();
         assert_eq!(bytes(&local, 0, LEN - 1), pattern(LEN, 7)[1..]);
         local.write(0, &pattern(LEN, slots as u8)).unwrap();
@@ -75,7 +75,7 @@ fn a_blocking_transfer_has_the_options_that_it_is_given() {
     let mut hosts = hosts_with(IMPATIENT);
     let Remote { read, write, .. } = remote(&hosts);
     let local = local(&hosts);
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let bulk = TransferOptions::new().class(ClassOfService::Throughput);
     executor.read_with(&read, 0, &local, 0, LEN, bulk).unwrap();
     assert_eq!(bytes(&local, 0, LEN), pattern(LEN, 7));
@@ -107,7 +107,7 @@ fn an_impossible_transfer_is_refused_and_nothing_is_issued() {
     let hosts = hosts();
     let Remote { read, write, .. } = remote(&hosts);
     let local = local(&hosts);
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let mut refused = |remote_offset, offset, len| match executor
         .read(&read, remote_offset, &local, offset, len)
         .unwrap_err()
@@ -145,7 +145,7 @@ fn a_transfer_onto_its_own_source_ends_and_touches_nothing_else() {
     region.write(0, &pattern(LEN, 3)).unwrap();
     let grant =
         |op_type| me.grant(&region, hosts.client_addr, CLIENT_PID, op_type).expect("a grant");
-    let mut executor = me.executor(16).unwrap();
+    let mut executor = me.transfers(16).unwrap();
     executor.read(&grant(OpType::Read), 0, &region, 5000, len).unwrap();
     executor.write(&grant(OpType::Write), 5000, &region, 0, len).unwrap();
     let end = 5000 + len;
@@ -158,7 +158,7 @@ fn calls_go_on_beside_each_other_and_each_outcome_is_told_once() {
     let hosts = hosts();
     let Remote { read, .. } = remote(&hosts);
     let local = local(&hosts);
-    let mut executor = hosts.client.executor(8).unwrap();
+    let mut executor = hosts.client.transfers(8).unwrap();
     let piece = |index: u64| Piece {
         grant: &read,
         remote_offset: index * 10_000,
@@ -188,7 +188,7 @@ fn outcomes_that_nobody_takes_count_as_calls() {
     let Remote { read, .. } = remote(&hosts);
     let local = local(&hosts);
     let config = hosts.client.executor_config().with(|it| it.calls = 2);
-    let mut executor = Executor::new(hosts.client.portal(4).unwrap(), config).unwrap();
+    let mut executor = Transfers::new(hosts.client.portal(4).unwrap(), config).unwrap();
     let piece = [Piece { grant: &read, remote_offset: 0, local: &local, local_offset: 0, len: 64 }];
     let first = executor.submit(&Call::of(&piece)).unwrap();
     assert_eq!(executor.run(&Call::of(&piece)).unwrap().bytes_done, 64);
@@ -207,7 +207,7 @@ fn a_peer_that_never_answers_ends_a_transfer_and_another_replica_has_the_rest() 
     let other = Host::open(config).unwrap();
     let replica = remote_at(&other, &hosts);
     let local = local(&hosts);
-    let mut executor = hosts.client.executor(64).unwrap();
+    let mut executor = hosts.client.transfers(64).unwrap();
     let pieces =
         [Piece { grant: &first.read, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     let call = Call::of(&pieces).with(|it| it.retry = RetryPolicy::NONE);
@@ -237,7 +237,7 @@ fn a_deadline_ends_a_call_to_a_peer_that_never_answers() {
     let Remote { read, .. } = remote(&hosts);
     hosts.server = None;
     let local = local(&hosts);
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let pieces =
         [Piece { grant: &read, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     let began = executor.now();
@@ -263,7 +263,7 @@ fn a_waiter_is_told_when_the_engine_ends() {
     let Remote { read, .. } = remote(&hosts);
     hosts.server = None;
     let local = local(&hosts);
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let piece =
         [Piece { grant: &read, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     executor.submit(&Call::of(&piece)).unwrap();
@@ -296,7 +296,7 @@ fn an_executor_dropped_in_the_middle_gives_its_slots_back_and_leaves_the_memory_
                 local_offset: 0,
                 len: LEN,
             }];
-            let mut executor = hosts.client.executor(slots).unwrap();
+            let mut executor = hosts.client.transfers(slots).unwrap();
             executor.submit(&Call::of(&piece)).unwrap();
             for _ in 0..polls {
                 executor.poll();
@@ -315,12 +315,12 @@ fn a_completion_queue_that_is_never_drained_stalls_its_own_ops_and_nobody_elses(
     let hosts = hosts();
     let Remote { read, .. } = remote(&hosts);
     let (local, other) = (local(&hosts), local(&hosts));
-    let mut lazy = hosts.client.executor(4).unwrap();
+    let mut lazy = hosts.client.transfers(4).unwrap();
     let piece =
         [Piece { grant: &read, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     let call = lazy.submit(&Call::of(&piece)).unwrap();
     lazy.poll();
-    let mut busy = hosts.client.executor(4).unwrap();
+    let mut busy = hosts.client.transfers(4).unwrap();
     for _ in 0..5 {
         other.write(0, &vec![0; LEN as usize]).unwrap();
         busy.read(&read, 0, &other, 0, LEN).unwrap();
@@ -341,7 +341,7 @@ fn transfers_of_an_inline_engine_make_progress_as_the_application_turns_it() {
     region.write(0, &pattern(LEN, 1)).unwrap();
     let grant = host.grant(&region, here, host.pid(), OpType::Read).unwrap();
     let local = host.register(LEN as usize, Permissions::NONE).unwrap();
-    let mut executor = host.executor(16).unwrap();
+    let mut executor = host.transfers(16).unwrap();
     let piece =
         [Piece { grant: &grant, remote_offset: 0, local: &local, local_offset: 0, len: LEN }];
     let call = Call::of(&piece);

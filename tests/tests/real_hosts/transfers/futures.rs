@@ -19,8 +19,8 @@ use std::{
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    BufferPool, CallStatus, Client, Executor, Grant, Host, HostAddr, HostConfig, InlineHost,
-    OpStatus, OpType, Permissions, Portal, RegionBuf, RegisteredRegion, TransferError, WaitError,
+    BufferPool, CallStatus, Client, Grant, Host, HostAddr, HostConfig, InlineHost, OpStatus,
+    OpType, Permissions, Portal, RegionBuf, RegisteredRegion, TransferError, Transfers, WaitError,
     config::{IdlePolicy, NicConfigBuilder, Timing},
     time::{Clock, TscClock},
     transfer::{CallError, ExecutorConfig, RetryPolicy, cc::Algorithm},
@@ -49,7 +49,7 @@ fn remote(server: &Host, hosts: &Hosts) -> (RegisteredRegion, Grant, Grant) {
 }
 
 fn client(hosts: &Hosts) -> Client {
-    Client::new(hosts.client.executor(32).unwrap())
+    Client::new(hosts.client.transfers(32).unwrap())
 }
 
 pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -126,7 +126,7 @@ async fn to_and_fro(client: Client, pool: BufferPool, grants: (Grant, Grant), pl
 fn futures_run_on_an_executor_that_knows_nothing_of_them() {
     let hosts = hosts();
     let (_region, read, write) = remote(hosts.server(), &hosts);
-    let mut executor = hosts.client.executor(32).unwrap();
+    let mut executor = hosts.client.transfers(32).unwrap();
     // Sleeps at once: every future is woken by a thread that was woken itself.
     let idle = IdlePolicy::default().with(|it| {
         it.spin = Duration::ZERO;
@@ -150,7 +150,7 @@ fn threads_that_block_on_futures_of_one_client_poll_for_each_other() {
     let hosts = hosts();
     let (_region, read, write) = remote(hosts.server(), &hosts);
     for starts in [false, true] {
-        let executor = hosts.client.executor(32).unwrap();
+        let executor = hosts.client.transfers(32).unwrap();
         let client = if starts { Client::start(executor).unwrap() } else { Client::new(executor) };
         let pool = hosts.client.buffer_pool(3, BUF as u32).unwrap();
         std::thread::scope(|scope| {
@@ -446,12 +446,12 @@ fn drop_reads_at_random(
 }
 
 /// An executor that keeps its slots busy however slow the server is.
-fn steady(portal: Portal, config: ExecutorConfig) -> Executor {
+fn steady(portal: Portal, config: ExecutorConfig) -> Transfers {
     let cc = config.cc.with(|it| {
         it.algorithm = Algorithm::Fixed;
         it.cwnd_initial = 64.0;
     });
-    Executor::new(portal, config.with(|it| it.cc = cc)).unwrap()
+    Transfers::new(portal, config.with(|it| it.cc = cc)).unwrap()
 }
 
 /// Two hosts' settings, whose ops wait long for late frames.
@@ -524,7 +524,7 @@ fn futures_dropped_at_any_moment_over_a_dead_peer_leak_nothing() {
     let mut hosts = hosts_with(IMPATIENT);
     let (_region, read, write) = remote(hosts.server(), &hosts);
     hosts.server = None;
-    let executor = hosts.client.executor(8).unwrap();
+    let executor = hosts.client.transfers(8).unwrap();
     let client = Client::start(executor).unwrap();
     let pool = hosts.client.buffer_pool(BUFFERS, BUF as u32).unwrap();
     let mut random = Random(77);
@@ -566,7 +566,7 @@ fn a_client_dropped_with_calls_under_way_gives_back_buffers_and_slots() {
     hosts.server = None;
     let pool = hosts.client.buffer_pool(BUFFERS, BUF as u32).unwrap();
     for starts in [false, true] {
-        let executor = hosts.client.executor(8).unwrap();
+        let executor = hosts.client.transfers(8).unwrap();
         let client = if starts { Client::start(executor).unwrap() } else { Client::new(executor) };
         let transfers: Vec<_> = (0..BUFFERS)
             .map(|_| {
@@ -593,7 +593,7 @@ fn futures_end_when_the_engine_does_and_give_their_buffers_back() {
         let (_region, read, _) = remote(hosts.server(), &hosts);
         hosts.server = None;
         let pool = hosts.client.buffer_pool(2, BUF as u32).unwrap();
-        let executor = hosts.client.executor(8).unwrap();
+        let executor = hosts.client.transfers(8).unwrap();
         let client = if starts { Client::start(executor).unwrap() } else { Client::new(executor) };
         let [first, second] = [(); 2].map(|()| pool.try_acquire().unwrap());
         let mut given_up = client.read(&read, 0, second);
@@ -626,9 +626,9 @@ fn an_inline_engine_is_turned_by_who_blocks_and_by_nobody_else() {
     region.write(0, &[DATA; LEN]).unwrap();
     let read = host.grant(&region, here, host.pid(), OpType::Read).unwrap();
     let pool = host.buffer_pool(2, BUF as u32).unwrap();
-    let executor = host.executor(8).unwrap();
+    let executor = host.transfers(8).unwrap();
     assert!(Client::start(executor).is_err());
-    let client = Client::new(host.executor(8).unwrap());
+    let client = Client::new(host.transfers(8).unwrap());
     let buf = pool.try_acquire().unwrap();
     let (result, buf) = host.block_on(&client, client.read(&read, 0, buf)).unwrap();
     result.unwrap();

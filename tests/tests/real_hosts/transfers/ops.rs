@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallStatus, Executor, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions,
-    Piece, Publish, ReceiveQueue, RegisteredRegion, SubmitError, TransferError, WaitError,
+    Call, CallStatus, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions, Piece,
+    Publish, ReceiveQueue, RegisteredRegion, SubmitError, TransferError, Transfers, WaitError,
     config::{NicConfigBuilder, Timing},
     messages::{Event, ReceiveQueueLayout},
     ops::{Change, Placement, Settlement, Source, Verdict},
@@ -50,7 +50,7 @@ fn every_recorded_op_runs_to_its_end_and_its_outcome_says_what_it_found() {
     let local = hosts.client.register(4096, Permissions::NONE).unwrap();
     let bytes: Vec<u8> = (0..4096).map(|at| (at * 7 % 251) as u8).collect();
     local.write(0, &bytes).unwrap();
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let mut run = |region: &RegisteredRegion, change: Change<'_>, len: u64| {
         let grant = grant(&hosts, region, change.op_type());
         let outcome = executor.run_op(&OpCall::of(&grant, change)).unwrap();
@@ -98,7 +98,7 @@ fn ops_go_on_beside_transfers_and_each_outcome_is_told_once() {
     let [to_write, to_add] =
         [OpType::Write, OpType::FetchAdd].map(|op_type| grant(&hosts, &region, op_type));
     let local = hosts.client.register(1 << 15, Permissions::NONE).unwrap();
-    let mut executor = hosts.client.executor(8).unwrap();
+    let mut executor = hosts.client.transfers(8).unwrap();
     let (remote_offset, local_offset, len) = (1 << 15, 0, 1 << 15);
     let piece = Piece { grant: &to_write, remote_offset, local: &local, local_offset, len };
     let write = executor.submit(&Call::of(core::slice::from_ref(&piece))).unwrap();
@@ -127,7 +127,7 @@ fn a_fenced_op_and_one_that_comes_after_another_see_what_that_did() {
         [OpType::Write, OpType::FetchAdd].map(|op_type| grant(&hosts, &region, op_type));
     let local = hosts.client.register(1 << 15, Permissions::NONE).unwrap();
     local.store((1 << 15) - 8, 100).unwrap();
-    let mut executor = hosts.client.executor(8).unwrap();
+    let mut executor = hosts.client.transfers(8).unwrap();
     let (remote_offset, local_offset, len) = (8, 0, 1 << 15);
     let piece = Piece { grant: &to_write, remote_offset, local: &local, local_offset, len };
     let write = Call::of(core::slice::from_ref(&piece)).with(|it| it.publish = Publish::Ordered);
@@ -152,7 +152,7 @@ fn an_op_that_cannot_be_right_is_refused_and_nothing_is_issued() {
     let local = hosts.client.register(8192, Permissions::NONE).unwrap();
     let [to_send, to_add] = [(queue.region(), OpType::Send), (&region, OpType::FetchAdd)]
         .map(|(region, op_type)| grant(&hosts, region, op_type));
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let mut refused = |grant: &Grant, change| {
         let call = OpCall::of(grant, change);
         let refused = executor.run_op(&call).unwrap_err();
@@ -185,7 +185,7 @@ fn a_receiver_that_is_late_is_waited_for_and_one_that_never_posts_is_told_of() {
     let layout = ReceiveQueueLayout::new(1, 0).unwrap();
     let mut queue = hosts.server().receive_queue(layout, Permissions::NOTIFY).unwrap();
     let to_notify = grant(&hosts, queue.region(), OpType::Notify);
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let call = OpCall::of(&to_notify, Change::Notify { immediate: 9 });
     let at_once = executor.run_op(&call.with(|it| it.retry.not_ready = Duration::ZERO)).unwrap();
     assert_eq!(at_once.status, CallStatus::Failed(OpStatus::RemoteNotReady));
@@ -249,7 +249,7 @@ impl Silent {
 fn an_op_in_doubt_has_a_name_and_its_target_tells_what_became_of_it() {
     let mut silent = Silent::new();
     silent.region.store(0, 7).unwrap();
-    let mut executor: Executor = silent.client.executor(4).unwrap();
+    let mut executor: Transfers = silent.client.transfers(4).unwrap();
     let add = Change::FetchAdd { remote_offset: 0, addend: 1 };
     let to_add = silent.to_add;
     let call = OpCall::of(&to_add, add).with(|it| it.retry = RetryPolicy::NONE);
@@ -301,7 +301,7 @@ fn an_op_whose_end_is_known_may_be_asked_about_as_well() {
     portal.fetch_add(&to_add, 0, 2).unwrap();
     let name = portal.wait().unwrap().name().unwrap();
     let config = hosts.client.executor_config();
-    let mut executor = Executor::new(hosts.client.portal(1).unwrap(), config).unwrap();
+    let mut executor = Transfers::new(hosts.client.portal(1).unwrap(), config).unwrap();
     let told = executor.settle(&to_add, name);
     assert_eq!(told, Ok(Settlement { verdict: Verdict::Applied, result: Some(40) }));
     let to_write = grant(&hosts, &region, OpType::Read);
@@ -316,7 +316,7 @@ fn a_waiter_for_an_op_is_told_when_the_engine_ends() {
     let (_queue, region) = queue_and_region(&hosts);
     let to_add = grant(&hosts, &region, OpType::FetchAdd);
     hosts.server = None;
-    let mut executor = hosts.client.executor(4).unwrap();
+    let mut executor = hosts.client.transfers(4).unwrap();
     let add = OpCall::of(&to_add, Change::FetchAdd { remote_offset: 0, addend: 1 });
     let call = executor.submit_op(&add).unwrap();
     executor.poll();
@@ -333,7 +333,7 @@ fn ops_of_an_inline_engine_make_progress_as_the_application_turns_it() {
     let (mut host, mut stranger) = (open(here), open(there));
     let region = host.register(64, Permissions::ATOMIC).unwrap();
     let to_add = host.grant(&region, here, host.pid(), OpType::FetchAdd).unwrap();
-    let mut executor = host.executor(4).unwrap();
+    let mut executor = host.transfers(4).unwrap();
     let add = OpCall::of(&to_add, Change::FetchAdd { remote_offset: 8, addend: 3 });
     for round in 0..5 {
         let call = executor.submit_op(&add).unwrap();

@@ -39,7 +39,7 @@ fn remote(server: &Host, hosts: &Hosts) -> (RegisteredRegion, Grant, Grant) {
 }
 
 fn client(hosts: &Hosts, bufs: u32) -> (Client, BufferPool) {
-    let client = Client::new(hosts.client.executor(32).unwrap());
+    let client = Client::new(hosts.client.transfers(32).unwrap());
     (client, hosts.client.buffer_pool(bufs, BUF as u32).unwrap())
 }
 

@@ -6,8 +6,8 @@ use std::future::poll_fn;
 
 use rma_tests::hosts::{CLIENT_PID, Hosts, Loopback};
 use rma_xdp::{
-    Call, CallStatus, Client, Executor, Grant, Host, HostConfig, InlineHost, OpStatus, OpType,
-    Permissions, Piece, RegisteredRegion, TransferError,
+    Call, CallStatus, Client, Grant, Host, HostConfig, InlineHost, OpStatus, OpType, Permissions,
+    Piece, RegisteredRegion, TransferError, Transfers,
     config::{NicConfigBuilder, Timing},
     transfer::{Outcome, RetryPolicy, SilentPeers},
 };
@@ -39,13 +39,13 @@ fn third(hosts: &Hosts) -> Host {
     Host::open(config).unwrap()
 }
 
-fn submit(executor: &mut Executor, grant: &Grant, local: &RegisteredRegion, retry: RetryPolicy) {
+fn submit(executor: &mut Transfers, grant: &Grant, local: &RegisteredRegion, retry: RetryPolicy) {
     executor.submit(&Call::of(&[piece(grant, local)]).with(|it| it.retry = retry)).unwrap();
 }
 
 /// Polls until `count` calls are over: what became of them, in one list for each poll that some
 /// ended with.
-fn polls(executor: &mut Executor, count: usize) -> Vec<Vec<Outcome>> {
+fn polls(executor: &mut Transfers, count: usize) -> Vec<Vec<Outcome>> {
     let mut all = Vec::new();
     while all.iter().map(Vec::len).sum::<usize>() < count {
         executor.poll();
@@ -70,7 +70,7 @@ fn calls_queued_for_a_dead_server_end_in_one_poll_without_having_been_tried() {
         let (_region, grants) = remote(hosts.server(), &hosts, 7);
         let grant = &grants[which];
         let local = hosts.client.register(LEN, Permissions::NONE).unwrap();
-        let mut executor = hosts.client.executor(64).unwrap();
+        let mut executor = hosts.client.transfers(64).unwrap();
         hosts.server = None;
         for _ in 0..200 {
             submit(&mut executor, grant, &local, RetryPolicy::NONE);
@@ -104,7 +104,7 @@ fn a_live_server_is_read_beside_a_thousand_calls_to_a_dead_one() {
     let live = third(&hosts);
     let (_live, [live_grant, _]) = remote(&live, &hosts, 2);
     let local = hosts.client.register(LEN, Permissions::NONE).unwrap();
-    let mut executor = hosts.client.executor(64).unwrap();
+    let mut executor = hosts.client.transfers(64).unwrap();
     hosts.server = None;
     for _ in 0..1000 {
         submit(&mut executor, &dead, &local, RetryPolicy::DEFAULT);
@@ -131,7 +131,7 @@ fn a_server_that_is_stopped_for_a_while_fails_no_call() {
     let region = server.register(LEN, Permissions::READ).unwrap();
     let grant = server.grant(&region, client_addr, CLIENT_PID, OpType::Read).unwrap();
     let local = client.register(LEN, Permissions::NONE).unwrap();
-    let mut executor = client.executor(64).unwrap();
+    let mut executor = client.transfers(64).unwrap();
     for _ in 0..300 {
         submit(&mut executor, &grant, &local, RetryPolicy::DEFAULT);
     }
@@ -159,7 +159,7 @@ fn calls_outlast_a_restart_and_learn_that_their_grant_is_of_the_last_life() {
     let mut hosts = Hosts::over_udp(nic());
     let (_region, [old, _]) = remote(hosts.server(), &hosts, 1);
     let local = hosts.client.register(LEN, Permissions::NONE).unwrap();
-    let mut executor = hosts.client.executor(64).unwrap();
+    let mut executor = hosts.client.transfers(64).unwrap();
     hosts.server = None;
     let outlast = Some(Duration::from_secs(3600));
     for _ in 0..100 {
@@ -194,7 +194,7 @@ fn futures_of_a_dead_server_go_on_with_a_replica() {
     let live = third(&hosts);
     let (_live, [replica, _]) = remote(&live, &hosts, 2);
     let pool = hosts.client.buffer_pool(TASKS as u32, 64).unwrap();
-    let client = Client::new(hosts.client.executor(64).unwrap());
+    let client = Client::new(hosts.client.transfers(64).unwrap());
     let (region, addr) = (dead.region, hosts.server_addr);
     hosts.server = None;
     let lookup = async || {

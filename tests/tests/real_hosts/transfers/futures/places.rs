@@ -15,7 +15,7 @@ type Done = (Result<(), TransferError>, RegionBuf);
 fn more_futures_than_there_are_calls_wait_and_all_are_served() {
     let hosts = hosts();
     let (_region, read, _) = remote(hosts.server(), &hosts);
-    let client = Client::start(hosts.client.executor(64).unwrap()).unwrap();
+    let client = Client::start(hosts.client.transfers(64).unwrap()).unwrap();
     let pool = hosts.client.buffer_pool(MANY as u32, SMALL as u32).unwrap();
     let one = |_| {
         let (client, buf) = (client.clone(), pool.try_acquire().unwrap());
@@ -33,7 +33,7 @@ fn more_futures_than_there_are_calls_wait_and_all_are_served() {
 /// A client of `host` with so few calls.
 fn client_of(host: &Host, calls: u16) -> Client {
     let config = host.executor_config().with(|it| it.calls = calls);
-    Client::new(Executor::new(host.portal(8).unwrap(), config).unwrap())
+    Client::new(Transfers::new(host.portal(8).unwrap(), config).unwrap())
 }
 
 /// A client of few calls, and a server that answers when it is turned.
@@ -391,7 +391,7 @@ fn futures_in_the_line_outlive_the_client_and_its_places_are_free_after_them() {
     let pool = hosts.client.buffer_pool(6, BUF as u32).unwrap();
     for starts in [false, true] {
         let config = hosts.client.executor_config().with(|it| it.calls = 2);
-        let executor = Executor::new(hosts.client.portal(8).unwrap(), config).unwrap();
+        let executor = Transfers::new(hosts.client.portal(8).unwrap(), config).unwrap();
         let client = if starts { Client::start(executor).unwrap() } else { Client::new(executor) };
         let mut transfers: Vec<_> = (0..6)
             .map(|_| client.read(&read, 0, pool.try_acquire().unwrap()).retry(RetryPolicy::NONE))

@@ -11,7 +11,7 @@ use rma_xdp::{
 use super::*;
 
 /// Sleeps at once: whoever goes on was woken.
-fn sleepy(mut executor: Executor) -> Executor {
+fn sleepy(mut executor: Transfers) -> Transfers {
     executor.set_idle(IdlePolicy::default().with(|it| {
         it.spin = Duration::ZERO;
         it.yield_for = Duration::ZERO;
@@ -36,7 +36,7 @@ impl Receiving {
         let queue = server.waking(&portal).receive_queue(layout, both).unwrap();
         let all = Permissions::WRITE | Permissions::NOTIFY | Permissions::ATOMIC;
         let region = server.register_with_events(&queue, LEN, all).unwrap();
-        let executor = Executor::new(portal, server.executor_config()).unwrap();
+        let executor = Transfers::new(portal, server.executor_config()).unwrap();
         let client = Client::new(sleepy(executor));
         let receiver = client.receiver(queue);
         assert_eq!((receiver.posted(), receiver.layout()), (receives.into(), layout));
@@ -136,7 +136,7 @@ fn tasks_that_draw_tickets_side_by_side_get_different_ones() {
     let hosts = hosts();
     let there = Receiving::new(hosts.server(), 1);
     let to_add = there.grant(&hosts, OpType::FetchAdd);
-    let client = Client::start(sleepy(hosts.client.executor(4).unwrap())).unwrap();
+    let client = Client::start(sleepy(hosts.client.transfers(4).unwrap())).unwrap();
     let task = |_| {
         let client = client.clone();
         let draw = async move {
@@ -250,7 +250,7 @@ fn messages_come_to_a_task_of_any_executor_whose_client_has_a_thread() {
     let portal = server.portal(1).unwrap();
     let layout = ReceiveQueueLayout::new(2, 0).unwrap();
     let queue = server.waking(&portal).receive_queue(layout, Permissions::NOTIFY).unwrap();
-    let executor = Executor::new(portal, server.executor_config()).unwrap();
+    let executor = Transfers::new(portal, server.executor_config()).unwrap();
     let theirs = Client::start(sleepy(executor)).unwrap();
     let mut receiver = theirs.receiver(queue);
     // The receiver keeps the thread.
@@ -385,7 +385,7 @@ fn an_op_in_doubt_is_told_from_one_that_failed_and_settled_later() {
     let region = server.register(64, Permissions::ATOMIC).unwrap();
     region.store(8, 7).unwrap();
     let to_add = server.grant(&region, here, CLIENT_PID, OpType::FetchAdd).unwrap();
-    let client = Client::new(host.executor(4).unwrap());
+    let client = Client::new(host.transfers(4).unwrap());
     let outcome = loop {
         let mut ticket = client.fetch_add(&to_add, 8, 1).retry(RetryPolicy::NONE);
         assert!(poll_once(&mut ticket).is_pending());
@@ -444,7 +444,7 @@ fn messages_of_an_inline_engine_come_as_it_is_turned() {
     let portal = host.portal(4).unwrap();
     let layout = ReceiveQueueLayout::new(2, 64).unwrap();
     let queue = host.waking(&portal).receive_queue(layout, Permissions::SEND).unwrap();
-    let client = Client::new(Executor::new(portal, host.executor_config()).unwrap());
+    let client = Client::new(Transfers::new(portal, host.executor_config()).unwrap());
     let mut receiver = client.receiver(queue);
     // A host may send to itself.
     let to_send = host.grant(receiver.region(), here, host.pid(), OpType::Send).unwrap();

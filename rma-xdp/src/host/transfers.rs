@@ -1,8 +1,8 @@
-//! The hosts' part in transfers of any size: [`Executor`].
+//! The hosts' part in transfers of any size: [`Transfers`].
 
 use core::{pin::pin, time::Duration};
 
-use rma_app::{BufferPool, Client, Executor, WaitError};
+use rma_app::{BufferPool, Client, Transfers, WaitError};
 use rma_core::{executor::ExecutorConfig, region::Permissions};
 
 #[cfg(doc)]
@@ -25,14 +25,14 @@ impl<P: ControlPath> HostOf<P> {
     ///
     /// # Errors
     /// If that many slots are not free.
-    pub fn executor(&self, slots: u16) -> Result<Executor, HostError> {
-        Ok(Executor::new(self.portal(slots)?, self.executor_config())?)
+    pub fn transfers(&self, slots: u16) -> Result<Transfers, HostError> {
+        Ok(Transfers::new(self.portal(slots)?, self.executor_config())?)
     }
 
     /// The settings of an executor that suit this host: large calls cut for the frames of its
     /// device, and over AF_XDP for frames that one chunk of its memory holds, as longer ones gain
     /// nothing; congestion control for the round-trip time of its NIC, and over UDP for one of
-    /// 200 µs at least and for windows of at least one op. [`Executor::new`] takes them, changed as
+    /// 200 µs at least and for windows of at least one op. [`Transfers::new`] takes them, changed as
     /// you like.
     pub fn executor_config(&self) -> ExecutorConfig {
         let config = |receive, rtt| ExecutorConfig::new(receive, self.nic.timing.timeout, rtt);
@@ -70,7 +70,7 @@ impl<P: ControlPath> HostOf<P> {
 impl InlineHost {
     /// One turn of the engine between two looks of `executor`: what it has to issue is taken at
     /// once, and completions of that turn are seen at once. Returns how much there was to do.
-    pub fn drive(&mut self, executor: &mut Executor) -> usize {
+    pub fn drive(&mut self, executor: &mut Transfers) -> usize {
         executor.poll() + self.turn() + executor.poll()
     }
 

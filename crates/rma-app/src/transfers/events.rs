@@ -1,18 +1,18 @@
-//! Waiting for the events of a receive queue beside an [`Executor`]'s transfers, which go on
+//! Waiting for the events of a receive queue beside [`Transfers`], which go on
 //! meanwhile (not in the paper).
 
 use core::time::Duration;
 
 use rma_core::receive_queue::{Event, ReceiveQueue};
 
-use super::Executor;
+use super::Transfers;
 use crate::{
     error::WaitError,
     wait::{Look, wait},
 };
 
-impl Executor {
-    /// Waits for the next event of `queue`, which must be bound to the portal of this executor.
+impl Transfers {
+    /// Waits for the next event of `queue`, which must be bound to the portal of these transfers.
     /// Calls go on meanwhile, and their outcomes are kept. There need not be a call.
     ///
     /// It waits for as long as nobody sends. Of a queue that is bound to another portal, an event
@@ -30,7 +30,7 @@ impl Executor {
     /// by then.
     ///
     /// # Errors
-    /// As [`Executor::wait_event`].
+    /// As [`Transfers::wait_event`].
     pub fn wait_event_timeout(
         &mut self,
         queue: &mut ReceiveQueue,
@@ -50,7 +50,7 @@ impl Executor {
         })
     }
 
-    /// [`Executor::arm`] for a thread that waits for an event of `queue` as well: `false` if it
+    /// [`Transfers::arm`] for a thread that waits for an event of `queue` as well: `false` if it
     /// must not sleep, as there is an event or something else to do already, or the engine has
     /// ended. Without a call it may sleep.
     #[must_use = "whoever sleeps beside an event that is there already sleeps for ever"]

@@ -1,4 +1,4 @@
-//! Waiting for transfers of an [`Executor`]: one at a time, any of several, or in an event loop of
+//! Waiting for [`Transfers`]: for one at a time, any of several, or in an event loop of
 //! its own.
 //!
 //! A thread that waits polls; outcomes of other calls that it meets are kept for whoever asks for
@@ -15,7 +15,7 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{Executor, check_op_type, done};
+use super::{Transfers, check_op_type, done};
 use crate::{
     error::{TransferError, WaitError},
     home::Home,
@@ -25,7 +25,7 @@ use crate::{
     wait::{At, Awaited, Look, Place, wait},
 };
 
-impl Executor {
+impl Transfers {
     /// Reads `len` bytes at `remote_offset` of the granted region into `sink` at `offset`, and
     /// waits until they are there.
     ///
@@ -44,7 +44,7 @@ impl Executor {
         self.read_with(grant, remote_offset, sink, offset, len, TransferOptions::new())
     }
 
-    /// [`Executor::read`] with a class of service, a retry policy or a timeout of its own.
+    /// [`Transfers::read`] with a class of service, a retry policy or a timeout of its own.
     ///
     /// ```
     /// # use core::time::Duration;
@@ -58,7 +58,7 @@ impl Executor {
     /// # let region = server.register(4096, Permissions::READ)?;
     /// # let grant = server.grant(&region, [127, 0, 0, 19].into(), host.pid(), OpType::Read)?;
     /// # let local = host.register(4096, Permissions::NONE)?;
-    /// # let mut executor = host.executor(16)?;
+    /// # let mut executor = host.transfers(16)?;
     /// let hasty = TransferOptions::new().retry(RetryPolicy::NONE).timeout(Duration::from_secs(1));
     /// match executor.read_with(&grant, 0, &local, 0, 4096, hasty) {
     ///     Ok(()) => {}
@@ -70,7 +70,7 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// As [`Executor::read`].
+    /// As [`Transfers::read`].
     pub fn read_with(
         &mut self,
         grant: &Grant,
@@ -88,7 +88,7 @@ impl Executor {
     /// waits until they are there. They must not change meanwhile.
     ///
     /// # Errors
-    /// As [`Executor::read`].
+    /// As [`Transfers::read`].
     pub fn write(
         &mut self,
         grant: &Grant,
@@ -100,10 +100,10 @@ impl Executor {
         self.write_with(grant, remote_offset, source, offset, len, TransferOptions::new())
     }
 
-    /// [`Executor::write`] with a class of service, a retry policy or a timeout of its own.
+    /// [`Transfers::write`] with a class of service, a retry policy or a timeout of its own.
     ///
     /// # Errors
-    /// As [`Executor::read`].
+    /// As [`Transfers::read`].
     pub fn write_with(
         &mut self,
         grant: &Grant,
@@ -142,16 +142,16 @@ impl Executor {
         self.submit_and_wait(|executor| executor.submit(call))
     }
 
-    /// Submits a call of one recorded op and waits until it is over: [`Executor::submit_op`]. Other
+    /// Submits a call of one recorded op and waits until it is over: [`Transfers::submit_op`]. Other
     /// calls go on meanwhile, and their outcomes are kept.
     ///
     /// # Errors
-    /// As [`Executor::run`].
+    /// As [`Transfers::run`].
     pub fn run_op(&mut self, call: &OpCall<'_>) -> Result<Outcome, TransferError> {
         self.submit_and_wait(|executor| executor.submit_op(call))
     }
 
-    /// Waits until any call is over: spins, then sleeps, as [`Executor::set_idle`] says.
+    /// Waits until any call is over: spins, then sleeps, as [`Transfers::set_idle`] says.
     ///
     /// # Errors
     /// If none can be: there is no call, the engine is gone, or it is inline and so does nothing
@@ -165,7 +165,7 @@ impl Executor {
     /// The calls go on.
     ///
     /// # Errors
-    /// As [`Executor::wait_any`].
+    /// As [`Transfers::wait_any`].
     pub fn wait_any_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, WaitError> {
         wait(self, Some(timeout), Awaited::look)
     }
@@ -173,7 +173,7 @@ impl Executor {
     /// Waits until `call` is over. The outcomes of others that are over before are kept.
     ///
     /// # Errors
-    /// As [`Executor::wait_any`]; also if the outcome of the call was taken before.
+    /// As [`Transfers::wait_any`]; also if the outcome of the call was taken before.
     pub fn wait(&mut self, call: CallId) -> Result<Outcome, WaitError> {
         let outcome = wait(self, None, |executor| executor.look_for(Some(call)))?;
         Ok(outcome.expect("only a time that comes ends a wait without one"))
@@ -210,27 +210,27 @@ impl Executor {
         Ok(Look::of(outcome, work))
     }
 
-    /// A file descriptor that becomes readable when there is a completion for [`Executor::poll`],
+    /// A file descriptor that becomes readable when there is a completion for [`Transfers::poll`],
     /// for applications with an event loop of their own. `None` if the engine is inline. It is
     /// [`Portal::completion_fd`](crate::Portal::completion_fd), with two differences: time matters
-    /// as well, and what is over is in [`Executor::poll_outcome`].
+    /// as well, and what is over is in [`Transfers::poll_outcome`].
     ///
-    /// 1. [`Executor::poll`], and take outcomes, until there is nothing to do.
-    ///    [`Executor::wait_any_timeout`] with no time does both, and says so if nothing will come
+    /// 1. [`Transfers::poll`], and take outcomes, until there is nothing to do.
+    ///    [`Transfers::wait_any_timeout`] with no time does both, and says so if nothing will come
     ///    any longer. Without a call there is nothing to be armed for: submit one, or wait for
     ///    whatever else, without the descriptor.
-    /// 2. [`Executor::arm`]. If it returns `false`, go to 4.
+    /// 2. [`Transfers::arm`]. If it returns `false`, go to 4.
     /// 3. Wait until the descriptor is readable (level-triggered is fine), beside whatever else,
-    ///    but not longer than until [`Executor::poll_timeout`]: ops that are paced, and deadlines
+    ///    but not longer than until [`Transfers::poll_timeout`]: ops that are paced, and deadlines
     ///    of calls, come with no completion. Nothing may be submitted meanwhile.
-    /// 4. [`Executor::disarm`], and begin anew.
+    /// 4. [`Transfers::disarm`], and begin anew.
     ///
     /// It also becomes readable when the engine ends. Do not read from it.
     ///
     /// ```no_run
     /// # use core::time::Duration;
     /// # fn wait_for_fd_or(_: std::os::fd::BorrowedFd<'_>, _: Option<Duration>) {}
-    /// # fn event_loop(executor: &mut rma_xdp::Executor) -> Result<(), rma_xdp::WaitError> {
+    /// # fn event_loop(executor: &mut rma_xdp::Transfers) -> Result<(), rma_xdp::WaitError> {
     /// while executor.calls() > 0 {
     ///     if let Some(outcome) = executor.wait_any_timeout(Duration::ZERO)? {
     ///         println!("{}", outcome.status);
@@ -251,7 +251,7 @@ impl Executor {
         self.lease.fd()
     }
 
-    /// Says that this thread is going to sleep on [`Executor::completion_fd`], and looks once more:
+    /// Says that this thread is going to sleep on [`Transfers::completion_fd`], and looks once more:
     /// `false` if it must not, as there is something to do already, or nothing will come: there is
     /// no call, or the engine has ended or is inline.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
@@ -259,7 +259,7 @@ impl Executor {
         self.arm_unless(|| false) && self.inner.calls() > 0
     }
 
-    /// [`Executor::arm`], though there may be no call. `has_news`: whether there is something else
+    /// [`Transfers::arm`], though there may be no call. `has_news`: whether there is something else
     /// that the engine rings for.
     pub(super) fn arm_unless(&mut self, has_news: impl Fn() -> bool) -> bool {
         while let Some(outcome) = self.inner.poll_outcome() {
@@ -275,7 +275,7 @@ impl Executor {
         sleeps
     }
 
-    /// Says that this thread no longer sleeps, after [`Executor::arm`]. The descriptor is no longer
+    /// Says that this thread no longer sleeps, after [`Transfers::arm`]. The descriptor is no longer
     /// readable.
     pub fn disarm(&mut self) {
         if let Some(sleep) = self.lease.sleep() {
@@ -297,7 +297,7 @@ impl Executor {
 }
 
 /// The outcome of any of its calls.
-impl Awaited for Executor {
+impl Awaited for Transfers {
     type Found = Outcome;
     type Error = WaitError;
 
@@ -310,7 +310,7 @@ impl Awaited for Executor {
     }
 }
 
-impl Place for Executor {
+impl Place for Transfers {
     fn is_of(&self, home: &dyn Home) -> bool {
         self.lease.is_of(home)
     }

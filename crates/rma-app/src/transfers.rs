@@ -40,18 +40,18 @@ use crate::{
 /// Transfers of any size over one portal. See the [module](rma_core::executor) that does it for who
 /// goes next.
 ///
-/// To poll: [`Executor::submit`] a call, [`Executor::poll`] often, and take what is over from
-/// [`Executor::poll_outcome`]. To wait: [`Executor::read`] and [`Executor::write`] for one transfer
-/// at a time (with [`TransferOptions`](crate::TransferOptions): [`Executor::read_with`],
-/// [`Executor::write_with`]), [`Executor::run`] for calls of several pieces, [`Executor::run_op`]
-/// for messages and atomics, [`Executor::wait_any`] for several calls at once. To wait for other
-/// things as well, in an event loop of your own: [`Executor::completion_fd`].
+/// To poll: [`Transfers::submit`] a call, [`Transfers::poll`] often, and take what is over from
+/// [`Transfers::poll_outcome`]. To wait: [`Transfers::read`] and [`Transfers::write`] for one transfer
+/// at a time (with [`TransferOptions`](crate::TransferOptions): [`Transfers::read_with`],
+/// [`Transfers::write_with`]), [`Transfers::run`] for calls of several pieces, [`Transfers::run_op`]
+/// for messages and atomics, [`Transfers::wait_any`] for several calls at once. To wait for other
+/// things as well, in an event loop of your own: [`Transfers::completion_fd`].
 ///
 /// ```
 #[doc = include_str!("../examples/transfer.rs")]
 /// ```
 #[derive(Debug)]
-pub struct Executor {
+pub struct Transfers {
     inner: CommandExecutor,
     /// That of its portal, whose rings `inner` has.
     lease: PortalLease,
@@ -68,7 +68,7 @@ pub struct Executor {
     told_of: (usize, usize),
 }
 
-impl Executor {
+impl Transfers {
     /// An executor over `portal`, of which nothing may be under way: one with settings of your own,
     /// or over the portal of a tenant. `Host::executor_config` of the
     /// crate `rma-xdp` has what suits the host.
@@ -108,7 +108,7 @@ impl Executor {
         self.clock.now()
     }
 
-    /// Takes a call. Its first ops are issued in the next [`Executor::poll`].
+    /// Takes a call. Its first ops are issued in the next [`Transfers::poll`].
     ///
     /// Until the call is over, the local bytes of a read may change at any moment, and those of a
     /// write must not.
@@ -119,11 +119,11 @@ impl Executor {
         self.begin(|inner, now| inner.submit(now, call))
     }
 
-    /// [`Executor::fence`] and then [`Executor::submit`]; but if the call is refused, there is no
+    /// [`Transfers::fence`] and then [`Transfers::submit`]; but if the call is refused, there is no
     /// fence either.
     ///
     /// # Errors
-    /// As [`Executor::submit`].
+    /// As [`Transfers::submit`].
     pub fn submit_fenced(&mut self, call: &Call<'_>) -> Result<CallId, CallError> {
         self.begin(|inner, now| inner.submit_fenced(now, call))
     }
@@ -169,7 +169,7 @@ impl Executor {
 
     /// Takes the completions that there are, and issues what may be issued. Returns how much there
     /// was to do. To be called whenever there may be a completion, and not later than
-    /// [`Executor::poll_timeout`] says.
+    /// [`Transfers::poll_timeout`] says.
     pub fn poll(&mut self) -> usize {
         let now = self.clock.now();
         let work = self.inner.poll(now);
@@ -188,7 +188,7 @@ impl Executor {
         self.told_of = (calls, self.inner.ops_outstanding());
     }
 
-    /// [`Executor::tell`], if something has begun or ended since: the thread that would tell
+    /// [`Transfers::tell`], if something has begun or ended since: the thread that would tell
     /// sleeps.
     pub(crate) fn tell_news(&mut self) {
         if self.told_of != (self.calls(), self.inner.ops_outstanding()) {
@@ -216,8 +216,8 @@ impl Executor {
         Some(outcome)
     }
 
-    /// When [`Executor::poll`] has something to do even if no completion comes, by
-    /// [`Executor::now`].
+    /// When [`Transfers::poll`] has something to do even if no completion comes, by
+    /// [`Transfers::now`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.inner.poll_timeout()

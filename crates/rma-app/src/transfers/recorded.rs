@@ -1,4 +1,4 @@
-//! Calls of one recorded op on an [`Executor`], and what became of an op that was left in doubt
+//! Calls of one recorded op among [`Transfers`], and what became of an op that was left in doubt
 //! (not in the paper).
 
 use rma_core::{
@@ -8,25 +8,25 @@ use rma_core::{
     time::Instant,
 };
 
-use super::{Executor, well};
+use super::{Transfers, well};
 use crate::{error::TransferError, settlement::Settlement};
 
-impl Executor {
+impl Transfers {
     /// Takes a call of one recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an atomic
-    /// (not in the paper). It is issued in the next [`Executor::poll`], and never repeated while it
+    /// (not in the paper). It is issued in the next [`Transfers::poll`], and never repeated while it
     /// may have been applied: see [`RetryPolicy`](rma_core::executor::RetryPolicy).
     ///
     /// # Errors
-    /// As [`Executor::submit`].
+    /// As [`Transfers::submit`].
     pub fn submit_op(&mut self, call: &OpCall<'_>) -> Result<CallId, CallError> {
         self.begin(|inner, now| inner.submit_op(now, call))
     }
 
-    /// [`Executor::fence`] and then [`Executor::submit_op`]; but if the call is refused, there is
+    /// [`Transfers::fence`] and then [`Transfers::submit_op`]; but if the call is refused, there is
     /// no fence either.
     ///
     /// # Errors
-    /// As [`Executor::submit`].
+    /// As [`Transfers::submit`].
     pub fn submit_op_fenced(&mut self, call: &OpCall<'_>) -> Result<CallId, CallError> {
         self.begin(|inner, now| inner.submit_op_fenced(now, call))
     }
@@ -35,7 +35,7 @@ impl Executor {
     /// [`CommandExecutor::submit_settle`](rma_core::executor::CommandExecutor::submit_settle).
     ///
     /// # Errors
-    /// As [`Executor::submit`].
+    /// As [`Transfers::submit`].
     pub fn submit_settle(
         &mut self,
         grant: &Grant,
@@ -45,11 +45,11 @@ impl Executor {
         self.begin(|inner, now| inner.submit_settle(now, grant, name, deadline))
     }
 
-    /// [`Executor::fence`] and then [`Executor::submit_settle`]; but if the call is refused, there
+    /// [`Transfers::fence`] and then [`Transfers::submit_settle`]; but if the call is refused, there
     /// is no fence either.
     ///
     /// # Errors
-    /// As [`Executor::submit`].
+    /// As [`Transfers::submit`].
     pub fn submit_settle_fenced(
         &mut self,
         grant: &Grant,
@@ -67,7 +67,7 @@ impl Executor {
     /// # Errors
     /// [`TransferError::Unknown`] if its target has not answered within four timeouts: the op is as
     /// much in doubt as before, and may be asked about again. [`TransferError::Refused`] and
-    /// [`TransferError::Unfinished`] as of [`Executor::run_op`].
+    /// [`TransferError::Unfinished`] as of [`Transfers::run_op`].
     pub fn settle(&mut self, grant: &Grant, name: OpName) -> Result<Settlement, TransferError> {
         let outcome = self.submit_and_wait(|it| it.submit_settle(grant, name, None))?;
         well(outcome).map(Settlement::of)
