@@ -47,24 +47,12 @@ pub(super) type Batch = ArrayVec<Seen, BATCH>;
 /// The key that a kind of frame is opened with, and its handler.
 trait Received {
     /// Notes with what the frame must be opened, by what the tables say: for the batch in `look`,
-    /// and for whoever handles the frame in `with`, which stays as it is if the frame belongs to
-    /// nothing or need not be opened. `None` in those cases.
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()>;
+    /// and for whoever handles the frame in its `with`, which stays as it is if the frame belongs
+    /// to nothing or need not be opened. `None` in those cases.
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()>;
 
     /// Hands the frame over, with what opening it has shown.
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        clock: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason>;
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason>;
 }
 
 /// Does the same with the claims of a frame, whatever its kind.
@@ -88,67 +76,45 @@ macro_rules! by_kind {
 
 impl Received for Request {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let span = Some((self.region_offset, self.op_size.into()));
-        look.request(frame, self, OpType::Read, span, with);
+        look.request(frame, self, OpType::Read, span);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (responder, mut tables) = nic.responding();
-        responder.handle_read_request(now, self, frame, opened, &mut tables)
+        responder.handle_read_request(it.now, self, it.frame, it.opened, &mut tables)
     }
 }
 
 impl Received for Response {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, key, &seal.iv, with);
+        look.answer(frame, self, key, &seal.iv);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (initiator, mut tables) = nic.initiating();
-        initiator.handle_response(now, frame.source, self, frame.bytes, opened, &mut tables)
+        initiator.handle_response(
+            it.now,
+            it.frame.source,
+            self,
+            it.frame.bytes,
+            it.opened,
+            &mut tables,
+        )
     }
 }
 
 impl Received for Failure {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
-        let &Arrived { index, frame } = frame;
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
+        let Arrived { index, frame, with } = frame;
         let (key, seal) = look.initiator.request_of(frame.source, &self.header)?;
         look.security.expect_failure(index, key, seal, self, frame.bytes);
         *with = OpenedWith::Answered(seal.iv);
@@ -156,241 +122,138 @@ impl Received for Failure {
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (initiator, tables) = nic.initiating();
-        initiator.handle_failure(now, frame.source, self, opened, tables.window)
+        initiator.handle_failure(it.now, it.frame.source, self, it.opened, tables.window)
     }
 }
 
 impl Received for MutationRequest {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         // A frame that has come before need not be authenticated again.
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
-        look.request(frame, self, self.mutation.op_type(), None, with);
+        look.request(frame, self, self.mutation.op_type(), None);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (responder, mut tables) = nic.responding();
-        responder.handle_mutation_request(now, self, frame, opened, &mut tables)?;
-        nic.make_room(now);
+        responder.handle_mutation_request(it.now, self, it.frame, it.opened, &mut tables)?;
+        nic.make_room(it.now);
         Ok(())
     }
 }
 
 impl Received for Solicitation {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, key, &seal.iv, with);
+        look.answer(frame, self, key, &seal.iv);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        _: Instant,
-        clock: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (initiator, tables) = nic.initiating();
-        initiator.handle_solicitation(clock, self, frame, opened, &tables)
+        initiator.handle_solicitation(it.clock, self, it.frame, it.opened, &tables)
     }
 }
 
 impl Received for SolicitedData {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let (key, answered) = look.responder.solicitation_of(frame.frame.source, self)?;
-        look.answer(frame, self, key, answered, with);
+        look.answer(frame, self, key, answered);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        _: Instant,
-        clock: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (responder, mut tables) = nic.responding();
-        responder.handle_data(clock, self, frame, opened, &mut tables)
+        responder.handle_data(it.clock, self, it.frame, it.opened, &mut tables)
     }
 }
 
 impl Received for Acknowledgement {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, key, answered, with);
+        look.answer(frame, self, key, answered);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (initiator, tables) = nic.initiating();
-        initiator.handle_acknowledgement(now, frame.source, self, opened, tables.window)
+        initiator.handle_acknowledgement(it.now, it.frame.source, self, it.opened, tables.window)
     }
 }
 
 impl Received for RecordedRequest {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         // A frame that has come before need not be authenticated again.
         if look.responder.has_come(&self.header, frame.frame) {
             return None;
         }
-        look.request(frame, self, self.mutation.op_type(), None, with);
+        look.request(frame, self, self.mutation.op_type(), None);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (responder, mut tables) = nic.responding();
-        responder.handle_recorded_request(now, self, frame, opened, &mut tables)?;
-        nic.make_room(now);
+        responder.handle_recorded_request(it.now, self, it.frame, it.opened, &mut tables)?;
+        nic.make_room(it.now);
         Ok(())
     }
 }
 
 impl Received for AcknowledgementWithResult {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let (key, answered) = look.initiator.solicitation_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, key, answered, with);
+        look.answer(frame, self, key, answered);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (initiator, tables) = nic.initiating();
-        initiator.handle_result(now, self, frame, opened, tables.window)
+        initiator.handle_result(it.now, self, it.frame, it.opened, tables.window)
     }
 }
 
 impl Received for SettleRequest {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
-        look.request(frame, self, self.op_type, None, with);
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
+        look.request(frame, self, self.op_type, None);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (responder, mut tables) = nic.responding();
-        responder.handle_settle_request(now, self, frame, opened, &mut tables)
+        responder.handle_settle_request(it.now, self, it.frame, it.opened, &mut tables)
     }
 }
 
 impl Received for Settlement {
     #[inline]
-    fn expect(
-        &self,
-        frame: &Arrived<'_>,
-        look: &mut Look<'_, '_>,
-        with: &mut OpenedWith,
-    ) -> Option<()> {
+    fn expect(&self, frame: Arrived<'_>, look: &mut Look<'_, '_>) -> Option<()> {
         let (key, seal) = look.initiator.request_of(frame.frame.source, &self.header)?;
-        look.answer(frame, self, key, &seal.iv, with);
+        look.answer(frame, self, key, &seal.iv);
         Some(())
     }
 
     #[inline]
-    fn handle(
-        self,
-        nic: &mut Nic,
-        now: Instant,
-        _: &impl Clock,
-        frame: &mut RxFrame<'_>,
-        opened: &Opened,
-    ) -> Result<(), DropReason> {
+    fn handle(self, nic: &mut Nic, it: Came<'_, '_, impl Clock>) -> Result<(), DropReason> {
         let (initiator, tables) = nic.initiating();
-        initiator.handle_settlement(now, self, frame, opened, tables.window)
+        initiator.handle_settlement(it.now, self, it.frame, it.opened, tables.window)
     }
 }
 
@@ -398,6 +261,16 @@ impl Received for Settlement {
 struct Arrived<'f> {
     index: usize,
     frame: &'f RxFrame<'f>,
+    /// What it is opened with.
+    with: &'f mut OpenedWith,
+}
+
+/// A frame that was looked at, as it is handled.
+struct Came<'a, 'f, C> {
+    now: Instant,
+    clock: &'a C,
+    frame: &'a mut RxFrame<'f>,
+    opened: &'a Opened,
 }
 
 /// The tables as they are while a batch is looked at, and what is noted of it.
@@ -415,11 +288,10 @@ impl Look<'_, '_> {
     #[inline]
     fn request<const HEADER: usize>(
         &mut self,
-        &Arrived { index, frame }: &Arrived<'_>,
+        Arrived { index, frame, with }: Arrived<'_>,
         claims: &impl Frame<HEADER>,
         op_type: OpType,
         span: Option<(u64, usize)>,
-        with: &mut OpenedWith,
     ) {
         let header = claims.header();
         let region = self.regions.get(header.region);
@@ -443,11 +315,10 @@ impl Look<'_, '_> {
     #[inline]
     fn answer<T: Frame<HEADER>, const HEADER: usize>(
         &mut self,
-        &Arrived { index, frame }: &Arrived<'_>,
+        Arrived { index, frame, with }: Arrived<'_>,
         claims: &T,
         key: &DerivedRegionKey,
         answered: &Iv,
-        with: &mut OpenedWith,
     ) {
         let iv = claims.header().iv(T::DIRECTION);
         self.security.expect_answer::<HEADER>(index, key, iv, answered, frame.bytes);
@@ -492,8 +363,8 @@ impl Nic {
             Look { security, regions, initiator, responder, derivations: &mut derivations };
         for (index, (frame, seen)) in frames.iter().zip(&mut *batch).enumerate() {
             let Ok(view) = &seen.view else { continue };
-            let (frame, with) = (Arrived { index, frame }, &mut seen.opened.with);
-            if by_kind!(view, claims => claims.expect(&frame, &mut look, with)).is_some() {
+            let frame = Arrived { index, frame, with: &mut seen.opened.with };
+            if by_kind!(view, claims => claims.expect(frame, &mut look)).is_some() {
                 which.insert(index);
             }
         }
@@ -513,6 +384,7 @@ impl Nic {
         Seen { view, opened, .. }: &Seen,
     ) -> Result<(), DropReason> {
         let view = view.as_ref().map_err(|&reason| reason)?;
-        by_kind!(view, claims => claims.handle(self, now, clock, frame, opened))
+        let came = Came { now, clock, frame, opened };
+        by_kind!(view, claims => claims.handle(self, came))
     }
 }
