@@ -41,11 +41,12 @@ use crate::{
 /// goes next.
 ///
 /// To poll: [`Transfers::submit`] a call, [`Transfers::poll`] often, and take what is over from
-/// [`Transfers::poll_outcome`]. To wait: [`Transfers::read`] and [`Transfers::write`] for one transfer
-/// at a time (with [`TransferOptions`](crate::TransferOptions): [`Transfers::read_with`],
-/// [`Transfers::write_with`]), [`Transfers::run`] for calls of several pieces, [`Transfers::run_op`]
-/// for messages and atomics, [`Transfers::wait_any`] for several calls at once. To wait for other
-/// things as well, in an event loop of your own: [`Transfers::completion_fd`].
+/// [`Transfers::poll_outcome`]. To wait: [`Transfers::read`] and [`Transfers::write`] for one at a
+/// time (with [`TransferOptions`](crate::TransferOptions): [`Transfers::read_with`],
+/// [`Transfers::write_with`]), [`Transfers::run`] for calls of several pieces,
+/// [`Transfers::run_op`] for messages and atomics, [`Transfers::wait_any`] for several calls at
+/// once. To wait for other things as well, in an event loop of your own:
+/// [`Transfers::completion_fd`].
 ///
 /// ```
 #[doc = include_str!("../examples/transfer.rs")]

@@ -14,8 +14,8 @@
 //!
 //! # Who waits otherwise
 //!
-//! The thread that polls for futures. It says that it sleeps, and that it does not any longer, under
-//! a lock, which others must have while it sleeps; and without the seat it is parked.
+//! The thread that polls for futures. It says that it sleeps, and that it does not any longer,
+//! under a lock, which others must have while it sleeps; and without the seat it is parked.
 
 use core::time::Duration;
 
