@@ -19,7 +19,7 @@ use rma_contract::{
 };
 
 /// How many networks each kind is tried on, unless RMA_CHANNEL_SEEDS says otherwise.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 100;
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
