@@ -50,6 +50,8 @@ pub struct OneRma {
     given: Vec<u16>,
     /// The portal that a slot belongs to.
     owners: Box<[u16]>,
+    /// The tenant of each of `portals`.
+    tenants: Vec<TenantIndex>,
     /// The doorbells of applications that do not look at the host's own, with the first slots of
     /// their portals.
     doorbells: Vec<(u16, Doorbell)>,
@@ -72,6 +74,7 @@ impl OneRma {
             busy: Vec::with_capacity(slots),
             given: Vec::with_capacity(slots),
             owners: vec![NOBODY; slots].into_boxed_slice(),
+            tenants: Vec::with_capacity(slots),
             doorbells: Vec::with_capacity(slots),
         }
     }
@@ -101,6 +104,7 @@ impl OneRma {
         if let Some(doorbell) = port.engine_doorbell() {
             self.doorbells.push((port.slots().start, doorbell.clone()));
         }
+        self.tenants.push(self.nic.tenant_of(CommandSlotId(port.slots().start)));
         self.portals.push(port);
     }
 
@@ -115,6 +119,7 @@ impl OneRma {
             return None;
         }
         let port = self.portals.swap_remove(index);
+        self.tenants.swap_remove(index);
         self.watch.remove(index as u16, port.flag(), self.portals.len() as u16);
         self.doorbells.retain(|(first, _)| *first != slots.start);
         self.owners[slot_indices(slots)].fill(NOBODY);
@@ -162,7 +167,7 @@ impl Service for OneRma {
     /// the driver bounds.)
     #[inline]
     fn take_commands(&mut self, now: Instant) -> usize {
-        let Self { nic, portals, watch, turns, busy, .. } = self;
+        let Self { nic, portals, tenants, watch, turns, busy, .. } = self;
         watch.notice(now);
         watch.look(now, busy, |index| {
             let port = &mut portals[usize::from(index)];
@@ -173,7 +178,7 @@ impl Service for OneRma {
         if busy.is_empty() {
             return 0;
         }
-        let taken = turns.take(COMMANDS, busy, &mut Ports { nic, portals, now });
+        let taken = turns.take(COMMANDS, busy, &mut Ports { nic, portals, tenants, now });
         busy.clear();
         taken
     }
@@ -263,18 +268,19 @@ impl Service for OneRma {
 struct Ports<'a> {
     nic: &'a mut Nic,
     portals: &'a mut [PortalPort],
+    tenants: &'a [TenantIndex],
     now: Instant,
 }
 
 impl TakeCommands for Ports<'_> {
     #[inline]
     fn tenant_of(&self, portal: u16) -> TenantIndex {
-        self.nic.tenant_of(CommandSlotId(self.portals[usize::from(portal)].slots().start))
+        self.tenants[usize::from(portal)]
     }
 
     #[inline]
     fn take_command(&mut self, portal: u16) -> Option<usize> {
-        let Self { nic, portals, now } = self;
+        let Self { nic, portals, now, .. } = self;
         let port = &mut portals[usize::from(portal)];
         let line = port.take_line()?;
         let taken = if Command::has_second(&line) {

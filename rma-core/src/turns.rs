@@ -6,7 +6,7 @@
 //! The portals of a tenant take turns, a command each.
 //!
 //! Invariant: a portal that was cut off, as its tenant's part was used up, is the first of its
-//! tenant in the next turn.
+//! tenant in the next turn; a tenant that was cut off, as the whole turn was, is the first tenant.
 
 use crate::tenant::TenantIndex;
 
@@ -25,8 +25,9 @@ pub trait TakeCommands {
 pub struct PerTurn {
     /// From one portal, so that a busy one holds up neither the frames nor the next turn for long.
     pub portal: usize,
-    /// From all portals, with those that count for more than one. More: frames wait longer beside
-    /// busy portals. Fewer: many portals that issue a burst together wait for more turns.
+    /// From all portals, with those that count for more than one; the last may count for more than
+    /// is left. More: frames wait longer beside busy portals. Fewer: many portals that issue a
+    /// burst together wait for more turns.
     pub all: usize,
 }
 
@@ -59,7 +60,7 @@ impl Turns {
         if let &mut [portal] = busy {
             // As in most turns.
             let tenant = portals.tenant_of(portal).index();
-            let mut rest = per_turn.all;
+            let mut rest = per_turn.all as isize;
             let taken = take_from(portals, portal, per_turn.portal, &mut rest);
             self.tenant = tenant as u16 + 1;
             self.portals[tenant] = portal + u16::from(rest > 0);
@@ -75,47 +76,56 @@ impl Turns {
         self.tenant = first.index() as u16 + 1;
         let is_same = |a: &_, b: &_| tenant_of(portals, a) == tenant_of(portals, b);
         let tenants = busy.chunk_by(is_same).count();
-        let per_tenant = PerTurn { all: per_turn.all.div_ceil(tenants), ..per_turn };
-        let (mut taken, mut rest) = (0, busy);
-        while let Some(tenant) = rest.first().map(|portal| tenant_of(portals, portal)) {
-            let len = rest.partition_point(|portal| tenant_of(portals, portal) == tenant);
-            let (its, others) = rest.split_at_mut(len);
-            taken += take_of(&mut self.portals[tenant.index()], per_tenant, its, portals);
-            rest = others;
+        let part = per_turn.all.div_ceil(tenants) as isize;
+        let (mut taken, mut left, mut busy) = (0, per_turn.all as isize, busy);
+        while let Some(tenant) = busy.first().map(|portal| tenant_of(portals, portal)) {
+            if left <= 0 {
+                self.tenant = tenant.index() as u16;
+                break;
+            }
+            let len = busy.partition_point(|portal| tenant_of(portals, portal) == tenant);
+            let (its, others) = busy.split_at_mut(len);
+            let (first, mut rest) = (&mut self.portals[tenant.index()], part.min(left));
+            left -= rest;
+            taken += take_of(first, per_turn.portal, its, portals, &mut rest);
+            left += rest;
+            busy = others;
         }
         taken
     }
 }
 
-/// Takes commands from the portals of one tenant, which `busy` has in the order of their numbers.
+/// Takes commands from the portals of one tenant, which `busy` has in the order of their numbers,
+/// as long as there is anything of `rest`, and not more than `most` of each.
 #[inline]
 fn take_of(
     first: &mut u16,
-    per_turn: PerTurn,
+    most: usize,
     busy: &mut [u16],
     portals: &mut impl TakeCommands,
+    rest: &mut isize,
 ) -> usize {
     busy.rotate_left(busy.partition_point(|portal| portal < first));
     *first = busy[0] + 1;
-    let (mut taken, mut rest) = (0, per_turn.all);
+    let mut taken = 0;
     let (mut round, mut count) = (0, busy.len());
-    while round < per_turn.portal && count > 0 {
+    while round < most && count > 0 {
         // A portal that is alone needs to take no turns.
-        let rounds = if count == 1 { per_turn.portal - round } else { 1 };
+        let rounds = if count == 1 { most - round } else { 1 };
         let mut left = 0;
         for at in 0..count {
             let portal = busy[at];
-            if rest == 0 {
+            if *rest <= 0 {
                 *first = portal;
                 return taken;
             }
-            let its = take_from(portals, portal, rounds, &mut rest);
+            let its = take_from(portals, portal, rounds, rest);
             taken += its;
             if its == rounds {
                 // It may have more.
                 busy[left] = portal;
                 left += 1;
-            } else if rest == 0 {
+            } else if *rest <= 0 {
                 *first = portal;
             }
         }
@@ -128,11 +138,11 @@ fn take_of(
 /// Takes up to `most` commands from a portal, as long as there is anything of `rest`. Returns how
 /// many.
 #[inline]
-fn take_from(portals: &mut impl TakeCommands, portal: u16, most: usize, rest: &mut usize) -> usize {
+fn take_from(portals: &mut impl TakeCommands, portal: u16, most: usize, rest: &mut isize) -> usize {
     let mut taken = 0;
     while taken < most && *rest > 0 {
         let Some(cost) = portals.take_command(portal) else { break };
-        *rest = rest.saturating_sub(cost);
+        *rest -= cost as isize;
         taken += 1;
     }
     taken
@@ -217,6 +227,19 @@ mod tests {
         let mut scene = Scene::new(&[(3, 100, 1); 5]);
         assert_eq!(scene.turn(), [4, 3, 3, 3, 3]);
         assert_eq!(scene.turn(), [3, 4, 3, 3, 3]);
+    }
+
+    #[test]
+    fn many_tenants_take_no_more_of_a_turn_than_few() {
+        let mut scene = Scene::new(&[0; 40].map(|_| (0, 9, 8)));
+        (0..40).for_each(|tenant| scene.portals[tenant].0 = tenant);
+        let mut all = [0; 40];
+        for _ in 0..20 {
+            let taken = scene.turn();
+            assert_eq!(taken.iter().sum::<usize>(), PER_TURN.all / 8);
+            all.iter_mut().zip(taken).for_each(|(all, taken)| *all += taken);
+        }
+        assert_eq!(all, [1; 40], "each has had its turn");
     }
 
     #[test]

@@ -138,7 +138,18 @@ impl<P> Driver<P> {
 
     /// Whether this host has registered `region`, and not another host one of the same number.
     fn check(&self, region: &RegisteredRegion) -> Result<(), RegionError> {
-        if region.nic() == self.nic && self.ledger.accounts().has_region(region.id()) {
+        self.check_for(None, region)
+    }
+
+    /// Whether this host has registered `region` for `tenant`, or for anybody if none is named.
+    pub(crate) fn check_for(
+        &self,
+        tenant: Option<&Tenant>,
+        region: &RegisteredRegion,
+    ) -> Result<(), RegionError> {
+        let owner = self.ledger.accounts().owner_of_region(region.id());
+        let owner = owner.filter(|_| region.nic() == self.nic).map(|owner| (self.nic, owner));
+        if owner.is_some_and(|owner| tenant.is_none_or(|it| (it.nic, it.id) == owner)) {
             Ok(())
         } else {
             Err(RegionError::NotRegistered { region: region.id() })

@@ -299,7 +299,8 @@ impl InlineHost {
     /// | `StarVerbs::connecting_over`, `StarVerbs::accepting_over` | a connection of StaR |
     ///
     /// # Errors
-    /// If it cannot come, as nothing is under way; and if it is another host's.
+    /// If it cannot come, as nothing is under way; if it is another host's; in a process that was
+    /// forked from the host's; and of a connection, what its stream and its peer say.
     pub fn wait<A: Awaited>(&mut self, awaited: &mut A) -> Result<A::Found, A::Error> {
         self.process.check().map_err(WaitError::from)?;
         let (home, shards) = self.driver_mut().home_and_shards();

@@ -226,8 +226,10 @@ impl Channels {
     ) -> Result<Look<T>, ChannelError> {
         let now = self.clock.now();
         let work = self.link.poll(now);
-        let found = look(&mut self.link, now)?;
-        Ok(Look::of(found, work + self.link.poll(now)))
+        let found = look(&mut self.link, now);
+        // Also if the look failed: what other ends have gathered goes on its way.
+        let work = work + self.link.poll(now);
+        Ok(Look::of(found?, work))
     }
 }
 

@@ -48,7 +48,7 @@ pub use receiver::{Message, Receiver, Recv};
 use tasks::State;
 pub use transfer::Transfer;
 
-/// Reads and writes, messages and atomics as futures, over one [`Transfers`]. Clones share it; they
+/// Reads and writes, messages and atomics as futures, over [`Transfers`]. Clones share it; they
 /// may be used in any thread.
 ///
 /// | | | comes to |

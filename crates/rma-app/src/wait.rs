@@ -51,7 +51,7 @@ impl<T> Look<T> {
 }
 
 /// Something that a thread can wait for that turns an inline engine: the next completion of a
-/// [`Portal`](crate::Portal), the next event of a receive queue, the next outcome of an
+/// [`Portal`](crate::Portal), the next event of a receive queue, the next outcome of
 /// [`Transfers`](crate::Transfers), and what methods such as
 /// [`Transfers::outcome_of`](crate::Transfers::outcome_of) return.
 pub trait Awaited {

@@ -321,8 +321,10 @@ fn a_turn_takes_few_commands_that_make_no_sense_and_ops_of_another_tenant_all_th
     const PORTALS: u16 = 20;
     let (mut engine, mut portals, sink) = engine(PORTALS);
     let honest = portals.last().unwrap().slots().clone();
+    let port = engine.service_mut().detach(&honest).unwrap();
     let nic = engine.service_mut().nic_mut();
     nic.configure_slots_of(honest.clone(), Some(PID), TenantIndex::of(1));
+    engine.service_mut().attach(port);
     let (neighbour, bad) = portals.split_last_mut().unwrap();
     for portal in bad {
         for slot in portal.slots().clone() {

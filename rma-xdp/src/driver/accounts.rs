@@ -398,9 +398,9 @@ impl Accounts {
         self.registered.values().filter_map(|it| it.queue.as_ref()).map(|it| it.memory.watch())
     }
 
-    /// Whether `id` is registered.
-    pub(super) fn has_region(&self, id: RegionId) -> bool {
-        self.registered.contains_key(&id)
+    /// Returns the owner of the region with this name.
+    pub(super) fn owner_of_region(&self, id: RegionId) -> Option<TenantId> {
+        self.registered.get(&id).map(|it| it.charge.tenant)
     }
 
     /// A region is registered no longer.

@@ -94,7 +94,7 @@ impl<P: ControlPath> Gate for HostFor<'_, P> {
     }
 
     fn deregister(&self, region: &RegisteredRegion) -> Result<(), Refused> {
-        Ok(self.host.deregister(region)?)
+        Ok(self.host_of(region)?.deregister(region)?)
     }
 
     fn grant(
@@ -103,11 +103,11 @@ impl<P: ControlPath> Gate for HostFor<'_, P> {
         Peer { address, pid }: Peer,
         op_type: OpType,
     ) -> Result<Grant, Refused> {
-        Ok(self.host.grant(region, address, pid, op_type)?)
+        Ok(self.host_of(region)?.grant(region, address, pid, op_type)?)
     }
 
     fn rekey(&self, region: &RegisteredRegion, key: RegionKey) -> Result<(), Refused> {
-        Ok(self.host.rekey(region, key)?)
+        Ok(self.host_of(region)?.rekey(region, key)?)
     }
 
     fn prepare(&self, initiator: HostAddr) {

@@ -57,6 +57,13 @@ impl<P: ControlPath> HostFor<'_, P> {
         self.host.driver()?.usage(self.tenant)
     }
 
+    /// The host, if `region` is the tenant's: another's it neither grants, nor rekeys, nor takes
+    /// back.
+    pub(super) fn host_of(&self, region: &RegisteredRegion) -> Result<&HostOf<P>, HostError> {
+        self.host.driver()?.check_for(self.tenant, region)?;
+        Ok(self.host)
+    }
+
     /// As [`Host::portal`], with the tenant's PID.
     ///
     /// # Errors

@@ -20,8 +20,9 @@ const UDP_RTT: Duration = Duration::from_micros(200);
     reason = "nobody else can run an engine: two kinds of host are all there are"
 )]
 impl<P: ControlPath> HostOf<P> {
-    /// An executor over a new portal of `slots` command slots, with [`Host::executor_config`]. That
-    /// of an inline host must be driven with [`InlineHost::drive`].
+    /// Transfers over a new portal of `slots` command slots, by an executor with
+    /// [`Host::executor_config`]. Those of an inline host go on in [`InlineHost::drive`] and
+    /// [`InlineHost::wait`].
     ///
     /// # Errors
     /// If that many slots are not free.

@@ -50,7 +50,11 @@ impl<F: Future> Awaited for Driven<'_, F> {
             polled = self.future.as_mut().poll(&mut Context::from_waker(&self.waker));
         }
         match polled {
-            Poll::Ready(output) => Ok(Look::Found(output)),
+            Poll::Ready(output) => {
+                // Whoever waits for it again is told as the future tells it.
+                self.woken.0.store(true, SeqCst);
+                Ok(Look::Found(output))
+            }
             Poll::Pending => Ok(Look::of(None, work)),
         }
     }

@@ -1,5 +1,4 @@
-//! Waiting for [`Transfers`]: for one at a time, any of several, or in an event loop of
-//! its own.
+//! Waiting for calls of [`Transfers`]: one, any of several, or in an event loop of one's own.
 //!
 //! A thread that waits polls; outcomes of other calls that it meets are kept for whoever asks for
 //! them.

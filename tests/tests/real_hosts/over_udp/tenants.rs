@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
+use rma_core::gate::{Gate as _, Peer};
 use rma_tests::hosts::{CLIENT_PID, Hosts};
 use rma_xdp::{
-    Grant, HostError, OpStatus, OpType, Permissions, Pid, Quotas, Tenant, TenantConfig,
+    Grant, HostError, OpStatus, OpType, Permissions, Pid, Quotas, RegionKey, Tenant, TenantConfig,
     config::{NicConfigBuilder, Timing},
     tenant::{AllocationError, Priority, Quota},
 };
@@ -126,6 +127,24 @@ fn regions_and_bytes_have_quotas_and_memory_beyond_them_is_not_even_touched() {
     assert!(refused.contains("1 regions were asked for"), "{refused}");
     hosts.client.deregister(&first).unwrap();
     assert!(register(1 << 19).is_ok());
+}
+
+#[test]
+fn a_tenant_neither_grants_nor_rekeys_nor_takes_back_a_region_of_another() {
+    let hosts = hosts();
+    let [ours, others] = ["ours", "others"].map(|name| {
+        let tenant = hosts.client.tenant(TenantConfig::named(name)).unwrap();
+        let region = hosts.client.for_tenant(&tenant).register(64, Permissions::READ).unwrap();
+        (tenant, region)
+    });
+    let peer = Peer { address: hosts.client_addr, pid: CLIENT_PID };
+    let as_ours = hosts.client.for_tenant(&ours.0);
+    for (region, is_own) in [(&others.1, false), (&ours.1, true)] {
+        assert_eq!(as_ours.grant(region, peer, OpType::Read).is_ok(), is_own);
+        assert_eq!(as_ours.rekey(region, RegionKey::from_bytes([1; 16])).is_ok(), is_own);
+        assert_eq!(as_ours.deregister(region).is_ok(), is_own);
+    }
+    hosts.client.deregister(&others.1).unwrap();
 }
 
 #[test]
