@@ -31,7 +31,7 @@ pub struct PerTurn {
     pub all: usize,
 }
 
-/// Whose turn it is.
+/// The next tenant, and the next portal of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
     /// The tenant that is served first.

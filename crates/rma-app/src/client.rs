@@ -279,7 +279,7 @@ impl Client {
         &'a self,
         future: Pin<&'a mut F>,
     ) -> impl Awaited<Found = F::Output, Error = WaitError> {
-        Driven::new(self, future)
+        Driven::new(self.handle.shared(), future)
     }
 }
 

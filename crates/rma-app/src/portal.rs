@@ -319,7 +319,7 @@ impl Place for Portal {
         self.lease.ended()
     }
 
-    /// What looks at a portal reads no clock.
+    /// Now, as a look at a portal reads no clock.
     fn looked_at(&self) -> Instant {
         self.clock.now()
     }

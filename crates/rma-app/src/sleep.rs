@@ -91,7 +91,7 @@ impl Sleep {
 pub(crate) struct Announced(Sleep);
 
 impl Announced {
-    /// [`Sleep::sleep`].
+    /// Sleeps, as [`Sleep::sleep`] says, and then sleeps no longer.
     pub(crate) fn sleep(self, timeout: Option<Duration>) {
         self.0.sleep(timeout);
     }

@@ -40,7 +40,7 @@ pub enum Look<T> {
 }
 
 impl<T> Look<T> {
-    /// What is `found`; otherwise there was so much to do.
+    /// Returns `found` if there is any; otherwise whether there was anything to do.
     pub(crate) fn of(found: Option<T>, work: usize) -> Self {
         match found {
             Some(found) => Self::Found(found),

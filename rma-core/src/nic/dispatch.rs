@@ -261,7 +261,7 @@ impl Received for Settlement {
 struct Arrived<'f> {
     index: usize,
     frame: &'f RxFrame<'f>,
-    /// What it is opened with.
+    /// The key to open it with is noted here.
     with: &'f mut OpenedWith,
 }
 

@@ -32,8 +32,8 @@ impl<P: ControlPath> HostOf<P> {
 
     /// The settings of an executor that suit this host: large calls cut for the frames of its
     /// device, and over AF_XDP for frames that one chunk of its memory holds, as longer ones gain
-    /// nothing; congestion control for the round-trip time of its NIC, and over UDP for one of
-    /// 200 µs at least and for windows of at least one op. [`Transfers::new`] takes them, changed as
+    /// nothing; congestion control for the round-trip time of its NIC, and over UDP for one of 200
+    /// µs at least and for windows of at least one op. [`Transfers::new`] takes them, changed as
     /// you like.
     pub fn executor_config(&self) -> ExecutorConfig {
         let config = |receive, rtt| ExecutorConfig::new(receive, self.nic.timing.timeout, rtt);

@@ -103,8 +103,10 @@ mod tests {
     use super::*;
     use crate::{Host, HostConfig, device::ways::AddressStatus};
 
-    fn metrics() -> Metrics {
-        Host::open(HostConfig::udp([127, 0, 0, 50])).unwrap().metrics()
+    /// Those of a host at the address of loopback that ends with `octet`: one for each test, as
+    /// they run side by side.
+    fn metrics(octet: u8) -> Metrics {
+        Host::open(HostConfig::udp([127, 0, 0, octet])).unwrap().metrics()
     }
 
     fn interface(state: InterfaceState, queues_polled: u32) -> Option<InterfaceStatus> {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_host_that_is_well_has_no_alerts() {
-        let mut metrics = metrics();
+        let mut metrics = metrics(50);
         assert_eq!((told(&metrics), metrics.is_healthy()), (vec![], true));
         metrics.device.interface = interface(InterfaceState::Up, 4);
         assert_eq!((told(&metrics), metrics.is_healthy()), (vec![], true));
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_host_that_cannot_be_reached_is_not_healthy() {
-        let well = metrics();
+        let well = metrics(51);
         let mut metrics = well.clone();
         metrics.engine_up = false;
         let ended = "the engine has ended, or the host is closed";
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_broken_invariant_is_told_and_the_host_serves_on() {
-        let mut metrics = metrics();
+        let mut metrics = metrics(52);
         metrics.device.interface = interface(InterfaceState::Up, 1);
         metrics.nic.late_effects = 2;
         metrics.nic.impossible_indexes = 3;

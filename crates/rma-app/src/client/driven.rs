@@ -12,25 +12,26 @@ use std::{
     task::Wake,
 };
 
-use super::Client;
+use super::tasks::State;
 use crate::{
     error::WaitError,
     home::Home,
+    polling::shared::{Polled as _, Shared},
     wait::{Awaited, Look},
 };
 
-/// The end of a future, with the client that is polled meanwhile.
+/// The end of a future, with the state of the client that is polled meanwhile.
 pub(super) struct Driven<'a, F> {
-    client: &'a Client,
+    state: &'a Shared<State>,
     future: Pin<&'a mut F>,
     woken: Arc<Woken>,
     waker: Waker,
 }
 
 impl<'a, F> Driven<'a, F> {
-    pub(super) fn new(client: &'a Client, future: Pin<&'a mut F>) -> Self {
+    pub(super) fn new(state: &'a Shared<State>, future: Pin<&'a mut F>) -> Self {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
-        Self { client, future, waker: Waker::from(woken.clone()), woken }
+        Self { state, future, waker: Waker::from(woken.clone()), woken }
     }
 }
 
@@ -39,12 +40,11 @@ impl<F: Future> Awaited for Driven<'_, F> {
     type Error = WaitError;
 
     fn is_of(&self, home: &dyn Home) -> bool {
-        let shared = self.client.handle.shared();
-        shared.with(|state, _| Awaited::is_of(&state.executor, home)).unwrap_or(false)
+        self.state.with(|state, _| Awaited::is_of(&state.executor, home)).unwrap_or(false)
     }
 
     fn look(&mut self) -> Result<Look<F::Output>, WaitError> {
-        let work = self.client.poll();
+        let work = self.state.with(State::turn).unwrap_or(0);
         let mut polled = Poll::Pending;
         if self.woken.0.swap(false, SeqCst) {
             polled = self.future.as_mut().poll(&mut Context::from_waker(&self.waker));

@@ -13,8 +13,8 @@ use crate::{error::TransferError, settlement::Settlement};
 
 impl Transfers {
     /// Takes a call of one recorded op: SEND, NOTIFY, WRITE_WITH_IMM, an ordered WRITE or an atomic
-    /// (not in the paper). It is issued in the next [`Transfers::poll`], and never repeated while it
-    /// may have been applied: see [`RetryPolicy`](rma_core::executor::RetryPolicy).
+    /// (not in the paper). It is issued in the next [`Transfers::poll`], and never repeated while
+    /// it may have been applied: see [`RetryPolicy`](rma_core::executor::RetryPolicy).
     ///
     /// # Errors
     /// As [`Transfers::submit`].
@@ -45,8 +45,8 @@ impl Transfers {
         self.begin(|inner, now| inner.submit_settle(now, grant, name, deadline))
     }
 
-    /// [`Transfers::fence`] and then [`Transfers::submit_settle`]; but if the call is refused, there
-    /// is no fence either.
+    /// [`Transfers::fence`] and then [`Transfers::submit_settle`]; but if the call is refused,
+    /// there is no fence either.
     ///
     /// # Errors
     /// As [`Transfers::submit`].

@@ -141,8 +141,8 @@ impl Transfers {
         self.submit_and_wait(|executor| executor.submit(call))
     }
 
-    /// Submits a call of one recorded op and waits until it is over: [`Transfers::submit_op`]. Other
-    /// calls go on meanwhile, and their outcomes are kept.
+    /// Submits a call of one recorded op and waits until it is over: [`Transfers::submit_op`].
+    /// Other calls go on meanwhile, and their outcomes are kept.
     ///
     /// # Errors
     /// As [`Transfers::run`].
@@ -250,9 +250,9 @@ impl Transfers {
         self.lease.fd()
     }
 
-    /// Says that this thread is going to sleep on [`Transfers::completion_fd`], and looks once more:
-    /// `false` if it must not, as there is something to do already, or nothing will come: there is
-    /// no call, or the engine has ended or is inline.
+    /// Says that this thread is going to sleep on [`Transfers::completion_fd`], and looks once
+    /// more: `false` if it must not, as there is something to do already, or nothing will come:
+    /// there is no call, or the engine has ended or is inline.
     #[must_use = "whoever sleeps beside a completion that is there already sleeps for ever"]
     pub fn arm(&mut self) -> bool {
         self.arm_unless(|| false) && self.inner.calls() > 0
@@ -274,8 +274,8 @@ impl Transfers {
         sleeps
     }
 
-    /// Says that this thread no longer sleeps, after [`Transfers::arm`]. The descriptor is no longer
-    /// readable.
+    /// Says that this thread no longer sleeps, after [`Transfers::arm`]. The descriptor is no
+    /// longer readable.
     pub fn disarm(&mut self) {
         if let Some(sleep) = self.lease.sleep() {
             sleep.end();

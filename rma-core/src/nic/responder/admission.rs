@@ -197,9 +197,9 @@ impl Admission {
 
     //= 1rma#4.2-request-authentication-failure
     //= type=deviation
-    /// Refuses a request that is not authentic under its region's key. Returns why it is dropped, if
-    /// not for that: it is authentic under a previous one, or was before the region got its key, in
-    /// this very batch.
+    /// Refuses a request that is not authentic under its region's key. Returns why it is dropped,
+    /// if not for that: it is authentic under a previous one, or was before the region got its key,
+    /// in this very batch.
     #[inline(never)]
     fn refuse_unauthenticated<const HEADER: usize>(
         &mut self,

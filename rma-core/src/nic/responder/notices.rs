@@ -68,7 +68,7 @@ struct Notice {
     since: Instant,
 }
 
-/// What a notice says, and the way by which it leaves.
+/// The content of a notice, and the way by which it leaves.
 pub(super) struct Refusal<'f> {
     pub(super) asked: &'f Asked,
     pub(super) status: OpStatus,
