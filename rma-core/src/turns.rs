@@ -241,25 +241,4 @@ mod tests {
         }
         assert_eq!(all, [1; 40], "each has had its turn");
     }
-
-    #[test]
-    fn tenants_are_first_in_turns() {
-        let mut order = Vec::new();
-        struct Order<'a>(&'a mut Vec<u16>);
-        impl TakeCommands for Order<'_> {
-            fn tenant_of(&self, portal: u16) -> TenantIndex {
-                TenantIndex::of(portal.into())
-            }
-
-            fn take_command(&mut self, portal: u16) -> Option<usize> {
-                self.0.push(portal);
-                None
-            }
-        }
-        let mut turns = Turns::NEW;
-        for _ in 0..3 {
-            turns.take(PER_TURN, &mut [2, 0, 1], &mut Order(&mut order));
-        }
-        assert_eq!(order, [0, 1, 2, 1, 2, 0, 2, 0, 1]);
-    }
 }

@@ -18,6 +18,7 @@ use rma_bench::{
     rates::{self, Measure},
 };
 use rma_lab::{Lab, LabConfig};
+use rma_xdp::OpType;
 use serde::Serialize;
 
 /// The arguments of `curve`.
@@ -80,8 +81,9 @@ pub fn run(args: &CurveArgs, interrupt: &Interrupt) -> Result<(), PairError> {
     for &depth in &args.depth {
         let counts = (args.count / 10, args.count);
         let mut reads = |pair: &mut Pair| {
-            let reads =
-                |client: &mut _| pipelined::reads_per_second(client, &mut portal, depth, counts);
+            let reads = |client: &mut _| {
+                pipelined::ops_per_second(client, &mut portal, OpType::Read, depth, counts)
+            };
             pair.run(reads)
         };
         let mut raw = |_: &mut Pair| {

@@ -253,7 +253,8 @@ fn floors_are_measured_without_losses() {
     // Hosts over the same sockets.
     let mut pair = Pair::open(Place::LabUdp(sockets.lab()), &self::config(PATIENT)).unwrap();
     let mut portal = pair.client.host.portal(32).unwrap();
-    let reads = pair.run(|client| pipelined::reads_per_second(client, &mut portal, 32, (10, 500)));
+    let reads = pair
+        .run(|client| pipelined::ops_per_second(client, &mut portal, OpType::Read, 32, (10, 500)));
     assert!(reads.unwrap() > 0.0);
 }
 

@@ -147,8 +147,8 @@ impl Sender {
         issued
     }
 
-    /// Issues a run that stands in the image, or `elsewhere`: at once if it is whole with one op, or
-    /// else its bytes, and its bell later (`in_two`).
+    /// Issues a run that stands in the image, or `elsewhere`: at once if it is whole with one op,
+    /// or else its bytes, and its bell later (`in_two`).
     fn write<P: AsMut<CommandPortal>>(
         &mut self,
         link: &mut Link<P>,

@@ -14,7 +14,7 @@ use rma_bench::{
     pipelined,
     rates::{self, Measure},
 };
-use rma_xdp::channel::Kind;
+use rma_xdp::{OpType, channel::Kind};
 
 use super::{
     conditions::{CONDITIONS, MTU, lab},
@@ -54,7 +54,7 @@ pub(super) const WRITES64: Side = Side {
         let mut portal = stage.pair()?.client.host.portal(DEPTH)?;
         Ok(Box::new(move |stage, _| {
             let writes = |client: &mut Client| {
-                pipelined::writes_per_second(client, &mut portal, DEPTH, COUNTS)
+                pipelined::ops_per_second(client, &mut portal, OpType::Write, DEPTH, COUNTS)
             };
             stage.pair()?.run(writes)
         }))

@@ -8,6 +8,7 @@ use rma_bench::{
     floor::{self, Exchange, Sides},
     pipelined,
 };
+use rma_xdp::OpType;
 
 use super::turns::{PER_S, Side};
 
@@ -23,7 +24,7 @@ pub(super) const READS: Side = Side {
         let mut portal = stage.pair()?.client.host.portal(DEPTH)?;
         Ok(Box::new(move |stage, _| {
             let reads = |client: &mut Client| {
-                pipelined::reads_per_second(client, &mut portal, DEPTH, COUNTS)
+                pipelined::ops_per_second(client, &mut portal, OpType::Read, DEPTH, COUNTS)
             };
             stage.pair()?.run(reads)
         }))
