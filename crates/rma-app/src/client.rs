@@ -259,7 +259,8 @@ impl Client {
     ///
     /// ```no_run
     /// # use rma_xdp::{Client, Transfers, Grant, RegionBuf, TransferError};
-    /// # async fn serve(executor: Transfers, grant: Grant, buf: RegionBuf) -> Result<(), TransferError> {
+    /// # type Served = Result<(), TransferError>;
+    /// # async fn serve(executor: Transfers, grant: Grant, buf: RegionBuf) -> Served {
     /// let client = Client::new(executor);
     /// client.set_waiting_max(5000); // more than that is overload: better to say so at once
     /// match client.read(&grant, 0, buf).await {
