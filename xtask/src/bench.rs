@@ -33,8 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     if !options.list {
         requirements::for_the_lab()?.map_err(|lacks| lacks.into_error("bench"))?;
     }
-    // With what some figures compare with.
-    let of = ["--release", "--package", "rma-figures", "--features", "peers"];
+    let of = ["--release", "--package", "rma-figures"];
     if !options.list {
         // The programs whose instructions valgrind counts lie beside this one then.
         requirements::to_count_instructions()?;

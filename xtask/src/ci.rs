@@ -100,15 +100,13 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--keep-going", "--", "--deny", "warnings"];
     Cargo::new(&clippy).run()?;
-    // The host with each of its features alone: all other builds here have all of them.
+    // The host with each of its features alone, as users compile it: all other builds here have all
+    // of them.
     for feature in FEATURES {
-        let clippy = ["clippy", "--package", "rma-xdp", "--no-default-features", "--all-targets"];
+        let clippy = ["clippy", "--package", "rma-xdp", "--no-default-features", "--lib"];
         let clippy = Cargo::new(&clippy).args(["--features", feature]);
         clippy.args(["--", "--deny", "warnings"]).run()?;
     }
-    // With what figures compare with: only `cargo xtask bench` links it.
-    let clippy = ["clippy", "--package", "rma-figures", "--features", "peers", "--all-targets"];
-    Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
     doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;
     if requirements::for_target(OTHER_TARGET) {
@@ -133,13 +131,14 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     println!("\n== the README's examples ==");
     // As the tests have built them: by package they would have other features, and be built anew.
     Cargo::new(&["build", "--workspace", "--examples"]).run()?;
-    EXAMPLES.iter().try_for_each(|example| cargo::run_example(example))?;
+    let run_example = |name: &&str| cargo::run_built(&format!("examples/{name}"), &[]);
+    EXAMPLES.iter().try_for_each(run_example)?;
     Cargo::new(&KEYS_EXAMPLE).run()?;
     println!("\n== a program that depends on the host without AF_XDP ==");
     dependant::run()?;
     println!("\n== a short demo ==");
     let short = ["--verify", "2000", "--count", "2000"];
-    demo::run_and_return(short.map(Into::into).to_vec())?;
+    demo::run_as_tested(short.map(Into::into).to_vec())?;
 
     println!("\n== other kernels, in virtual machines ==");
     vms::run(&vms::Options::short(), not_run)?;

@@ -119,7 +119,8 @@ fn parts_of(seeds: &Range<u64>, count: u64) -> impl Iterator<Item = Range<u64>> 
 fn command(test: Test, seeds: &Range<u64>) -> Cargo {
     let Place { package, binary, filter, variables: [first, count], is_parallel, .. } =
         test.place();
-    let mut cargo = Cargo::new(&["test", "--release", "--package", package, "--test", binary]);
+    let mut cargo =
+        Cargo::new(&["test", "--profile", "search", "--package", package, "--test", binary]);
     if !filter.is_empty() {
         cargo = cargo.args([filter]);
     }
@@ -148,8 +149,8 @@ mod tests {
     fn a_run_is_a_line_that_can_be_repeated_by_hand() {
         assert_eq!(
             command(Test::Channels, &(40..100)).line(),
-            "RMA_CHANNEL_FIRST=40 RMA_CHANNEL_SEEDS=60 cargo test --release --package rma-channel \
-             --test contract faults -- --nocapture"
+            "RMA_CHANNEL_FIRST=40 RMA_CHANNEL_SEEDS=60 cargo test --profile search \
+             --package rma-channel --test contract faults -- --nocapture"
         );
     }
 }

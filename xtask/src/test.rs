@@ -149,7 +149,7 @@ fn networks(targets: &Targets) -> Vec<Cargo> {
 
 fn models(targets: &Targets) -> Vec<Cargo> {
     // Optimised, as loom walks through every interleaving; apart, as its cfg rebuilds everything.
-    let loom = ["test", "--package", "rma-shm", "--test", "loom", "--release"];
+    let loom = ["test", "--package", "rma-shm", "--test", "loom", "--profile", "search"];
     let loom = Cargo::new(&loom).args(["--target-dir", "target/loom"]);
     let mut runs = vec![loom.flags("RUSTFLAGS", "--cfg loom")];
     if !targets.models.is_empty() {

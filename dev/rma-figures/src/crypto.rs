@@ -9,7 +9,6 @@
 //!
 //! IVs repeat: this measures, and nothing of it is sent.
 
-#[cfg(feature = "peers")]
 mod peer;
 
 use clap::Args;
@@ -404,12 +403,9 @@ impl Measured {
 
 /// Figures over `ring`: ours with keys that are all different and set up in the batch, over what it
 /// takes with keys that it has prepared, as for a bulk transfer; and frames that are alone, where
-/// both set a key up. None without the feature `peers`.
+/// both set a key up.
 #[must_use]
 pub fn over_ring() -> Vec<AeadFigure> {
-    #[cfg(not(feature = "peers"))]
-    return Vec::new();
-    #[cfg(feature = "peers")]
     pair::pinned(last_core(), || {
         [
             (64, FRAMES, false),

@@ -32,9 +32,6 @@ const VALGRIND: &str = "valgrind, x86-64, and the examples of rma-figures beside
 /// The needs of counting bytes.
 const COUNTING: &str = "the allocator of rma-figures, which counts";
 
-/// The needs of figures over `ring`.
-const PEERS: &str = "the feature `peers` of rma-figures";
-
 /// Most figures that are measured if nobody names any: as many as a person looks at.
 #[cfg(test)]
 const DEFAULT_MAX: usize = 70;
@@ -405,9 +402,9 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     Own(
         crypto::over_ring,
         &[
-            ratio("aead64_over_ring").goal_at_most(0.5).needs(PEERS).by_name(),
-            ratio("aead4096_over_ring").goal_at_most(1.05).needs(PEERS).by_name(),
-            ratio("aead64_single_over_ring").goal_at_most(0.6).needs(PEERS).by_name(),
+            ratio("aead64_over_ring").goal_at_most(0.5).by_name(),
+            ratio("aead4096_over_ring").goal_at_most(1.05).by_name(),
+            ratio("aead64_single_over_ring").goal_at_most(0.6).by_name(),
         ],
     ),
     single("floor_flood_gbps", "Gbit/s", Turns::single(floors::FLOOD, 21)),
