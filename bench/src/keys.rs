@@ -1,23 +1,26 @@
 //! Keys from the key service, in place of a grant in a file: what `serve` publishes its region
-//! with, and what those that measure there ask by name.
+//! with, and what those that measure there ask by name. Who may have them says an invitation, or a
+//! policy of the operator's.
 //!
 //! A run that measures goes by the keys that it began with: one that is changed meanwhile ends it,
 //! as what is measured are ops, and not how clients go on. `verify` goes on with others.
 
 use core::time::Duration;
 use std::{
+    env,
     fs::DirBuilder,
-    io,
-    net::SocketAddr,
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use clap::Args;
 use rma_keys::{
     epoch::Epoch,
     io::{
-        addresses::Addresses,
+        addresses::{Addresses, NoAddress},
         client::{FetchError, Hindrance},
     },
     ring::Standing,
@@ -26,64 +29,86 @@ use rma_xdp::{
     HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
     device::LocalAddresses,
     keys::{
-        CacheError, Holder, InlineKeyServer, KeyCache, KeyServerConfig, KeyServerError, KeyedGrant,
-        KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId, StartError,
+        CacheError, CredentialsFrom, GiveUp, Holder, InlineKeyServer, KeyCache, KeyServerConfig,
+        KeyServerError, KeyedGrant, KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId,
+        StartError,
     },
 };
 
-use crate::grants::Grants;
+use crate::{
+    grants::Grants,
+    invite::{self, End, Invitation, InvitationError},
+};
 
 /// How long a client waits for keys.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often it is looked meanwhile whether waiting is of use.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// The name that a region has unless it is given another.
-const REGION: &str = "bench/region";
+pub(crate) const REGION: &str = "bench/region";
+
+/// The TCP port at which keys are served unless another is given.
+pub(crate) const PORT: u16 = 7471;
+
+/// The seed of a region's pattern unless another is given.
+pub(crate) const SEED: u64 = 1;
 
 /// The options by which `serve` gives keys.
 #[derive(Args, Clone, Debug)]
 pub struct ServeKeyArgs {
-    /// Serve the region's keys at this address, to the clients that the policy allows, instead of
-    /// writing a grant file.
-    #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["id", "policy"])]
+    /// Serve the region's keys at this address, to the clients that the policy allows; without a
+    /// policy, to whoever has the code that is printed. Default: the first address of this host, and
+    /// port 7471.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = service_address)]
     pub(crate) keys: Option<Addresses>,
     /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
-    #[arg(long, value_name = "DIR", requires = "keys")]
-    id: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", requires_all = ["keys", "policy"])]
+    pub(crate) id: Option<PathBuf>,
     /// Policy file in TOML, which says who may have keys of which regions; see docs/KEYS.md. It is
     /// reloaded when it changes.
-    #[arg(long, value_name = "FILE", requires = "keys")]
+    #[arg(long, value_name = "FILE", requires_all = ["keys", "id"])]
     policy: Option<PathBuf>,
     /// Write an audit log into this directory, which is created if it is missing.
-    #[arg(long, value_name = "DIR", requires = "keys")]
+    #[arg(long, value_name = "DIR", conflicts_with = "initiator")]
     audit: Option<PathBuf>,
     /// Name of the region.
-    #[arg(long, value_name = "NAME", requires = "keys", default_value = REGION)]
+    #[arg(long, value_name = "NAME", conflicts_with = "initiator", default_value = REGION)]
     region: RegionName,
     /// Seconds between changes of the region's key, a tenth more or less.
-    #[arg(long, value_name = "SECONDS", requires = "keys", default_value_t = 86_400)]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "initiator", default_value_t = 86_400)]
     rotate: u64,
 }
 
 /// The options by which a client gets keys.
 #[derive(Args, Clone, Debug)]
 pub struct ClientKeyArgs {
-    /// Fetch keys from the key service at this address, instead of reading a grant file.
-    #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["expect", "id"])]
+    /// Host that runs `serve`: fetch keys from there, instead of reading a grant file. Keys are
+    /// served at TCP port 7471, unless it is given as HOST:PORT.
+    #[arg(value_name = "SERVER", value_parser = service_address, group = "service")]
+    server: Option<Addresses>,
+    /// Another way to say SERVER.
+    #[arg(long, value_name = "SERVER", value_parser = service_address, group = "service", hide = true)]
     keys: Option<Addresses>,
+    /// Code that `serve` has printed, or - to read it from standard input. It may also be in the
+    /// variable RMA_BENCH_INVITE. Both keep it out of the list of processes.
+    #[arg(long, value_name = "CODE", value_parser = invite::typed, requires = "service", conflicts_with_all = ["expect", "id"])]
+    invite: Option<Invitation>,
     /// SPIFFE ID that the service must have, for example spiffe://example.org/server.
-    #[arg(long, value_name = "IDENTITY", requires = "keys")]
+    #[arg(long, value_name = "IDENTITY", requires_all = ["service", "id"])]
     expect: Option<SpiffeId>,
     /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
-    #[arg(long, value_name = "DIR", requires = "keys")]
+    #[arg(long, value_name = "DIR", requires_all = ["service", "expect"])]
     id: Option<PathBuf>,
     /// Name of the region.
-    #[arg(long, value_name = "NAME", requires = "keys", default_value = REGION)]
+    #[arg(long, value_name = "NAME", requires = "service", default_value = REGION)]
     region: RegionName,
     /// Seed that `serve` was given.
-    #[arg(long, requires = "keys", default_value_t = 1)]
+    #[arg(long, requires = "service", default_value_t = SEED)]
     pub(crate) seed: u64,
     /// UDP port that `serve` was given.
-    #[arg(long, requires = "keys", default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, requires = "service", default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 }
 
@@ -111,15 +136,60 @@ pub enum KeysError {
     /// The key service gives no keys.
     #[error(transparent)]
     NoKey(#[from] Box<NoKey>),
+    /// There is no invitation.
+    #[error(transparent)]
+    Invitation(#[from] InvitationError),
+    /// Nothing proves that this client may have keys.
+    #[error(
+        "nothing to show to SERVER: give --invite with the code that `rma-bench serve` has printed there, or --id and --expect"
+    )]
+    NotInvited,
+    /// The code is another invitation's.
+    #[error(
+        "the code is not of what serves at {address} ({why}): each `rma-bench serve` makes a code of its own, which ends with \
+         it; take the line that the one there has printed"
+    )]
+    OtherCode {
+        /// The address.
+        address: SocketAddr,
+        /// The fault of what the service has shown.
+        why: Hindrance,
+    },
+    /// Nobody serves there.
+    #[error(
+        "nothing listens at {address}: start `rma-bench serve` there, and take the line that it prints"
+    )]
+    NobodyServes {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The invitation is for something else.
+    #[error(
+        "{why}; an invitation is for what is served: look for --region and --op of the `rma-bench serve` there"
+    )]
+    NotServed {
+        /// The answer of the service.
+        why: Box<NoKey>,
+    },
 }
 
 /// A key service that is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    addresses: Addresses,
+    addresses: Vec<SocketAddr>,
     expected: SpiffeId,
-    id: PathBuf,
+    credentials: CredentialsFrom,
     region: RegionName,
+    is_invited: bool,
+}
+
+/// Reads the address of a key service, whose port may be left out.
+fn service_address(text: &str) -> Result<Addresses, NoAddress> {
+    match text.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, PORT).to_string().parse(),
+        Err(_) if text.contains(':') => text.parse(),
+        Err(_) => format!("{text}:{PORT}").parse(),
+    }
 }
 
 impl ServeKeyArgs {
@@ -128,23 +198,32 @@ impl ServeKeyArgs {
         &self.region
     }
 
-    /// Serves keys of `region`, if that is asked for.
+    /// Serves keys of `region`: by the operator's policy, or for `ops` to whoever has the code of
+    /// the invitation, which comes with it.
     pub(crate) fn open(
         &self,
         host: &InlineHost,
         region: &RegisteredRegion,
-    ) -> Result<Option<InlineKeyServer>, KeysError> {
-        let (Some(listen), Some(id), Some(policy)) = (&self.keys, &self.id, &self.policy) else {
-            return Ok(None);
-        };
-        let listen = listen.first();
+        ops: OpSet,
+    ) -> Result<(InlineKeyServer, Option<Invitation>), KeysError> {
+        let own = || host.addresses().iter().next().expect("a host has an address");
+        let listen = self.keys.as_ref().map(Addresses::first);
+        let listen = listen.unwrap_or_else(|| SocketAddr::new(own().ip(), PORT));
         self.audit.as_deref().map_or(Ok(()), make_directory)?;
-        let config =
-            KeyServerConfig::new(listen, id, policy).with(|it| it.audit.clone_from(&self.audit));
+        let (config, invitation) = match (&self.id, &self.policy) {
+            (Some(id), Some(policy)) => (KeyServerConfig::new(listen, id, policy), None),
+            _ => {
+                let invitation = Invitation::new()?;
+                let credentials = invitation.credentials(End::Server)?;
+                let policy = invite::policy(&self.region, ops);
+                (KeyServerConfig::new(listen, credentials, policy), Some(invitation))
+            }
+        };
+        let config = config.with(|it| it.audit.clone_from(&self.audit));
         let mut keys = InlineKeyServer::open(host, &config).map_err(Box::new)?;
         let schedule = Schedule::every(Duration::from_secs(self.rotate));
         keys.publish(host, &self.region, region, schedule).map_err(Box::new)?;
-        Ok(Some(keys))
+        Ok((keys, invitation))
     }
 }
 
@@ -156,9 +235,22 @@ fn make_directory(path: &Path) -> Result<(), KeysError> {
 
 impl ClientKeyArgs {
     /// The service to ask, if one is given.
-    pub(crate) fn service(&self) -> Option<Service> {
-        let (region, id) = (self.region.clone(), self.id.clone()?);
-        Some(Service { addresses: self.keys.clone()?, expected: self.expect.clone()?, id, region })
+    pub(crate) fn service(&self) -> Result<Option<Service>, KeysError> {
+        let Some(addresses) = self.server.as_ref().or(self.keys.as_ref()) else { return Ok(None) };
+        let (addresses, region) = (addresses.clone().into_vec(), self.region.clone());
+        if let (Some(id), Some(expected)) = (&self.id, self.expect.clone()) {
+            let credentials = id.into();
+            let is_invited = false;
+            return Ok(Some(Service { addresses, expected, credentials, region, is_invited }));
+        }
+        let invitation = match (&self.invite, env::var(invite::VARIABLE)) {
+            (Some(typed), _) => typed.clone(),
+            (None, Ok(code)) => code.parse()?,
+            (None, Err(_)) => return Err(KeysError::NotInvited),
+        };
+        let credentials = invitation.credentials(End::Client)?.into();
+        let (expected, is_invited) = (End::Server.identity(), true);
+        Ok(Some(Service { addresses, expected, credentials, region, is_invited }))
     }
 }
 
@@ -168,6 +260,21 @@ impl Service {
         &self.region
     }
 
+    /// The first address at which it is asked.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Whether more time is of no use: somebody answers, and is not the one that is meant; or the
+    /// one address refuses connections.
+    fn is_final(&self, why: &FetchError) -> bool {
+        let FetchError::Unanswered { why, .. } = why else { return false };
+        match why {
+            Hindrance::Certificate(_) | Hindrance::Tls(_) => true,
+            _ => self.addresses.len() == 1 && is_refusal(why),
+        }
+    }
+
     /// Fetches keys of the region for ops of these types, for `host`.
     pub(crate) fn fetch(
         &self,
@@ -175,18 +282,57 @@ impl Service {
         op_types: &[OpType],
     ) -> Result<RegionKeys, KeysError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let fetched = KeyCache::start(holder, &self.id).map_err(Box::new)?;
-        let source = fetched.source(self.addresses.clone().into_vec(), self.expected.clone())?;
+        let fetched = KeyCache::start(holder, self.credentials.clone()).map_err(Box::new)?;
+        let source = fetched.source(self.addresses.clone(), self.expected.clone())?;
         let ops: OpSet = op_types.iter().copied().collect();
         let region = fetched.region(source, self.region.clone(), ops)?;
         let op_type = *op_types.first().expect("at least one type of op");
-        let KeyedGrant { grant, epoch, .. } =
-            region.wait_grant(op_type, PATIENCE).map_err(Box::new)?;
-        let mut keys =
-            RegionKeys { region, op_types: op_types.into(), grants: Grants::new(grant), epoch };
+        let began = Instant::now();
+        let found = loop {
+            let mut found = region.wait_grant(op_type, LOOK_EVERY);
+            if let Err(NoKey::Late { waited, why, .. }) = &mut found {
+                *waited = began.elapsed();
+                if *waited < PATIENCE && !self.is_final(why) {
+                    continue;
+                }
+            }
+            break found;
+        };
+        let is_invited = self.is_invited;
+        let KeyedGrant { grant, epoch, .. } = found.map_err(|why| told(is_invited, why))?;
+        let (op_types, grants) = (op_types.into(), Grants::new(grant));
+        let mut keys = RegionKeys { region, op_types, grants, epoch, is_invited };
         keys.look();
         Ok(keys)
     }
+}
+
+/// Whether somebody was reached, who has no service there.
+fn is_refusal(why: &Hindrance) -> bool {
+    matches!(why, Hindrance::Connect(cause) if cause.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// Says why there are no keys, in the words of an invitation where there is one.
+fn told(is_invited: bool, why: NoKey) -> KeysError {
+    match &why {
+        NoKey::GaveUp { why: GiveUp::Denied, .. } if is_invited => {
+            return KeysError::NotServed { why: Box::new(why) };
+        }
+        NoKey::Late { why: fetch, .. } if is_invited => {
+            if let FetchError::Unanswered { address, why, .. } = &**fetch {
+                let (address, why) = (*address, why.clone());
+                match why {
+                    Hindrance::Certificate(_) | Hindrance::Tls(_) => {
+                        return KeysError::OtherCode { address, why };
+                    }
+                    why if is_refusal(&why) => return KeysError::NobodyServes { address },
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+    Box::new(why).into()
 }
 
 /// Keys of a region, which are renewed as long as this is there.
@@ -197,6 +343,7 @@ pub(crate) struct RegionKeys {
     /// The grants that were seen last, all of one epoch.
     grants: Grants,
     epoch: Epoch,
+    is_invited: bool,
 }
 
 impl RegionKeys {
@@ -249,7 +396,7 @@ impl RegionKeys {
             !matches!(why, FetchError::Unanswered { why: Hindrance::Silent, .. })
         };
         let is_known = !matches!(&why, NoKey::Late { why, .. } if !is_hindered(why));
-        is_known.then(|| Box::new(why).into())
+        is_known.then(|| told(self.is_invited, why))
     }
 }
 
@@ -286,5 +433,18 @@ mod tests {
         ] {
             assert_eq!(asked_at(listen.parse().unwrap(), host), says.parse().unwrap(), "{listen}");
         }
+    }
+
+    #[test]
+    fn a_server_is_named_with_its_port_or_without() {
+        for (text, address) in [
+            ("192.0.2.1", "192.0.2.1:7471"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("fd00::1", "[fd00::1]:7471"),
+            ("[fd00::1]:80", "[fd00::1]:80"),
+        ] {
+            assert_eq!(service_address(text).unwrap().first(), address.parse().unwrap(), "{text}");
+        }
+        assert!(service_address("localhost").unwrap().first().ip().is_loopback());
     }
 }

@@ -55,7 +55,7 @@ pub struct PermitArgs {
         alias = "grant",
         value_name = "FILE",
         default_value = "rma-grant.json",
-        conflicts_with = "keys"
+        conflicts_with = "service"
     )]
     pub(crate) grant: PathBuf,
 }
@@ -179,7 +179,7 @@ pub(crate) fn open_client(
     interrupt: &Interrupt,
 ) -> Result<(Client, Remote), ServeError> {
     let PermitArgs { keys, grant } = &args.permit;
-    let open = || match keys.service() {
+    let open = || match keys.service()? {
         Some(service) => {
             let named = (keys, &service, op_types);
             let (client, remote, _) = open_named(&args.host, named, REACH, args.json)?;
@@ -213,7 +213,7 @@ pub(crate) fn open_named(
     quiet: bool,
 ) -> Result<(Client, Remote, RegionKeys), ServeError> {
     let ClientKeyArgs { port, seed, .. } = *args;
-    let host = open(host_args, port, Pid(std::process::id()))?;
+    let host = open(host_args, port, Pid(std::process::id()), Some(service.address()))?;
     let keys = service.fetch(&host, op_types)?;
     pin(host_args.core);
     let responder = keys.grants().any().responder;
@@ -236,7 +236,7 @@ pub(crate) fn open_granted(
 ) -> Result<(Client, Remote), ServeError> {
     let GrantFile { grants, port, seed } = file;
     let grant = grants.any();
-    let host = open(host_args, port, grant.pid)?;
+    let host = open(host_args, port, grant.pid, None)?;
     pin(host_args.core);
     if !host.addresses().contains(grant.initiator) {
         let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();

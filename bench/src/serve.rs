@@ -2,16 +2,17 @@
 //! another namespace. What measures there is [`lat`](crate::lat) and its siblings.
 
 use core::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::path::PathBuf;
+use std::{fmt::Write, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
 use rma_lab::Pattern;
 use rma_xdp::{
     HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
+    config::DEFAULT_PORT,
     keys::{InlineKeyServer, RegionName},
     metrics::{EndpointError, MetricsEndpoint, NotSent},
     time::{Clock, TscClock},
@@ -24,9 +25,11 @@ use crate::{
     inbox::Inbox,
     interface_news::InterfaceNews,
     interrupt::Interrupt,
-    keys::{KeysError, ServeKeyArgs, asked_at},
+    invite::Invitation,
+    keys::{KeysError, PORT, REGION, SEED, ServeKeyArgs, asked_at},
     line, mode,
     pair::pin,
+    route::interface_toward,
 };
 
 /// Once in how many turns of the engine keys are served. More often, and ops wait for the system
@@ -39,9 +42,10 @@ const NEWS_EVERY: u32 = 1 << 16;
 
 /// The device that carries the frames.
 #[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub struct DeviceArgs {
-    /// Use AF_XDP on this network interface. Needs root.
+    /// Use AF_XDP on this network interface. Needs root. Default for those who measure: the one
+    /// that the kernel reaches SERVER by.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
     /// Use kernel UDP sockets, bound to this address of this host.
@@ -116,22 +120,16 @@ pub struct ServeArgs {
     host: HostArgs,
     #[command(flatten)]
     keys: ServeKeyArgs,
-    /// Address of the host that the grant is for.
-    #[arg(long, value_name = "ADDRESS", value_parser = one_host, required_unless_present = "keys", conflicts_with = "keys")]
+    /// Write a grant to a file, for the host of this address, instead of serving keys.
+    #[arg(long, value_name = "ADDRESS", value_parser = one_host, conflicts_with = "keys")]
     initiator: Option<HostAddr>,
     /// Process number that the grant is for. `read-lat` and `write-lat` take it from the grant.
     #[arg(long, default_value_t = 1)]
     pid: u32,
     /// Ops that the grant allows, separated by commas. `write-lat` needs read and write, since it
     /// reads its bytes back. `send` is served alone, by a receive queue of 64 messages of up to
-    /// 4096 B.
-    #[arg(
-        long = "op",
-        value_enum,
-        value_delimiter = ',',
-        default_value = "read",
-        value_name = "OPS"
-    )]
+    /// 4096 B. Default: read; for those who are invited, all of a region but rekey.
+    #[arg(long = "op", value_enum, value_delimiter = ',', value_name = "OPS")]
     ops: Vec<Op>,
     /// File to write the grant to. It holds a key, and is created with mode 0600.
     #[arg(
@@ -139,17 +137,17 @@ pub struct ServeArgs {
         alias = "grant",
         value_name = "FILE",
         default_value = "rma-grant.json",
-        conflicts_with = "keys"
+        requires = "initiator"
     )]
     grant: PathBuf,
     /// Size of the served region, in bytes.
     #[arg(long, default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     region_len: u64,
     /// Seed of the pattern that fills the region.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// UDP port, the same on all hosts.
-    #[arg(long, default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, to anybody who can connect:
     /// prefer a loopback address.
@@ -158,6 +156,19 @@ pub struct ServeArgs {
     /// Stop after this many seconds. Default: serve until Ctrl-C.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
+}
+
+impl ServeArgs {
+    /// The ops that are served.
+    fn op_types(&self) -> Vec<OpType> {
+        let is_invitation = self.initiator.is_none() && self.keys.id.is_none();
+        let ops = match &*self.ops {
+            [] if is_invitation => &[Op::Read, Op::Write, Op::CompareSwap, Op::FetchAdd],
+            [] => &[Op::Read][..],
+            ops => ops,
+        };
+        ops.iter().map(|op| op.op_type()).collect()
+    }
 }
 
 /// The reason why an address is no host's.
@@ -203,6 +214,14 @@ pub enum ServeError {
     /// The grant file is of no use.
     #[error(transparent)]
     Grant(#[from] GrantFileError),
+    /// No device is named.
+    #[error(
+        "no device: give --interface NAME for AF_XDP, or --udp with an address of this host{why}"
+    )]
+    NoDevice {
+        /// The reason why the way to the server says none, if there is a server.
+        why: String,
+    },
     /// Keys cannot be served, or not fetched.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -315,14 +334,28 @@ pub enum ServeError {
     },
 }
 
-/// Opens the host. The caller pins itself afterwards: threads that the host starts must not share
-/// the engine's core.
-pub(crate) fn open(host: &HostArgs, port: u16, pid: Pid) -> Result<InlineHost, ServeError> {
+/// Opens the host, on the interface toward `server` if no device is named. The caller pins itself
+/// afterwards: threads that the host starts must not share the engine's core.
+pub(crate) fn open(
+    host: &HostArgs,
+    port: u16,
+    pid: Pid,
+    server: Option<SocketAddr>,
+) -> Result<InlineHost, ServeError> {
     host.core.map_or(Ok(()), HostError::check_core)?;
     let config = match (&host.device.interface, host.device.udp) {
         (Some(interface), _) => mode::host(interface),
         (None, Some(address)) => HostConfig::udp(address),
-        (None, None) => unreachable!("one of the two is required"),
+        (None, None) => {
+            let toward = server.map_or_else(
+                || Err(String::new()),
+                |it| {
+                    interface_toward(it)
+                        .map_err(|error| format!("; the way to {it} names none: {error}"))
+                },
+            );
+            mode::host(&toward.map_err(|why| ServeError::NoDevice { why })?)
+        }
     };
     let mut addresses = config.addresses.clone();
     for OwnAddress { address, zone } in &host.address {
@@ -365,13 +398,11 @@ enum Served {
 }
 
 impl Served {
-    fn open(host: &InlineHost, args: &ServeArgs) -> Result<Self, ServeError> {
-        let permissions = args
-            .ops
-            .iter()
-            .fold(Permissions::NONE, |all, op| all | op.op_type().shape().permission);
-        if args.ops.contains(&Op::Send) {
-            if args.ops.iter().any(|&op| op != Op::Send) {
+    fn open(host: &InlineHost, args: &ServeArgs, op_types: &[OpType]) -> Result<Self, ServeError> {
+        let permissions =
+            op_types.iter().fold(Permissions::NONE, |all, op| all | op.shape().permission);
+        if op_types.contains(&OpType::Send) {
+            if op_types.iter().any(|&op| op != OpType::Send) {
                 return Err(ServeError::QueueAndRegion);
             }
             return Ok(Self::Queue(Box::new(Inbox::open(host, args.seed, permissions)?)));
@@ -413,8 +444,8 @@ impl Served {
 /// Returns the measurement that does such ops.
 fn command(op_types: &[OpType]) -> &'static str {
     let commands = [
-        (OpType::Write, "write-lat"),
         (OpType::Read, "read-lat"),
+        (OpType::Write, "write-lat"),
         (OpType::Send, "send-lat"),
         (OpType::CompareSwap, "cas-lat"),
         (OpType::FetchAdd, "fetch-add-lat"),
@@ -431,6 +462,38 @@ fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_type
     line!(
         "            there: rma-bench {} --keys {address} --expect IDENTITY --id DIR --region {region} ...",
         command(op_types)
+    );
+}
+
+/// Says what to type on another host, whoever has read it here.
+fn say_invitation(
+    args: &ServeArgs,
+    keys: &InlineKeyServer,
+    host: &InlineHost,
+    (op_types, invitation): (&[OpType], &Invitation),
+) {
+    let address = asked_at(keys.address(), host.addresses());
+    let server =
+        if address.port() == PORT { address.ip().to_string() } else { address.to_string() };
+    let (sudo, device) =
+        if args.host.device.udp.is_some() { ("", " --udp ADDRESS") } else { ("sudo ", "") };
+    let mut options = String::new();
+    let mut option = |is_needed: bool, name: &str, value: &dyn std::fmt::Display| {
+        if is_needed {
+            write!(options, " --{name} {value}").expect("a string takes all");
+        }
+    };
+    let region = args.keys.region();
+    option(args.port != DEFAULT_PORT, "port", &args.port);
+    option(args.seed != SEED, "seed", &args.seed);
+    option(**region != *REGION, "region", region);
+    line!(
+        "  there     {sudo}rma-bench {} {server}{device}{options} --invite {}",
+        command(op_types),
+        invitation.code()
+    );
+    line!(
+        "            the code is a secret: whoever has it may use all that is served, until this ends"
     );
 }
 
@@ -475,15 +538,18 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         GrantFile::replaceable(&args.grant)?;
     }
     let mut host =
-        interrupt.leaving_at_once(|| open(&args.host, args.port, Pid(std::process::id())))?;
+        interrupt.leaving_at_once(|| open(&args.host, args.port, Pid(std::process::id()), None))?;
     let source = host.metrics_source();
     let start = |at: &Addresses| MetricsEndpoint::start(at.first(), source.clone());
     let metrics = args.metrics.as_ref().map(start).transpose()?;
     pin(args.host.core);
     introduce(&host);
-    let mut served = Served::open(&host, args)?;
-    let op_types: Vec<OpType> = args.ops.iter().map(|op| op.op_type()).collect();
-    let mut keys = args.keys.open(&host, served.region())?;
+    let op_types = args.op_types();
+    let mut served = Served::open(&host, args, &op_types)?;
+    let mut keys = None;
+    if args.initiator.is_none() {
+        keys = Some(args.keys.open(&host, served.region(), op_types.iter().copied().collect())?);
+    }
     let here: Vec<String> = host.addresses().iter().map(|it| it.to_string()).collect();
     line!(
         "  serving   {} {} at {}, port {}",
@@ -492,8 +558,10 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         here.join(" and "),
         args.port
     );
-    if let Some(keys) = &keys {
-        say_keys(args, keys, &host, &op_types);
+    match &keys {
+        None => {}
+        Some((keys, None)) => say_keys(args, keys, &host, &op_types),
+        Some((keys, Some(it))) => say_invitation(args, keys, &host, (&op_types, it)),
     }
     if let Some(initiator) = args.initiator {
         grant(args, &mut host, served.region(), (initiator, &op_types))?;
@@ -510,7 +578,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         host.turn();
         served.between_turns();
         turns = turns.wrapping_add(1);
-        if let Some(keys) = keys.as_mut().filter(|_| turns.is_multiple_of(KEYS_EVERY)) {
+        if let Some((keys, _)) = keys.as_mut().filter(|_| turns.is_multiple_of(KEYS_EVERY)) {
             keys.turn(&host);
         }
         if turns.is_multiple_of(NEWS_EVERY) {

@@ -58,7 +58,7 @@ pub struct VerifyArgs {
     /// Rotate the region's key in every round by the Rekey op, which `serve --op` must grant. Each
     /// rotation rewrites the grant file. With a key service this is not needed: it rotates keys
     /// itself.
-    #[arg(long, conflicts_with = "keys")]
+    #[arg(long, conflicts_with = "service")]
     rekey: bool,
     /// Give up when no op has succeeded for this many seconds.
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -176,7 +176,7 @@ impl Source<'_> {
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let PermitArgs { keys, grant } = &args.permit;
     let patience = Duration::from_secs(args.patience);
-    let open = || match keys.service() {
+    let open = || match keys.service()? {
         Some(service) => {
             let named = (keys, &service, &[OpType::Read, OpType::Write][..]);
             let (client, remote, keys) = open_named(&args.host, named, patience, args.json)?;

@@ -34,6 +34,7 @@ pub use rma_keys::{
     cache::{CacheCounters, CacheError, GrantCache, Source},
     identity::{IdentityError, SpiffeId},
     io::{
+        PolicyFrom,
         client::FetchError,
         core_dumps,
         keeper::{KeeperCounters, KeeperError},
@@ -43,10 +44,12 @@ pub use rma_keys::{
     keyed::{KeyedCall, KeyedExecutor, KeyedOutcome, KeyedPiece, KeyedStatus},
     name::{NameError, RegionName},
     ops::OpSet,
+    policy::Policy,
     replicas::Replicas,
     ring::{GiveUp, Holder, KeyedGrant},
     rotation::Schedule,
     service::ServiceConfig,
+    tls::{credentials::Credentials, directory::CredentialsFrom, trust::Trust},
 };
 
 pub use client::{KeyedBufPiece, KeyedClient, KeyedTransfer};

@@ -1,5 +1,6 @@
-//! Two hosts from nothing to a verified read in five commands, as README has them: processes on
-//! loopback, with the policy that is in git.
+//! Two hosts from nothing to a verified read: in two commands by an invitation, as README has them,
+//! and with certificates, as OPERATING has them and the policy that is in git. Processes on
+//! loopback.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -8,15 +9,18 @@ use core::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::LazyLock,
 };
 
 use rma_lab::{Scratch, udp_port_is_unused};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+static RMACTL: LazyLock<PathBuf> = LazyLock::new(rmactl);
 
 /// `rmactl`, beside `rma-bench`: built, as a test of one package builds no other's programs. The
 /// whole workspace is named, so that nothing is compiled where its tests are built already.
@@ -48,7 +52,6 @@ impl Drop for Process {
 /// The namespaces and addresses of the commands.
 struct Lab {
     scratch: Scratch,
-    rmactl: PathBuf,
     keys: String,
     port: String,
 }
@@ -62,7 +65,7 @@ impl Lab {
         let port = ports.find(|&it| udp_port_is_unused(it as u16).unwrap()).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let keys = listener.local_addr().unwrap().to_string();
-        Self { scratch: Scratch::new(), rmactl: rmactl(), keys, port: port.to_string() }
+        Self { scratch: Scratch::new(), keys, port: port.to_string() }
     }
 
     fn command(&self, program: &Path, line: &str) -> Command {
@@ -72,7 +75,7 @@ impl Lab {
     }
 
     fn rmactl(&self, line: &str) {
-        let output = self.command(&self.rmactl, line).output().unwrap();
+        let output = self.command(&RMACTL, line).output().unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
     }
 
@@ -80,7 +83,7 @@ impl Lab {
         self.command(Path::new(env!("CARGO_BIN_EXE_rma-bench")), line)
     }
 
-    /// Serves until it is dropped.
+    /// Serves with certificates until it is dropped.
     fn serve(&self, more: &str) -> Process {
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/policy.toml");
         let Self { keys, port, .. } = self;
@@ -88,17 +91,37 @@ impl Lab {
             "serve --udp 127.0.0.2 --op read,write --keys {keys} --id server --policy {policy} \
              --port {port} --region-len 1000000{more}"
         );
+        self.start(&line).0
+    }
+
+    /// Serves to whoever has the code. Returns what is to be typed for that, as it is printed, with
+    /// the address of loopback that clients of a test have.
+    fn invite(&self, more: &str) -> (Process, String) {
+        let Self { keys, port, .. } = self;
+        let line =
+            format!("serve --udp 127.0.0.2 --keys {keys} --port {port} --region-len 1000000{more}");
+        let (server, said) = self.start(&line);
+        assert!(said.iter().any(|it| it.contains("the code is a secret")), "{said:?}");
+        let mut lines = said.iter();
+        let typed = lines.find_map(|it| it.strip_prefix("  there     rma-bench ")).unwrap();
+        (server, typed.replace("--udp ADDRESS", "--udp 127.0.0.1"))
+    }
+
+    /// Starts a server, and returns what it has said when it is ready.
+    fn start(&self, line: &str) -> (Process, Vec<String>) {
         let mut server = Process(
-            self.bench(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+            self.bench(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
         );
-        let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines();
+        let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let is_ready = |it: &String| it.contains("stop      with Ctrl-C");
+        let said: Vec<String> = lines.by_ref().take_while(|it| !is_ready(it)).collect();
         // It ends by itself if something is wrong.
-        if !said.any(|it| it.unwrap().contains("stop      with Ctrl-C")) {
+        if said.iter().all(|it| !it.contains("  serving")) {
             let mut error = String::new();
             server.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
             panic!("the server has ended: {error}");
         }
-        server
+        (server, said)
     }
 
     fn client(&self, command: &str, expect: &str, more: &str) -> Output {
@@ -126,8 +149,56 @@ fn text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets).into_owned()
 }
 
+/// Asserts that a command was refused so.
+fn refused(output: &Output, says: &str) {
+    let error = text(&output.stderr);
+    assert!(!output.status.success() && error.contains(says), "{error}");
+}
+
 #[test]
-fn from_nothing_to_a_verified_read_in_five_commands() {
+fn from_nothing_to_a_verified_read_in_two_commands() {
+    let lab = Lab::new();
+    let (server, line) = lab.invite(" --seed 7 --region bench/other");
+    let few = " -n 500";
+    let run = |line: &str| lab.bench(&format!("{line}{few}")).output().unwrap();
+    let output = run(&format!("{line} --verify 500"));
+    assert!(output.status.success(), "{line}: {output:?}");
+    let said = text(&output.stdout);
+    assert!(said.contains("verified  500 reads from 127.0.0.2"), "{said}");
+    for command in ["write-lat", "cas-lat", "fetch-add-lat"] {
+        let output = run(&line.replace("read-lat", command));
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+    let output = lab.bench(&line.replace("read-lat", "verify --rounds 2 --ops 500"));
+    let output = { output }.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+
+    // The code, where `ps` does not show it.
+    let (before, code) = line.split_once(" --invite ").unwrap();
+    let output = lab.bench(&format!("{before}{few}")).env("RMA_BENCH_INVITE", code).output();
+    assert!(output.as_ref().unwrap().status.success(), "{output:?}");
+    let mut client = lab.bench(&format!("{before} --invite -{few}"));
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    writeln!(client.stdin.take().unwrap(), "{}", code.to_lowercase()).unwrap();
+    assert!(client.wait().unwrap().success());
+
+    // The error says what to do.
+    refused(&run(before), "give --invite with the code");
+    let end = if code.ends_with('0') { "1" } else { "0" };
+    let wrong = format!("{before} --invite {}{end}", &code[..code.len() - 1]);
+    refused(&run(&wrong), "a letter of the code is wrong");
+    let elsewhere = line.replace("--region bench/other", "--region bench/region");
+    refused(&run(&elsewhere), "look for --region and --op");
+    drop(server);
+    refused(&run(&line), "start `rma-bench serve` there");
+    let (_server, new) = lab.invite(" --op read");
+    refused(&run(&line), "makes a code of its own");
+    assert!(run(&new).status.success());
+    refused(&run(&new.replace("read-lat", "write-lat")), "look for --region and --op");
+}
+
+#[test]
+fn from_nothing_to_a_verified_read_with_certificates() {
     let lab = Lab::new();
     lab.certificates();
     let server = lab.serve(" --audit log/of/keys");
@@ -154,14 +225,10 @@ fn from_nothing_to_a_verified_read_in_five_commands() {
     assert!(text(&output.stdout).contains("in 2 rounds"), "{output:?}");
 
     // The error names what is wrong.
-    let refused = |output: Output, says: &str| {
-        let error = text(&output.stderr);
-        assert!(!output.status.success() && error.contains(says), "{error}");
-    };
-    refused(lab.client("read-lat", "server", " --region other/region"), "no key of other/region");
-    refused(lab.client("read-lat", "other", few), "spiffe://example.org/server");
+    refused(&lab.client("read-lat", "server", " --region other/region"), "no key of other/region");
+    refused(&lab.client("read-lat", "other", few), "spiffe://example.org/server");
     drop(server);
-    refused(lab.client("read-lat", "server", few), "cannot connect: connection refused");
+    refused(&lab.client("read-lat", "server", few), "cannot connect: connection refused");
 
     // Another life: another key, and the same command.
     let _server = lab.serve(" --rotate 3600");
@@ -198,13 +265,16 @@ fn verification_by_name_lives_through_rotations_and_a_restart() {
 fn options_that_do_not_go_together_are_refused() {
     let lab = Lab::new();
     for (line, says) in [
-        ("serve --udp 127.0.0.2 --keys 127.0.0.1:7471", "--id <DIR>"),
-        ("serve --udp 127.0.0.2", "--initiator <ADDRESS>"),
+        ("serve --udp 127.0.0.2 --keys 127.0.0.1:7471 --policy x", "--id <DIR>"),
+        ("serve --udp 127.0.0.2 --grant-file x", "--initiator <ADDRESS>"),
+        ("serve --udp 127.0.0.2 --initiator 127.0.0.1 --region kv/index", "cannot be used"),
+        ("serve --initiator 127.0.0.1", "--interface NAME"),
         ("serve --udp 127.0.0.2 --initiator 127.0.0.1 --keys 127.0.0.1:7471", "cannot be used"),
         ("read-lat --udp 127.0.0.2 --keys 127.0.0.1:7471 --id x", "--expect <IDENTITY>"),
         ("read-lat --udp 127.0.0.2 --expect example.org/x --keys 127.0.0.1:1 --id x", "spiffe://"),
-        ("read-lat --udp 127.0.0.2 --region kv/index", "--keys <ADDRESS:PORT>"),
-        ("verify --udp 127.0.0.2 --rekey --keys 127.0.0.1:7471", "cannot be used"),
+        ("read-lat --udp 127.0.0.2 --region kv/index", "SERVER"),
+        ("read-lat --udp 127.0.0.2 --invite 0", "a code has 27"),
+        ("verify --udp 127.0.0.2 --rekey 127.0.0.1", "cannot be used"),
     ] {
         let output = lab.bench(line).output().unwrap();
         let error = text(&output.stderr);

@@ -30,4 +30,4 @@ mod poller;
 mod random;
 pub mod server;
 
-pub use policy_file::PolicyFileError;
+pub use policy_file::{PolicyFileError, PolicyFrom};

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::{
     net::{SocketAddr, TcpListener},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -11,7 +11,7 @@ use rma_core::{gate::Gate, region::RegisteredRegion};
 use rma_keys::{
     audit::log::LogConfig,
     io::{
-        clock,
+        PolicyFrom, clock,
         keeper::{Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, PublishError},
         server::{Limits, ServerCounters, StartError},
     },
@@ -19,6 +19,7 @@ use rma_keys::{
     rotation::Schedule,
     service::ServiceConfig,
     time::Now,
+    tls::directory::CredentialsFrom,
 };
 
 use super::error::KeyServerError;
@@ -36,11 +37,12 @@ pub struct KeyServerConfig {
     /// With `0.0.0.0` or `[::]`, at all addresses of this machine: clients are told one of these,
     /// best the host's own, as keys are given to the address that their connection comes from.
     pub listen: SocketAddr,
-    /// The directory of its credentials: `docs/KEYS.md` says which files. Read anew when they
-    /// change.
-    pub credentials: PathBuf,
-    /// The policy. Read anew when it changes; what that takes away ends at once.
-    pub policy: PathBuf,
+    /// Its credentials, or their directory: `docs/KEYS.md` says which files. These are read anew
+    /// when they change.
+    pub credentials: CredentialsFrom,
+    /// The policy, or its file. That is read anew when it changes; what that takes away ends at
+    /// once.
+    pub policy: PolicyFrom,
     /// The directory of its audit log. Default: `None`, there is none.
     pub audit: Option<PathBuf>,
     /// The settings of the audit log.
@@ -52,16 +54,16 @@ pub struct KeyServerConfig {
 }
 
 impl KeyServerConfig {
-    /// At this address, with these files, and with defaults for the rest.
+    /// At this address, with these files or values, and with defaults for the rest.
     pub fn new(
         listen: SocketAddr,
-        credentials: impl AsRef<Path>,
-        policy: impl AsRef<Path>,
+        credentials: impl Into<CredentialsFrom>,
+        policy: impl Into<PolicyFrom>,
     ) -> Self {
         Self {
             listen,
-            credentials: credentials.as_ref().to_owned(),
-            policy: policy.as_ref().to_owned(),
+            credentials: credentials.into(),
+            policy: policy.into(),
             audit: None,
             log: LogConfig::default(),
             service: ServiceConfig::default(),
@@ -74,7 +76,7 @@ impl KeyServerConfig {
             audit: self.audit.clone(),
             log: self.log,
             service: self.service,
-            ..KeeperConfig::new(&self.policy)
+            ..KeeperConfig::new(self.policy.clone())
         };
         let keeper = Keeper::new(host.addresses(), &config)?;
         let listener = TcpListener::bind(self.listen)
@@ -196,7 +198,7 @@ impl KeyServer {
         self.act(name, |now, keeper, host, name| keeper.withdraw(now, host, &name))
     }
 
-    /// Reads the policy now, and goes by it; else that is done within 20 s.
+    /// Reads the policy's file now, and goes by it; else that is done within 20 s.
     ///
     /// # Errors
     /// If the file holds no policy. Then the one from before holds.

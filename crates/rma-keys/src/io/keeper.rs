@@ -1,8 +1,8 @@
 //! The owner's side as one: regions under keys of a catalog, which are rotated at their own host
-//! and given out by a policy in a file.
+//! and given out by a policy, in a file or in memory.
 //!
 //! A [`Keeper`] is what the parts make together: a service with its log, a rotation for each
-//! region, and the policy, which is read anew when it changes. A [`KeeperLoop`] has it answer
+//! region, and the policy, whose file is read anew when it changes. A [`KeeperLoop`] has it answer
 //! connections; a [`KeeperThread`] turns that. The regions' host is an argument, or the thread's:
 //! it is asked through a [`Gate`].
 //!
@@ -16,10 +16,7 @@ mod thread;
 mod turns;
 
 use core::time::Duration;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
@@ -38,7 +35,10 @@ use crate::{
         log::{Log, LogConfig, LogCounters},
     },
     epoch::{Epoch, Life},
-    io::{policy_file::PolicyFile, random::octets},
+    io::{
+        policy_file::{PolicyFile, PolicyFrom},
+        random::octets,
+    },
     name::RegionName,
     peer::Peer,
     policy::Policy,
@@ -53,8 +53,8 @@ use regions::Regions;
 /// The settings by which an owner keeps keys.
 #[derive(Clone, Debug)]
 pub struct KeeperConfig {
-    /// The file that holds the policy.
-    pub policy: PathBuf,
+    /// The policy, or its file.
+    pub policy: PolicyFrom,
     /// The directory of the audit log, `audit.log` in it. `None`: there is none.
     pub audit: Option<PathBuf>,
     /// The settings of the audit log.
@@ -66,9 +66,9 @@ pub struct KeeperConfig {
 impl KeeperConfig {
     /// By this policy, and without a log.
     #[must_use]
-    pub fn new(policy: &Path) -> Self {
+    pub fn new(policy: impl Into<PolicyFrom>) -> Self {
         let (log, service) = (LogConfig::default(), ServiceConfig::default());
-        Self { policy: policy.to_owned(), audit: None, log, service }
+        Self { policy: policy.into(), audit: None, log, service }
     }
 }
 
@@ -98,7 +98,8 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Keeper {
     recorded: Recorded<Policy>,
-    policy: PolicyFile,
+    /// None if the policy is in memory.
+    policy: Option<PolicyFile>,
     regions: Regions,
     /// When the log wants something.
     log_at: Option<Instant>,
@@ -116,7 +117,13 @@ impl Keeper {
     /// If there is no policy, the log cannot be written, or the kernel gives no random octets.
     pub fn new(responders: LocalAddresses, config: &KeeperConfig) -> Result<Self, KeeperError> {
         let KeeperConfig { policy, audit, log, service } = config;
-        let (policy, rules) = PolicyFile::open(policy)?;
+        let (policy, rules) = match policy {
+            PolicyFrom::File(path) => {
+                let (file, rules) = PolicyFile::open(path)?;
+                (Some(file), rules)
+            }
+            PolicyFrom::Memory(rules) => (None, rules.clone()),
+        };
         let seed = u64::from_ne_bytes(octets().map_err(KeeperError::Random)?);
         let service = ServiceConfig { seed: seed ^ 1, ..*service };
         let service = Service::new(Life(octets().map_err(KeeperError::Random)?), rules, service);
@@ -218,14 +225,15 @@ impl Keeper {
             .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.withdraw(turn))
     }
 
-    /// Reads the policy's file now, and goes by it: what it takes away ends at once.
+    /// Reads the policy's file now, if it has one, and goes by it: what it takes away ends at once.
     ///
     /// # Errors
     /// If it is no policy. Then the one from before holds.
     pub fn reload(&mut self, now: Now, host: &dyn Gate) -> Result<(), KeeperError> {
-        match self.policy.read_now() {
-            Ok(policy) => self.take(now, host, policy),
-            Err(why) => {
+        match self.policy.as_mut().map(PolicyFile::read_now) {
+            None => {}
+            Some(Ok(policy)) => self.take(now, host, policy),
+            Some(Err(why)) => {
                 self.not_reloaded += 1;
                 return Err(why.into());
             }
@@ -248,7 +256,7 @@ impl Keeper {
     /// Does what time has come for: changes keys, looks at the policy, writes the log to the disk.
     pub fn handle_timeout(&mut self, now: Now, host: &dyn Gate) {
         self.log_at = self.recorded.poll(now);
-        match self.policy.poll(now.boot) {
+        match self.policy.as_mut().and_then(|it| it.poll(now.boot)) {
             None => {}
             Some(Ok(policy)) => self.take(now, host, policy),
             Some(Err(error)) => {
@@ -263,7 +271,8 @@ impl Keeper {
     /// When [`Keeper::handle_timeout`] has something to do, if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = [self.log_at, self.policy.poll_timeout(), self.regions.poll_timeout()];
+        let policy_at = self.policy.as_ref().and_then(PolicyFile::poll_timeout);
+        let at = [self.log_at, policy_at, self.regions.poll_timeout()];
         at.into_iter().flatten().min()
     }
 

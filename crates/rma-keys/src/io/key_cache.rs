@@ -15,7 +15,6 @@ mod state;
 use core::time::Duration;
 use std::{
     net::SocketAddr,
-    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -42,6 +41,7 @@ use crate::{
     ops::OpSet,
     ring::Holder,
     time::Now,
+    tls::directory::CredentialsFrom,
 };
 use state::State;
 
@@ -135,13 +135,17 @@ impl Drop for Owner {
 }
 
 impl KeyCache {
-    /// A cache for the keys of `holder`, with a thread that fetches as whoever the credentials in
-    /// `directory` are of. Those are read anew when they change.
+    /// A cache for the keys of `holder`, with a thread that fetches as whoever the credentials are
+    /// of. Those in a directory are read anew when they change.
     ///
     /// # Errors
     /// If the credentials are not in order, or there can be no thread.
-    pub fn start(holder: Holder, directory: &Path) -> Result<Self, StartError> {
-        let KeyCacheLoop { mut client, grants, turner, .. } = KeyCacheLoop::new(holder, directory)?;
+    pub fn start(
+        holder: Holder,
+        credentials: impl Into<CredentialsFrom>,
+    ) -> Result<Self, StartError> {
+        let turns = KeyCacheLoop::new(holder, credentials)?;
+        let KeyCacheLoop { mut client, grants, turner, .. } = turns;
         let run = move || {
             let Turner(shared) = &turner;
             let mut until = None;
@@ -276,10 +280,16 @@ impl KeyCacheLoop {
     ///
     /// # Errors
     /// If the credentials are not in order.
-    pub fn new(holder: Holder, directory: &Path) -> Result<Self, StartError> {
+    pub fn new(
+        holder: Holder,
+        credentials: impl Into<CredentialsFrom>,
+    ) -> Result<Self, StartError> {
         let seed = super::random::octets().map_err(StartError::Random)?;
         let cache = GrantCache::new(holder, u64::from_ne_bytes(seed));
-        let client = ClientLoop::from_directory(directory)?;
+        let client = match credentials.into() {
+            CredentialsFrom::Directory(path) => ClientLoop::from_directory(&path)?,
+            CredentialsFrom::Memory(credentials) => ClientLoop::new(credentials)?,
+        };
         let (fetcher, stops) = (client.fetcher(), AtomicBool::new(false));
         let (state, process) = (Mutex::new(State::new(cache)), Process::this());
         let shared = Arc::new(Shared { fetcher, stops, state, process });

@@ -45,6 +45,33 @@ pub enum PolicyFileError {
     },
 }
 
+/// The source of a policy: paths are of files.
+#[derive(Clone, Debug)]
+pub enum PolicyFrom {
+    /// A file. It is read anew when it changes.
+    File(PathBuf),
+    /// Memory. It never changes.
+    Memory(Policy),
+}
+
+impl<T: AsRef<Path> + ?Sized> From<&T> for PolicyFrom {
+    fn from(path: &T) -> Self {
+        Self::File(path.as_ref().to_owned())
+    }
+}
+
+impl From<PathBuf> for PolicyFrom {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
+impl From<Policy> for PolicyFrom {
+    fn from(policy: Policy) -> Self {
+        Self::Memory(policy)
+    }
+}
+
 /// The result of a look at the file.
 type Look = Result<String, Cause>;
 

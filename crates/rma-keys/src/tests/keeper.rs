@@ -18,6 +18,7 @@ use super::{NOON_MS, addresses, client, name, service};
 use crate::{
     io::keeper::{Keeper, KeeperConfig},
     message::reply::{Answer, Granted, Reply},
+    policy::Policy,
     rotation::Schedule,
     secret::GrantedKey,
     time::{Now, WallTime},
@@ -129,6 +130,19 @@ fn a_client_shut_out_holds_neither_the_earlier_key_nor_the_announced_one() {
         assert!(!admits(&world.host, &present));
     }
     assert_eq!(world.keeper.counters().rotations.withdrawn, 1);
+}
+
+#[test]
+fn a_policy_in_memory_decides_and_there_is_nothing_to_read_anew() {
+    let config = KeeperConfig::new(Policy::parse(POLICY).unwrap());
+    let mut world = World::new(Duration::from_secs(3600));
+    world.keeper = Keeper::new(addresses(&["192.0.2.2"]), &config).unwrap();
+    let (region, schedule) = (register(&world.host), Schedule::every(Duration::from_secs(3600)));
+    world.keeper.publish(after(0), &world.host, name("kv/index"), &region, schedule).unwrap();
+    world.keeper.reload(after(1), &world.host).unwrap();
+    world.turn(60_000);
+    assert!(world.fetch(60_001).is_some());
+    assert_eq!(world.keeper.counters().reloaded, 0);
 }
 
 #[test]

@@ -127,6 +127,33 @@ pub enum DirectoryError {
     },
 }
 
+/// The source of credentials: paths are of directories, as this module says.
+#[derive(Clone, Debug)]
+pub enum CredentialsFrom {
+    /// A directory. It is read anew when its files change.
+    Directory(PathBuf),
+    /// Memory. They never change.
+    Memory(Credentials),
+}
+
+impl<T: AsRef<Path> + ?Sized> From<&T> for CredentialsFrom {
+    fn from(path: &T) -> Self {
+        Self::Directory(path.as_ref().to_owned())
+    }
+}
+
+impl From<PathBuf> for CredentialsFrom {
+    fn from(path: PathBuf) -> Self {
+        Self::Directory(path)
+    }
+}
+
+impl From<Credentials> for CredentialsFrom {
+    fn from(credentials: Credentials) -> Self {
+        Self::Memory(credentials)
+    }
+}
+
 /// The contents of a directory's files.
 #[derive(Clone, PartialEq, Eq)]
 struct Contents {

@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::{
     net::{SocketAddr, TcpListener},
-    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,6 +16,7 @@ use crate::{
     peer::Peer,
     secret::Octets,
     time::Now,
+    tls::directory::CredentialsFrom,
 };
 
 /// How many connections are served before keys are looked at again. More, and a key that is due to
@@ -52,19 +52,24 @@ pub struct KeeperLoop {
 }
 
 impl KeeperLoop {
-    /// A loop that accepts connections from `listener`, as whoever the credentials in `directory`
-    /// are of, which are read anew when they change.
+    /// A loop that accepts connections from `listener`, as whoever the credentials are of.
     ///
     /// # Errors
-    /// As [`ServerLoop::from_directory`].
+    /// As [`ServerLoop::from_directory`], or as [`ServerLoop::new`] if they are in memory.
     pub fn new(
         listener: TcpListener,
-        directory: &Path,
+        credentials: &CredentialsFrom,
         keeper: Keeper,
         limits: Limits,
     ) -> Result<Self, StartError> {
         let shared = Shared(Arc::new(Mutex::new(keeper)));
-        let turns = ServerLoop::from_directory(listener, directory, shared.clone(), limits)?;
+        let handler = shared.clone();
+        let turns = match credentials {
+            CredentialsFrom::Directory(path) => {
+                ServerLoop::from_directory(listener, path, handler, limits)?
+            }
+            CredentialsFrom::Memory(it) => ServerLoop::new(listener, it, handler, limits)?,
+        };
         Ok(Self { turns, shared })
     }
 
