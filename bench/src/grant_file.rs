@@ -347,7 +347,7 @@ fn next_step(what: &str, error: &io::Error) -> Cow<'static, str> {
     }
     let step = match (what, error.kind()) {
         ("reading", ErrorKind::NotFound) => {
-            "carry it over from where rma-bench serve wrote it, or give its name with --grant"
+            "carry it over from where rma-bench serve wrote it, or give its name with --grant-file; or type the line that it printed"
         }
         ("reading", ErrorKind::PermissionDenied) => {
             "run as its owner (what sudo wrote is root's), or give it to this user with chown"

@@ -26,6 +26,7 @@ use ring::{
     hkdf::{HKDF_SHA256, Salt},
     rand::{SystemRandom, generate},
 };
+use rma_keys::tls::trust::Side;
 use rma_xdp::keys::{Credentials, OpSet, Policy, RegionName, SpiffeId, Trust};
 
 /// The variable of the environment that a code may be in.
@@ -46,22 +47,13 @@ const PURE: u32 = 25;
 /// The beginning of an Ed25519 key in PKCS#8 (RFC 8410): its seed follows.
 const PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// One end of a connection that an invitation is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Server,
-    Client,
-}
-
-impl End {
-    /// The identity of whoever is invited to be this end, or invites.
-    pub(crate) fn identity(self) -> SpiffeId {
-        let name = match self {
-            Self::Server => "server",
-            Self::Client => "client",
-        };
-        format!("spiffe://{DOMAIN}/{name}").parse().expect("an identity")
-    }
+/// Returns the identity of this side of every invitation.
+pub(crate) fn identity(side: Side) -> SpiffeId {
+    let name = match side {
+        Side::Server => "server",
+        Side::Client => "client",
+    };
+    format!("spiffe://{DOMAIN}/{name}").parse().expect("an identity")
 }
 
 /// The secret that both sides have.
@@ -170,16 +162,16 @@ impl Invitation {
         code
     }
 
-    /// Makes what proves one to be this end, and believes the other.
-    pub(crate) fn credentials(&self, end: End) -> Result<Credentials, InvitationError> {
+    /// Makes what proves one to be this side, and believes the other.
+    pub(crate) fn credentials(&self, side: Side) -> Result<Credentials, InvitationError> {
         let root = self.root()?;
         let mut params = endless();
-        let uri = end.identity().as_str().try_into()?;
+        let uri = identity(side).as_str().try_into()?;
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![match end {
-            End::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            End::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        params.extended_key_usages = vec![match side {
+            Side::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Side::Client => ExtendedKeyUsagePurpose::ClientAuth,
         }];
         let own = KeyPair::generate()?;
         let leaf = params.signed_by(&own, &root)?;
@@ -218,7 +210,7 @@ fn endless() -> CertificateParams {
 /// that its connection comes from.
 pub(crate) fn policy(region: &RegionName, ops: OpSet) -> Policy {
     let ops = ops.iter().map(|it| format!("{:?}", it.name().to_ascii_lowercase()));
-    let (client, ops) = (End::Client.identity(), ops.collect::<Vec<_>>().join(", "));
+    let (client, ops) = (identity(Side::Client), ops.collect::<Vec<_>>().join(", "));
     let rule =
         format!("[[allow]]\nregion = \"{region}\"\nidentity = \"{client}\"\nops = [{ops}]\n");
     Policy::parse(&rule).expect("a rule of names that need no escape")
@@ -226,7 +218,7 @@ pub(crate) fn policy(region: &RegionName, ops: OpSet) -> Policy {
 
 #[cfg(test)]
 mod tests {
-    use rma_keys::{io::clock, tls::trust::Side};
+    use rma_keys::{io::clock, time::WallTime, tls::certificate::Certificate};
     use rma_xdp::OpType;
 
     use super::*;
@@ -277,26 +269,24 @@ mod tests {
         assert_ne!(key(5), key(6));
         let subject = |bits| {
             let root = Invitation(bits).root().unwrap();
-            rma_keys::tls::certificate::Certificate::read(root.der()).unwrap().subject
+            Certificate::read(root.der()).unwrap().subject
         };
-        assert_eq!(subject(5), subject(6), "what the policy goes by is the code");
+        assert_eq!(subject(5), subject(6), "the key tells them apart");
     }
 
     #[test]
-    fn either_end_believes_the_other_of_the_same_code_and_no_client_is_a_server() {
+    fn either_side_believes_the_other_of_the_same_code_and_no_client_is_a_server() {
         let now = clock::now().wall;
-        for (end, side) in [(End::Server, Side::Server), (End::Client, Side::Client)] {
-            let credentials = Invitation(5).credentials(end).unwrap();
-            assert_eq!(*credentials.identity(), end.identity());
+        for side in [Side::Server, Side::Client] {
+            let credentials = Invitation(5).credentials(side).unwrap();
+            assert_eq!(*credentials.identity(), identity(side));
             credentials.verify(side, now).unwrap();
             for year in [1971, 9998] {
                 let millis = (year - 1970) * 365 * 86_400_000;
-                credentials
-                    .verify(side, rma_keys::time::WallTime::from_unix_millis(millis))
-                    .unwrap();
+                credentials.verify(side, WallTime::from_unix_millis(millis)).unwrap();
             }
         }
-        let client = Invitation(5).credentials(End::Client).unwrap();
+        let client = Invitation(5).credentials(Side::Client).unwrap();
         let why = client.verify(Side::Server, now).unwrap_err().to_string();
         assert!(why.contains("spiffe://invite.invalid/client does not hold"), "{why}");
     }

@@ -13,7 +13,6 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use clap::Args;
@@ -22,8 +21,10 @@ use rma_keys::{
     io::{
         addresses::{Addresses, NoAddress},
         client::{FetchError, Hindrance},
+        clock,
     },
     ring::Standing,
+    tls::trust::Side,
 };
 use rma_xdp::{
     HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
@@ -37,7 +38,7 @@ use rma_xdp::{
 
 use crate::{
     grants::Grants,
-    invite::{self, End, Invitation, InvitationError},
+    invite::{self, Invitation, InvitationError},
 };
 
 /// How long a client waits for keys.
@@ -59,8 +60,8 @@ pub(crate) const SEED: u64 = 1;
 #[derive(Args, Clone, Debug)]
 pub struct ServeKeyArgs {
     /// Serve the region's keys at this address, to the clients that the policy allows; without a
-    /// policy, to whoever has the code that is printed. Default: the first address of this host, and
-    /// port 7471.
+    /// policy, to whoever has the code that is printed. Default: the first address of this host,
+    /// and port 7471.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = service_address)]
     pub(crate) keys: Option<Addresses>,
     /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
@@ -146,14 +147,12 @@ pub enum KeysError {
     NotInvited,
     /// The code is another invitation's.
     #[error(
-        "the code is not of what serves at {address} ({why}): each `rma-bench serve` makes a code of its own, which ends with \
-         it; take the line that the one there has printed"
+        "the code is not of what serves at {address}: each `rma-bench serve` makes a code of its own, which ends with it; \
+         take the line that the one there has printed"
     )]
     OtherCode {
         /// The address.
         address: SocketAddr,
-        /// The fault of what the service has shown.
-        why: Hindrance,
     },
     /// Nobody serves there.
     #[error(
@@ -165,11 +164,11 @@ pub enum KeysError {
     },
     /// The invitation is for something else.
     #[error(
-        "{why}; an invitation is for what is served: look for --region and --op of the `rma-bench serve` there"
+        "`rma-bench serve` there serves no {region}, or not for such ops: look for its --region and --op"
     )]
     NotServed {
-        /// The answer of the service.
-        why: Box<NoKey>,
+        /// The region that was asked for.
+        region: RegionName,
     },
 }
 
@@ -214,7 +213,7 @@ impl ServeKeyArgs {
             (Some(id), Some(policy)) => (KeyServerConfig::new(listen, id, policy), None),
             _ => {
                 let invitation = Invitation::new()?;
-                let credentials = invitation.credentials(End::Server)?;
+                let credentials = invitation.credentials(Side::Server)?;
                 let policy = invite::policy(&self.region, ops);
                 (KeyServerConfig::new(listen, credentials, policy), Some(invitation))
             }
@@ -248,8 +247,8 @@ impl ClientKeyArgs {
             (None, Ok(code)) => code.parse()?,
             (None, Err(_)) => return Err(KeysError::NotInvited),
         };
-        let credentials = invitation.credentials(End::Client)?.into();
-        let (expected, is_invited) = (End::Server.identity(), true);
+        let credentials = invitation.credentials(Side::Client)?.into();
+        let (expected, is_invited) = (invite::identity(Side::Server), true);
         Ok(Some(Service { addresses, expected, credentials, region, is_invited }))
     }
 }
@@ -287,11 +286,11 @@ impl Service {
         let ops: OpSet = op_types.iter().copied().collect();
         let region = fetched.region(source, self.region.clone(), ops)?;
         let op_type = *op_types.first().expect("at least one type of op");
-        let began = Instant::now();
+        let began = clock::now().boot;
         let found = loop {
             let mut found = region.wait_grant(op_type, LOOK_EVERY);
             if let Err(NoKey::Late { waited, why, .. }) = &mut found {
-                *waited = began.elapsed();
+                *waited = clock::now().boot.since(began);
                 if *waited < PATIENCE && !self.is_final(why) {
                     continue;
                 }
@@ -314,25 +313,24 @@ fn is_refusal(why: &Hindrance) -> bool {
 
 /// Says why there are no keys, in the words of an invitation where there is one.
 fn told(is_invited: bool, why: NoKey) -> KeysError {
-    match &why {
-        NoKey::GaveUp { why: GiveUp::Denied, .. } if is_invited => {
-            return KeysError::NotServed { why: Box::new(why) };
+    let of_invitation = match &why {
+        NoKey::GaveUp { region, why: GiveUp::Denied, addresses, .. } => {
+            let is_own = |it| addresses.asked_for.contains(it);
+            let is_its_own = addresses.connected_from.is_some_and(is_own);
+            is_its_own.then(|| KeysError::NotServed { region: region.clone() })
         }
-        NoKey::Late { why: fetch, .. } if is_invited => {
-            if let FetchError::Unanswered { address, why, .. } = &**fetch {
-                let (address, why) = (*address, why.clone());
-                match why {
-                    Hindrance::Certificate(_) | Hindrance::Tls(_) => {
-                        return KeysError::OtherCode { address, why };
-                    }
-                    why if is_refusal(&why) => return KeysError::NobodyServes { address },
-                    _ => {}
-                }
+        NoKey::Late { why, .. } => match **why {
+            FetchError::Unanswered { address, why: Hindrance::Certificate(_), .. } => {
+                Some(KeysError::OtherCode { address })
             }
-        }
-        _ => {}
-    }
-    Box::new(why).into()
+            FetchError::Unanswered { address, ref why, .. } if is_refusal(why) => {
+                Some(KeysError::NobodyServes { address })
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    of_invitation.filter(|_| is_invited).unwrap_or_else(|| Box::new(why).into())
 }
 
 /// Keys of a region, which are renewed as long as this is there.

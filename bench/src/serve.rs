@@ -5,7 +5,11 @@ use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::{fmt::Write, path::PathBuf};
+use std::{
+    fmt::{Display, Write},
+    io,
+    path::PathBuf,
+};
 
 use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
@@ -215,12 +219,17 @@ pub enum ServeError {
     #[error(transparent)]
     Grant(#[from] GrantFileError),
     /// No device is named.
+    #[error("no device: give --interface NAME for AF_XDP, or --udp with an address of this host")]
+    NoDevice,
+    /// No device is named, and the kernel knows none.
     #[error(
-        "no device: give --interface NAME for AF_XDP, or --udp with an address of this host{why}"
+        "the interface toward {server} is not known: {why}; give --interface NAME, or --udp with an address of this host"
     )]
-    NoDevice {
-        /// The reason why the way to the server says none, if there is a server.
-        why: String,
+    NoWay {
+        /// The server.
+        server: SocketAddr,
+        /// The error of the system.
+        why: io::Error,
     },
     /// Keys cannot be served, or not fetched.
     #[error(transparent)]
@@ -347,14 +356,9 @@ pub(crate) fn open(
         (Some(interface), _) => mode::host(interface),
         (None, Some(address)) => HostConfig::udp(address),
         (None, None) => {
-            let toward = server.map_or_else(
-                || Err(String::new()),
-                |it| {
-                    interface_toward(it)
-                        .map_err(|error| format!("; the way to {it} names none: {error}"))
-                },
-            );
-            mode::host(&toward.map_err(|why| ServeError::NoDevice { why })?)
+            let server = server.ok_or(ServeError::NoDevice)?;
+            let toward = interface_toward(server);
+            mode::host(&toward.map_err(|why| ServeError::NoWay { server, why })?)
         }
     };
     let mut addresses = config.addresses.clone();
@@ -460,7 +464,7 @@ fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_type
     let address = asked_at(listen, host.addresses());
     line!("  keys      of {region} at {listen}, to whom the policy allows them");
     line!(
-        "            there: rma-bench {} --keys {address} --expect IDENTITY --id DIR --region {region} ...",
+        "            there: rma-bench {} {address} --expect IDENTITY --id DIR --region {region} ...",
         command(op_types)
     );
 }
@@ -478,7 +482,7 @@ fn say_invitation(
     let (sudo, device) =
         if args.host.device.udp.is_some() { ("", " --udp ADDRESS") } else { ("sudo ", "") };
     let mut options = String::new();
-    let mut option = |is_needed: bool, name: &str, value: &dyn std::fmt::Display| {
+    let mut option = |is_needed: bool, name: &str, value: &dyn Display| {
         if is_needed {
             write!(options, " --{name} {value}").expect("a string takes all");
         }
@@ -493,7 +497,7 @@ fn say_invitation(
         invitation.code()
     );
     line!(
-        "            the code is a secret: whoever has it may use all that is served, until this ends"
+        "            the code is a secret: whoever has it may use all that is served, until this serve ends"
     );
 }
 
