@@ -146,7 +146,7 @@ impl Reader {
     fn open(host: HostConfig, keys: SocketAddr, ids: &Path) -> Result<Self, Error> {
         let (host, layout) = (Host::open(host)?, CellLayout::new(8)?);
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
-        let grants = KeyCache::start(holder, &ids.join("client"))?;
+        let grants = KeyCache::start(holder, ids.join("client"))?;
         let service = grants.source(vec![keys], "spiffe://example.org/server".parse()?)?;
         let region = |name: &str, op_type| {
             Ok::<_, Error>(grants.region(service, name.parse()?, OpSet::NONE.with(op_type))?)
