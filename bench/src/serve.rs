@@ -6,6 +6,7 @@ use core::{
     time::Duration,
 };
 use std::{
+    env,
     fmt::{Display, Write},
     io,
     path::PathBuf,
@@ -491,8 +492,11 @@ fn say_invitation(
     option(args.port != DEFAULT_PORT, "port", &args.port);
     option(args.seed != SEED, "seed", &args.seed);
     option(**region != *REGION, "region", region);
+    // The program as it was called here: few have it in their PATH, and fewer in that of sudo.
+    let program = env::args_os().next().unwrap_or_else(|| "rma-bench".into());
     line!(
-        "  there     {sudo}rma-bench {} {server}{device}{options} --invite {}",
+        "  there     {sudo}{} {} {server}{device}{options} --invite {}",
+        program.display(),
         command(op_types),
         invitation.code()
     );

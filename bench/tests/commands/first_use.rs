@@ -103,7 +103,9 @@ impl Lab {
         let (server, said) = self.start(&line);
         assert!(said.iter().any(|it| it.contains("the code is a secret")), "{said:?}");
         let mut lines = said.iter();
-        let typed = lines.find_map(|it| it.strip_prefix("  there     rma-bench ")).unwrap();
+        let typed = lines.find_map(|it| it.strip_prefix("  there     ")).unwrap();
+        let (program, typed) = typed.split_once(' ').unwrap();
+        assert_eq!(program, env!("CARGO_BIN_EXE_rma-bench"));
         (server, typed.replace("--udp ADDRESS", "--udp 127.0.0.1"))
     }
 
