@@ -88,12 +88,24 @@ impl Failures {
     /// # Errors
     /// If there is no sense in going on.
     pub fn count(&mut self, status: OpStatus, now: Instant) -> Result<(), PairError> {
+        self.count_if(passes(status), status, now)
+    }
+
+    /// As [`Self::count`], of what may be over in a moment where the caller is.
+    ///
+    /// # Errors
+    /// If there is no sense in going on.
+    pub fn count_passing(&mut self, status: OpStatus, now: Instant) -> Result<(), PairError> {
+        self.count_if(true, status, now)
+    }
+
+    fn count_if(&mut self, passes: bool, status: OpStatus, now: Instant) -> Result<(), PairError> {
         let gap = self.ended.map_or(Duration::ZERO, |at| now.since(at));
         self.in_row += 1;
         self.waited += gap.min(COUNTED_MAX);
         self.ended = Some(now);
         let is_too_much =
-            if passes(status) { self.waited >= self.patience } else { self.in_row >= FAILURES_MAX };
+            if passes { self.waited >= self.patience } else { self.in_row >= FAILURES_MAX };
         if is_too_much {
             return Err(PairError::Failing { failures: self.in_row, status, hint: hint(status) });
         }

@@ -168,13 +168,12 @@ pub(crate) fn workspace() -> PathBuf {
     xtask.parent().expect("xtask is a folder of the workspace").to_owned()
 }
 
-/// Runs a program that `cargo build` has left in this place of its folder.
-pub(crate) fn run_built(place: &str, arguments: &[OsString]) -> Result<(), Error> {
-    let program = target_folder().join("debug").join(place);
-    let mut command = program.display().to_string();
-    arguments.iter().for_each(|it| command.extend([" ", &quoted(it)]));
+/// Runs an example that `cargo build` has left.
+pub(crate) fn run_example(name: &str) -> Result<(), Error> {
+    let program = target_folder().join("debug/examples").join(name);
+    let command = program.display().to_string();
     eprintln!("$ {command}");
-    let status = Command::new(&program).args(arguments).status();
+    let status = Command::new(&program).status();
     let status = status.map_err(|source| Error::Start { program: program.into(), source })?;
     if status.success() { Ok(()) } else { Err(Error::Failed { command }) }
 }

@@ -1,16 +1,16 @@
 //! `cargo xtask ci`: everything that must pass before a change is merged.
 //!
 //! The tests, and what depends on more than the code: formatting and lints (on the compiler's
-//! version), the steering program's object, a swarm of simulated networks, a short demo, the
-//! example of the README, here and in a workspace of its own, and other kernels.
+//! version), the steering program's object, a swarm of simulated networks, the example of the
+//! README, here and in a workspace of its own, and other kernels.
 
 use std::ops::Range;
 
 use crate::{
     cargo::{self, Cargo},
-    demo, dependant, ebpf, host,
+    dependant, ebpf, host,
     not_run::NotRun,
-    program, requirements, size,
+    requirements, size,
     swarm::{self, Test},
     test, vms,
 };
@@ -40,9 +40,6 @@ pub(crate) enum Error {
     /// The host without AF_XDP cannot be used.
     #[error(transparent)]
     Dependant(#[from] dependant::Error),
-    /// The demo failed.
-    #[error(transparent)]
-    Demo(#[from] program::Error),
     /// The tree has more lines than it may have.
     #[error(transparent)]
     Size(#[from] size::Error),
@@ -131,15 +128,10 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     println!("\n== the README's examples ==");
     // As the tests have built them: by package they would have other features, and be built anew.
     Cargo::new(&["build", "--workspace", "--examples"]).run()?;
-    let run_example = |name: &&str| cargo::run_built(&format!("examples/{name}"), &[]);
-    EXAMPLES.iter().try_for_each(run_example)?;
+    EXAMPLES.iter().try_for_each(|example| cargo::run_example(example))?;
     Cargo::new(&KEYS_EXAMPLE).run()?;
     println!("\n== a program that depends on the host without AF_XDP ==");
     dependant::run()?;
-    println!("\n== a short demo ==");
-    let short = ["--verify", "2000", "--count", "2000"];
-    demo::run_as_tested(short.map(Into::into).to_vec())?;
-
     println!("\n== other kernels, in virtual machines ==");
     vms::run(&vms::Options::short(), not_run)?;
     Ok(())

@@ -57,8 +57,8 @@ enum Task {
     Bench(bench::Options),
     /// Run pairs of virtual machines with other kernels and NICs against each other and a UDP host.
     Vms(vms::Options),
-    /// Run all checks that a change must pass: lints, all tests, the object check, a short demo,
-    /// two pairs of virtual machines.
+    /// Run all checks that a change must pass: lints, all tests, the object check, two pairs of
+    /// virtual machines.
     Ci,
     /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
     Dependant,
