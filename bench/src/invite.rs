@@ -3,8 +3,8 @@
 //!
 //! A code is 128 random bits and 7 that check them, in Crockford's base 32. Both sides derive one
 //! key from it (HKDF-SHA-256), the seed of an Ed25519 key, which is a root; each issues itself a
-//! certificate under that root, for a key of its own. The two roots differ as certificates, and
-//! have one name and one key, which is all that a trust anchor is.
+//! certificate under that root, for a key of its own. A trust anchor is a name and a key: nothing
+//! else of the two roots has to be the same.
 //!
 //! Contract:
 //! - Whoever has the code can be either side, and may use all that is served. Whoever has not
@@ -33,7 +33,7 @@ use rma_xdp::keys::{Credentials, OpSet, Policy, RegionName, SpiffeId, Trust};
 pub(crate) const VARIABLE: &str = "RMA_BENCH_INVITE";
 
 /// The trust domain of every invitation: a name that nobody has (RFC 6761).
-const DOMAIN: &str = "invite.invalid";
+pub(crate) const DOMAIN: &str = "invite.invalid";
 
 /// The letters of Crockford's base 32.
 const LETTERS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -83,6 +83,9 @@ pub enum InvitationError {
     /// It cannot be read.
     #[error("no code from standard input: {0}; write it there as one line")]
     Input(io::Error),
+    /// The one in the environment is none.
+    #[error("the code in the variable {VARIABLE}: {0}")]
+    Variable(Box<Self>),
     /// There are no certificates.
     #[error("the certificates of an invitation cannot be made: {0}")]
     Certificates(#[from] rcgen::Error),
@@ -96,7 +99,7 @@ impl FromStr for Invitation {
 
     fn from_str(text: &str) -> Result<Self, InvitationError> {
         let (mut bits, mut tail, mut len) = (0_u128, 0_u128, 0);
-        for letter in text.chars().filter(|it| !matches!(it, '-' | ' ' | '\r' | '\n')) {
+        for letter in text.chars().filter(|it| it.is_alphanumeric()) {
             let meant = match letter.to_ascii_uppercase() {
                 'I' | 'L' => '1',
                 'O' => '0',
@@ -119,14 +122,34 @@ impl FromStr for Invitation {
     }
 }
 
-/// Reads a code as it is given to `--invite`: itself, or `-` for a line of standard input.
-pub(crate) fn typed(text: &str) -> Result<Invitation, InvitationError> {
-    if text != "-" {
-        return text.parse();
+/// A code as it is given to `--invite`: itself, or `-` for a line of standard input. It is not read
+/// with the other options, whose errors show what was typed.
+#[derive(Clone)]
+pub struct Typed(String);
+
+/// Never shows the code.
+impl fmt::Debug for Typed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Typed")
     }
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).map_err(InvitationError::Input)?;
-    line.parse()
+}
+
+impl From<String> for Typed {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Typed {
+    /// Reads the code.
+    pub(crate) fn read(&self) -> Result<Invitation, InvitationError> {
+        if self.0 != "-" {
+            return self.0.parse();
+        }
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map_err(InvitationError::Input)?;
+        line.parse()
+    }
 }
 
 /// Returns the CRC-7 of so many bits, x^7 + x^3 + 1.
@@ -181,7 +204,7 @@ impl Invitation {
         Ok(credentials.expect("a certificate with an identity and its key"))
     }
 
-    /// Makes the root, which is another one each time but for its name and its key.
+    /// Makes the root.
     fn root(&self) -> Result<CertifiedIssuer<'static, KeyPair>, InvitationError> {
         let secret =
             Salt::new(HKDF_SHA256, b"rma-bench invitation 1").extract(&self.0.to_be_bytes());

@@ -24,7 +24,7 @@ use rma_keys::{
         clock,
     },
     ring::Standing,
-    tls::trust::Side,
+    tls::{refused::CertificateRefused, trust::Side},
 };
 use rma_xdp::{
     HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
@@ -38,7 +38,7 @@ use rma_xdp::{
 
 use crate::{
     grants::Grants,
-    invite::{self, Invitation, InvitationError},
+    invite::{self, DOMAIN, Invitation, InvitationError, Typed},
 };
 
 /// How long a client waits for keys.
@@ -94,8 +94,8 @@ pub struct ClientKeyArgs {
     keys: Option<Addresses>,
     /// Code that `serve` has printed, or - to read it from standard input. It may also be in the
     /// variable RMA_BENCH_INVITE. Both keep it out of the list of processes.
-    #[arg(long, value_name = "CODE", value_parser = invite::typed, requires = "service", conflicts_with_all = ["expect", "id"])]
-    invite: Option<Invitation>,
+    #[arg(long, value_name = "CODE", requires = "service", conflicts_with_all = ["expect", "id"])]
+    invite: Option<Typed>,
     /// SPIFFE ID that the service must have, for example spiffe://example.org/server.
     #[arg(long, value_name = "IDENTITY", requires_all = ["service", "id"])]
     expect: Option<SpiffeId>,
@@ -162,9 +162,37 @@ pub enum KeysError {
         /// The address.
         address: SocketAddr,
     },
+    /// The service is reached by invitation.
+    #[error(
+        "what serves at {address} has made an invitation: give --invite with the code that it has printed, in place of --id \
+         and --expect"
+    )]
+    ByInvitation {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The service has certificates.
+    #[error(
+        "what serves at {address} has certificates of its operator, and no invitation: give --id and --expect in place of \
+         --invite"
+    )]
+    ByCertificate {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address is good on one link alone, and none is named.
+    #[error(
+        "{address} is link-local, and keys are served at addresses that need no interface beside them: give this host and \
+         SERVER another address, or use a grant file (`rma-bench serve --initiator`)"
+    )]
+    LinkLocal {
+        /// The address.
+        address: SocketAddr,
+    },
     /// The invitation is for something else.
     #[error(
-        "`rma-bench serve` there serves no {region}, or not for such ops: look for its --region and --op"
+        "`rma-bench serve` there serves no {region}, or not for such ops, or not to the address that it sees this host come \
+         from: look for its --region and --op, and for NAT on the way"
     )]
     NotServed {
         /// The region that was asked for.
@@ -191,6 +219,16 @@ fn service_address(text: &str) -> Result<Addresses, NoAddress> {
     }
 }
 
+/// Refuses an address to which there is a way by no interface, as none is named with it.
+fn has_a_way(address: &SocketAddr) -> Result<(), KeysError> {
+    match address {
+        SocketAddr::V6(it) if it.ip().is_unicast_link_local() && it.scope_id() == 0 => {
+            Err(KeysError::LinkLocal { address: *address })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl ServeKeyArgs {
     /// The name that the region is served under.
     pub(crate) const fn region(&self) -> &RegionName {
@@ -208,6 +246,7 @@ impl ServeKeyArgs {
         let own = || host.addresses().iter().next().expect("a host has an address");
         let listen = self.keys.as_ref().map(Addresses::first);
         let listen = listen.unwrap_or_else(|| SocketAddr::new(own().ip(), PORT));
+        has_a_way(&listen)?;
         self.audit.as_deref().map_or(Ok(()), make_directory)?;
         let (config, invitation) = match (&self.id, &self.policy) {
             (Some(id), Some(policy)) => (KeyServerConfig::new(listen, id, policy), None),
@@ -237,15 +276,17 @@ impl ClientKeyArgs {
     pub(crate) fn service(&self) -> Result<Option<Service>, KeysError> {
         let Some(addresses) = self.server.as_ref().or(self.keys.as_ref()) else { return Ok(None) };
         let (addresses, region) = (addresses.clone().into_vec(), self.region.clone());
+        addresses.iter().try_for_each(has_a_way)?;
         if let (Some(id), Some(expected)) = (&self.id, self.expect.clone()) {
             let credentials = id.into();
             let is_invited = false;
             return Ok(Some(Service { addresses, expected, credentials, region, is_invited }));
         }
-        let invitation = match (&self.invite, env::var(invite::VARIABLE)) {
-            (Some(typed), _) => typed.clone(),
-            (None, Ok(code)) => code.parse()?,
-            (None, Err(_)) => return Err(KeysError::NotInvited),
+        let of_variable = |why| InvitationError::Variable(Box::new(why));
+        let invitation = match (&self.invite, env::var_os(invite::VARIABLE)) {
+            (Some(typed), _) => typed.read()?,
+            (None, Some(code)) => code.to_string_lossy().parse().map_err(of_variable)?,
+            (None, None) => return Err(KeysError::NotInvited),
         };
         let credentials = invitation.credentials(Side::Client)?.into();
         let (expected, is_invited) = (invite::identity(Side::Server), true);
@@ -264,14 +305,16 @@ impl Service {
         self.addresses[0]
     }
 
-    /// Whether more time is of no use: somebody answers, and is not the one that is meant; or the
-    /// one address refuses connections.
+    /// Whether more time is of no use: what answers at the one address is not the one that is
+    /// meant, or nobody answers there who could still be.
     fn is_final(&self, why: &FetchError) -> bool {
         let FetchError::Unanswered { why, .. } = why else { return false };
-        match why {
+        let is_final = match why {
             Hindrance::Certificate(_) | Hindrance::Tls(_) => true,
-            _ => self.addresses.len() == 1 && is_refusal(why),
-        }
+            // An operator's service comes back with the same certificates; an invitation does not.
+            _ => self.is_invited && is_refusal(why),
+        };
+        is_final && self.addresses.len() == 1
     }
 
     /// Fetches keys of the region for ops of these types, for `host`.
@@ -320,8 +363,14 @@ fn told(is_invited: bool, why: NoKey) -> KeysError {
             is_its_own.then(|| KeysError::NotServed { region: region.clone() })
         }
         NoKey::Late { why, .. } => match **why {
-            FetchError::Unanswered { address, why: Hindrance::Certificate(_), .. } => {
-                Some(KeysError::OtherCode { address })
+            FetchError::Unanswered { address, why: Hindrance::Certificate(ref why), .. } => {
+                match &**why {
+                    CertificateRefused::Domain { identity } if identity.domain() == DOMAIN => {
+                        return KeysError::ByInvitation { address };
+                    }
+                    CertificateRefused::Domain { .. } => Some(KeysError::ByCertificate { address }),
+                    _ => Some(KeysError::OtherCode { address }),
+                }
             }
             FetchError::Unanswered { address, ref why, .. } if is_refusal(why) => {
                 Some(KeysError::NobodyServes { address })

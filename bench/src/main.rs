@@ -44,8 +44,8 @@ enum Command {
     CasLat(AtomicLatArgs),
     /// Adds to words on a host that runs `serve`, and shows the latency.
     FetchAddLat(AtomicLatArgs),
-    /// Verifies reads and writes on a host that runs `serve`, through restarts, key rotations and
-    /// lost links.
+    /// Verifies reads and writes on a host that runs `serve`, through key rotations and lost links,
+    /// and through restarts of a server that has certificates or a grant file.
     Verify(VerifyArgs),
 }
 

@@ -7,19 +7,25 @@ use std::{
 
 use nix::ifaddrs::getifaddrs;
 
-/// Returns the interface that has the address from which the kernel sends to `to`. Nothing is sent.
-pub(crate) fn interface_toward(to: SocketAddr) -> io::Result<String> {
+/// Returns the address from which the kernel sends to `to`, and the interface that has it. Nothing
+/// is sent.
+pub(crate) fn interface_toward(to: SocketAddr) -> io::Result<(String, IpAddr)> {
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(to)?;
     let own = socket.local_addr()?.ip();
+    if own == to.ip() {
+        return Err(io::Error::other("that is an address of this host"));
+    }
     for interface in getifaddrs()? {
         let Some(address) = interface.address else { continue };
         let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
         let v6 = || address.as_sockaddr_in6().map(|it| it.ip().into());
         if v4.or_else(v6) == Some(own) {
-            return Ok(interface.interface_name);
+            // A label of an address is the interface's name and more.
+            let name = interface.interface_name.split(':').next().unwrap_or_default();
+            return Ok((name.to_owned(), own));
         }
     }
     Err(io::Error::other(format!("no interface has {own}")))
@@ -30,8 +36,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_this_machine_is_its_loopback() {
-        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        assert_eq!(interface_toward(to).unwrap(), "lo");
+    fn the_way_to_loopback_is_by_lo_and_to_an_own_address_there_is_none() {
+        let to = |last| interface_toward(SocketAddr::from(([127, 0, 0, last], 9)));
+        assert_eq!(to(2).unwrap(), ("lo".to_owned(), Ipv4Addr::LOCALHOST.into()));
+        assert!(to(1).unwrap_err().to_string().contains("an address of this host"));
     }
 }

@@ -359,7 +359,12 @@ pub(crate) fn open(
         (None, None) => {
             let server = server.ok_or(ServeError::NoDevice)?;
             let toward = interface_toward(server);
-            mode::host(&toward.map_err(|why| ServeError::NoWay { server, why })?)
+            let (name, own) = toward.map_err(|why| ServeError::NoWay { server, why })?;
+            mode::host(&name).with(|it| {
+                if host.address.is_empty() {
+                    it.addresses.push(own.into());
+                }
+            })
         }
     };
     let mut addresses = config.addresses.clone();
@@ -492,7 +497,9 @@ fn say_invitation(
     option(args.port != DEFAULT_PORT, "port", &args.port);
     option(args.seed != SEED, "seed", &args.seed);
     option(**region != *REGION, "region", region);
-    // The program as it was called here: few have it in their PATH, and fewer in that of sudo.
+    // It could not read what it has written.
+    option(command(op_types) == "write-lat", "verify", &0);
+    // The program as it was called here: where it was built, that is not in everybody's PATH.
     let program = env::args_os().next().unwrap_or_else(|| "rma-bench".into());
     line!(
         "  there     {sudo}{} {} {server}{device}{options} --invite {}",
@@ -501,7 +508,8 @@ fn say_invitation(
         invitation.code()
     );
     line!(
-        "            the code is a secret: whoever has it may use all that is served, until this serve ends"
+        "            the code is a secret: whoever has it may use all that is served, until this serve ends; with `--invite -`, which \
+         reads it from standard input, other users there do not see it"
     );
 }
 

@@ -9,6 +9,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 use std::{
+    env,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     path::{Path, PathBuf},
@@ -32,6 +33,12 @@ fn rmactl() -> PathBuf {
         other => other,
     };
     let mut build = Command::new(env!("CARGO"));
+    // They describe this package, and a build script that looks at them would build anew.
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+            build.env_remove(name);
+        }
+    }
     // Integration tests are built with the programs of their packages; this is one of `rmactl`.
     build.args(["test", "--quiet", "--no-run", "--workspace", "--test", "first_use"]);
     build.args(["--profile", profile, "--target-dir"]);
@@ -71,6 +78,7 @@ impl Lab {
     fn command(&self, program: &Path, line: &str) -> Command {
         let mut command = Command::new(program);
         command.args(line.split(' ')).current_dir(self.scratch.path());
+        command.env_remove("RMA_BENCH_INVITE");
         command
     }
 
@@ -189,6 +197,7 @@ fn from_nothing_to_a_verified_read_in_two_commands() {
     let end = if code.ends_with('0') { "1" } else { "0" };
     let wrong = format!("{before} --invite {}{end}", &code[..code.len() - 1]);
     refused(&run(&wrong), "a letter of the code is wrong");
+    assert!(!text(&run(&wrong).stderr).contains(&code[..8]), "an error shows no code");
     let elsewhere = line.replace("--region bench/other", "--region bench/region");
     refused(&run(&elsewhere), "serves no bench/region");
     drop(server);
@@ -275,7 +284,8 @@ fn options_that_do_not_go_together_are_refused() {
         ("read-lat --udp 127.0.0.2 --keys 127.0.0.1:7471 --id x", "--expect <IDENTITY>"),
         ("read-lat --udp 127.0.0.2 --expect example.org/x --keys 127.0.0.1:1 --id x", "spiffe://"),
         ("read-lat --udp 127.0.0.2 --region kv/index", "SERVER"),
-        ("read-lat --udp 127.0.0.2 --invite 0", "a code has 27"),
+        ("read-lat 127.0.0.1 --udp 127.0.0.2 --invite 0", "a code has 27"),
+        ("read-lat fe80::1 --udp 127.0.0.2 --invite -", "is link-local"),
         ("verify --udp 127.0.0.2 --rekey 127.0.0.1", "cannot be used"),
     ] {
         let output = lab.bench(line).output().unwrap();

@@ -514,6 +514,23 @@ fn two_processes_read_over_xdp_while_tcp_keeps_flowing() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
+fn the_line_that_serve_prints_reads_over_xdp_by_the_interface_of_the_way() {
+    let lab = Lab::new(&LabConfig::default()).unwrap();
+    let serve = ["serve", "--interface", Lab::INTERFACE, "--region-len", "1000000"];
+    let mut server = Running::start(bench(Some(lab.b()), &serve));
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|it| it.starts_with("  there ")).unwrap();
+    let mut words = line.split_whitespace();
+    assert!(words.any(|it| it == env!("CARGO_BIN_EXE_rma-bench")), "{line}");
+    let typed: Vec<_> = words.chain(["--verify", "500", "-n", "500"]).collect();
+    assert_eq!(typed[..2], ["read-lat", &Lab::B_V4.to_string()], "{line}");
+    let output = bench(Some(lab.a()), &typed).output().unwrap();
+    assert_read(&output);
+    assert!(text(&output.stdout).contains(&format!("AF_XDP on {}", Lab::INTERFACE)));
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
 fn two_processes_write_over_xdp_and_read_back_every_byte() {
     let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
     let _server = serve_in(&lab, &folder.grant(), "read,write");
