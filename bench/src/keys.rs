@@ -1,6 +1,6 @@
 //! Keys from the key service, in place of a grant in a file: what `serve` publishes its region
-//! with, and what those that measure there ask by name. Who may have them says an invitation, or a
-//! policy of the operator's.
+//! with, and what those that measure there ask by name. An invitation or the operator's policy says
+//! who may have them.
 //!
 //! A run that measures goes by the keys that it began with: one that is changed meanwhile ends it,
 //! as what is measured are ops, and not how clients go on. `verify` goes on with others.
@@ -180,7 +180,7 @@ pub enum KeysError {
         /// The address.
         address: SocketAddr,
     },
-    /// The address is good on one link alone, and none is named.
+    /// The address is link-local and names no interface.
     #[error(
         "{address} is link-local, and keys are served at addresses that need no interface beside them: give this host and \
          SERVER another address, or use a grant file (`rma-bench serve --initiator`)"
@@ -219,7 +219,7 @@ fn service_address(text: &str) -> Result<Addresses, NoAddress> {
     }
 }
 
-/// Refuses an address to which there is a way by no interface, as none is named with it.
+/// Refuses a link-local address that names no interface: nothing can be sent to it.
 fn has_a_way(address: &SocketAddr) -> Result<(), KeysError> {
     match address {
         SocketAddr::V6(it) if it.ip().is_unicast_link_local() && it.scope_id() == 0 => {

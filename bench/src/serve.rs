@@ -475,7 +475,7 @@ fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_type
     );
 }
 
-/// Says what to type on another host, whoever has read it here.
+/// Prints the line to type on the other host.
 fn say_invitation(
     args: &ServeArgs,
     keys: &InlineKeyServer,
@@ -497,7 +497,7 @@ fn say_invitation(
     option(args.port != DEFAULT_PORT, "port", &args.port);
     option(args.seed != SEED, "seed", &args.seed);
     option(**region != *REGION, "region", region);
-    // It could not read what it has written.
+    // Without READ it cannot compare what it has written.
     option(command(op_types) == "write-lat", "verify", &0);
     // The program as it was called here: where it was built, that is not in everybody's PATH.
     let program = env::args_os().next().unwrap_or_else(|| "rma-bench".into());
