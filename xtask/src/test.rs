@@ -58,7 +58,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Cargo(#[from] cargo::Error),
     /// Tests failed, or did not build.
-    #[error("failed: {}; each has its reasons above", Numbers(tiers))]
+    #[error("failed: {}; the output above has the reasons", Numbers(tiers))]
     Failed {
         /// The tiers.
         tiers: Vec<u8>,
@@ -224,7 +224,7 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> 
     let targets = Targets::of_the_workspace()?;
     let wanted = |tier: &Tier| options.tier.is_empty() || options.tier.contains(&tier.number);
     let before = host::abandoned_namespaces();
-    let (mut ends, mut evidence) = (Vec::new(), Vec::new());
+    let (mut ends, mut shown) = (Vec::new(), Shown::default());
     for tier in &TIERS {
         if !wanted(tier) {
             not_run.add(format_args!("tier {}, as --tier leaves it out", tier.number));
@@ -232,12 +232,12 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> 
         }
         println!("\n== tier {}: {} ==", tier.number, tier.what);
         let end = if tier.number != PRIVILEGED {
-            run_tier(tier, &targets, &mut evidence, not_run)?
+            run_tier(tier, &targets, &mut shown, not_run)?
         } else if options.unprivileged {
             End::GivenUp
         } else {
             match requirements::for_the_lab()? {
-                Ok(()) => run_tier(tier, &targets, &mut evidence, not_run)?,
+                Ok(()) => run_tier(tier, &targets, &mut shown, not_run)?,
                 Err(lacks) => End::NotRun { why: Box::new(lacks.into_error("test")) },
             }
         };
@@ -252,7 +252,7 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> 
         }
         ends.push((tier, end));
     }
-    print_evidence(&evidence);
+    shown.print();
     print_table(&ends);
     let left = host::abandoned_namespaces();
     let left = left.into_iter().filter(|name| !before.contains(name)).collect();
@@ -263,7 +263,7 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> 
 fn run_tier(
     tier: &Tier,
     targets: &Targets,
-    evidence: &mut Vec<String>,
+    shown: &mut Shown,
     not_run: &mut NotRun,
 ) -> Result<End, Error> {
     let start = Instant::now();
@@ -275,7 +275,7 @@ fn run_tier(
             if let Some(more) = Counts::read(line) {
                 of_run.add(more);
             }
-            evidence.extend(evidence_in(line).map(str::to_owned));
+            shown.read(line);
             not_run.read(line);
         })?;
         if run_succeeded && of_run.passed == 0 {
@@ -287,17 +287,38 @@ fn run_tier(
     Ok(End::Ran { counts, succeeded, took: start.elapsed(), empty })
 }
 
+/// Lines of the tiers' output that are printed once more at the end: that output is long.
+#[derive(Debug, Default)]
+struct Shown {
+    evidence: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl Shown {
+    fn read(&mut self, line: &str) {
+        self.evidence.extend(evidence_in(line).map(str::to_owned));
+        self.failed.extend(failed_in(line).map(str::to_owned));
+    }
+
+    fn print(&self) {
+        for (title, lines) in [("evidence", &self.evidence), ("failed", &self.failed)] {
+            if !lines.is_empty() {
+                println!("\n== {title} ==\n{}", lines.join("\n"));
+            }
+        }
+    }
+}
+
 /// Returns the evidence in this line of output. The harness may have begun the line.
 fn evidence_in(line: &str) -> Option<&str> {
     // `rma_lab::evidence` writes it.
     line.split_once("evidence: ").map(|(_, shown)| shown)
 }
 
-/// Once more and together, as the tiers' own output is long.
-fn print_evidence(evidence: &[String]) {
-    if !evidence.is_empty() {
-        println!("\n== evidence ==\n{}", evidence.join("\n"));
-    }
+/// Returns the name of the test that failed by this line of output: the harness begins a test's
+/// output with it, also where the test printed something between its name and its verdict.
+fn failed_in(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 fn print_table(ends: &[(&Tier, End)]) {
@@ -387,6 +408,12 @@ mod tests {
         assert_eq!(evidence_in("evidence: 7 seeds"), Some("7 seeds"));
         assert_eq!(evidence_in("test it_holds ... evidence: 7 seeds"), Some("7 seeds"));
         assert_eq!(evidence_in("test evidence_is_shown ... ok"), None);
+    }
+
+    #[test]
+    fn a_test_that_failed_is_named_once_more_at_the_end() {
+        assert_eq!(failed_in("---- keys::it_holds stdout ----"), Some("keys::it_holds"));
+        assert_eq!(failed_in("test keys::it_holds ... FAILED"), None, "it is named once");
     }
 
     #[test]
