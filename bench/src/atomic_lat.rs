@@ -21,9 +21,10 @@ use crate::{
     client::Client,
     error::PairError,
     interrupt::Interrupt,
-    lat::{ClientArgs, SpanArgs, end, open_client, print_json, say_partial},
+    lat::{ClientArgs, SpanArgs, end, print_json, say_partial},
     latency::{Latencies, Table},
     line,
+    remote::open_client,
     serve::{ServeError, tell_ways},
 };
 
@@ -65,7 +66,8 @@ pub fn fetch_add_lat(args: &AtomicLatArgs, interrupt: &Interrupt) -> Result<(), 
 
 fn atomic_lat(args: &AtomicLatArgs, op: LoneOp, interrupt: &Interrupt) -> Result<(), ServeError> {
     let AtomicLatArgs { client: args, span: SpanArgs { span, verify } } = args;
-    let (mut client, remote) = open_client(args, (WORD, &[op.op_type()]), interrupt)?;
+    let (mut client, remote) =
+        open_client(&args.remote, (WORD, &[op.op_type()]), args.json, interrupt)?;
     let grant = client.grants.get(op.op_type())?;
     let (mut verified, mut latencies) = (VerifiedAtomics::default(), Latencies::new());
     let all = verify_words(&mut client, (&grant, op), *verify, &mut verified, interrupt);

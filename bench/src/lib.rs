@@ -34,6 +34,7 @@ pub mod pair;
 pub mod pipelined;
 pub mod program;
 pub mod rates;
+pub mod remote;
 pub mod rotation;
 mod route;
 pub mod send_lat;

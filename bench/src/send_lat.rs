@@ -15,9 +15,10 @@ use crate::{
     client::Client,
     error::PairError,
     interrupt::Interrupt,
-    lat::{ClientArgs, SizeArgs, end, open_client, print_json, say_partial},
+    lat::{ClientArgs, SizeArgs, end, print_json, say_partial},
     latency::{Latencies, Table},
     line,
+    remote::open_client,
     serve::{ServeError, tell_ways},
 };
 
@@ -45,7 +46,8 @@ struct Sent {
 /// If something could not be set up; if op after op fails.
 pub fn send_lat(args: &SendLatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let SendLatArgs { client: args, size: SizeArgs { size } } = args;
-    let (mut client, remote) = open_client(args, (*size, &[OpType::Send]), interrupt)?;
+    let (mut client, remote) =
+        open_client(&args.remote, (*size, &[OpType::Send]), args.json, interrupt)?;
     let grant = client.grants.get(OpType::Send)?;
     let (mut sent, mut latencies) = (Sent::default(), Latencies::new());
     let counts = (args.iters / 10, args.iters);

@@ -30,9 +30,9 @@ use crate::{
     grants::Grants,
     interrupt::Interrupt,
     keys::RegionKeys,
-    lat::{PermitArgs, open_granted, open_named},
     model::Model,
-    serve::{HostArgs, ServeError},
+    remote::{RemoteArgs, open_granted, open_named},
+    serve::ServeError,
 };
 
 mod events;
@@ -43,9 +43,7 @@ use events::{Event, Found, Round, Totals};
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
     #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    permit: PermitArgs,
+    remote: RemoteArgs,
     /// Number of rounds. Default: run until Ctrl-C.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
@@ -174,17 +172,17 @@ impl Source<'_> {
 /// # Errors
 /// If something could not be set up; on a wrong byte; if nothing succeeds for too long.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
-    let PermitArgs { keys, grant } = &args.permit;
+    let RemoteArgs { host, keys, grant } = &args.remote;
     let patience = Duration::from_secs(args.patience);
     let open = || match keys.service()? {
         Some(service) => {
             let named = (keys, &service, &[OpType::Read, OpType::Write][..]);
-            let (client, remote, keys) = open_named(&args.host, named, patience, args.json)?;
+            let (client, remote, keys) = open_named(host, named, patience, args.json)?;
             Ok::<_, ServeError>((client, remote, Source::Service(keys)))
         }
         None => {
             let file = GrantFile::load(grant)?;
-            let (client, remote) = open_granted(&args.host, (grant, file), patience, args.json)?;
+            let (client, remote) = open_granted(host, (grant, file), patience, args.json)?;
             Ok((client, remote, Source::File(grant, file)))
         }
     };

@@ -14,10 +14,11 @@ use crate::{
     client::{Client, Verified},
     error::PairError,
     interrupt::Interrupt,
-    lat::{LatArgs, SizeArgs, SpanArgs, end, open_client, print_json, say_partial},
+    lat::{LatArgs, SizeArgs, SpanArgs, end, print_json, say_partial},
     latency::{Latencies, Table},
     line,
     model::Model,
+    remote::open_client,
     serve::{ServeError, tell_ways},
 };
 
@@ -50,7 +51,8 @@ struct Run {
 pub fn write_lat(args: &LatArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let LatArgs { client: common, size: SizeArgs { size }, span: SpanArgs { verify, .. } } = args;
     let op_types = if *verify > 0 { &[OpType::Write, OpType::Read][..] } else { &[OpType::Write] };
-    let (mut client, remote) = open_client(common, (*size, op_types), interrupt)?;
+    let (mut client, remote) =
+        open_client(&common.remote, (*size, op_types), common.json, interrupt)?;
     let grant = client.grants.get(OpType::Write)?;
     let mut run = Run::default();
     let mut done = run.measure(&mut client, args, interrupt);

@@ -1,0 +1,235 @@
+//! The way to a host that serves: opening a client for what a grant file or a key service allows,
+//! and what an error means between two machines.
+//!
+//! Not here: what a client then does ([`lat`](crate::lat), [`verify`](crate::verify)).
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rma_lab::Pattern;
+use rma_xdp::{
+    HostAddr, HostError, InlineHost, OpStatus, OpType, Pid,
+    device::net::PathError,
+    keys::RegionName,
+    time::{Clock, TscClock},
+};
+
+use crate::{
+    client::{Client, REACH},
+    error::PairError,
+    grant_file::GrantFile,
+    grants::Grants,
+    interrupt::Interrupt,
+    keys::{ClientKeyArgs, RegionKeys, Service},
+    pair::{VERIFY_DEPTH, pin},
+    serve::{HostArgs, ServeError, introduce, open, tell_ways},
+};
+
+/// The arguments of all clients: this host, and the source of its keys.
+#[derive(Args, Clone, Debug)]
+pub struct RemoteArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    #[command(flatten)]
+    pub(crate) keys: ClientKeyArgs,
+    /// Grant file that `serve` wrote: a key in a file, without the key service.
+    #[arg(
+        long = "grant-file",
+        alias = "grant",
+        value_name = "FILE",
+        default_value = "rma-grant.json",
+        conflicts_with = "service"
+    )]
+    pub(crate) grant: PathBuf,
+}
+
+/// The server that a client talks to, and the source of its keys: what to look at if it does not
+/// answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    responder: HostAddr,
+    port: u16,
+    permit: Permit,
+}
+
+/// The source of a client's keys.
+#[derive(Clone, Debug)]
+enum Permit {
+    File(PathBuf),
+    Service(RegionName),
+}
+
+impl Remote {
+    /// Whether a run was ended early by somebody: then there is something to tell of it. All else
+    /// that ends one is an error, with what the host knows of the ways that may have to do with it.
+    pub(crate) fn is_interrupted(
+        &self,
+        done: Result<(), PairError>,
+        client: &Client,
+        quiet: bool,
+    ) -> Result<bool, ServeError> {
+        match done {
+            Ok(()) => Ok(false),
+            Err(PairError::Interrupted) => Ok(true),
+            Err(error) => {
+                if !quiet {
+                    tell_ways(&client.host);
+                }
+                Err(self.explain(error))
+            }
+        }
+    }
+
+    /// Explains what `error` means between two machines.
+    pub(crate) fn explain(&self, error: PairError) -> ServeError {
+        let Self { responder, port, permit } = self.clone();
+        let PairError::Failing { failures, status, .. } = error else { return error.into() };
+        match (status, permit) {
+            (OpStatus::Timeout, Permit::File(grant)) => {
+                ServeError::Unanswered { failures, responder, port, grant }
+            }
+            (OpStatus::Timeout, Permit::Service(_)) => {
+                ServeError::Silent { failures, responder, port }
+            }
+            (OpStatus::RemoteAuthenticationFailure, Permit::File(grant)) => {
+                ServeError::Refused { responder, grant }
+            }
+            (OpStatus::RemoteAuthenticationFailure, Permit::Service(region)) => {
+                ServeError::KeyChanged { responder, region }
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+/// Finds the way to the server. A link that has just come up may lose its carrier once more, and
+/// neighbours are not asked for meanwhile: that is waited for, for up to `patience`; for nothing
+/// else.
+fn resolve(host: &InlineHost, responder: HostAddr, patience: Duration) -> Result<(), HostError> {
+    let clock = TscClock::new();
+    loop {
+        let result = host.resolve(responder);
+        let passing = matches!(
+            result,
+            Err(HostError::Path(
+                PathError::LinkDown { .. } | PathError::NeighbourUnresolved { .. }
+            ))
+        );
+        if !passing || Duration::from_nanos(clock.now().as_nanos()) >= patience {
+            return result;
+        }
+        // A link takes longer than this to come up.
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Opens this host for what a grant file or a key service allows, for ops of `size` bytes. From the
+/// service it wants keys for all of `op_types`.
+pub(crate) fn open_client(
+    args: &RemoteArgs,
+    (size, op_types): (u32, &[OpType]),
+    quiet: bool,
+    interrupt: &Interrupt,
+) -> Result<(Client, Remote), ServeError> {
+    let RemoteArgs { host, keys, grant } = args;
+    let open = || match keys.service()? {
+        Some(service) => {
+            let named = (keys, &service, op_types);
+            let (client, remote, _) = open_named(host, named, REACH, quiet)?;
+            Ok((client, remote))
+        }
+        None => {
+            let file = GrantFile::load(grant)?;
+            check_size(size, &file.grants)?;
+            open_granted(host, (grant, file), REACH, quiet)
+        }
+    };
+    let (mut client, remote) = interrupt.leaving_at_once(open)?;
+    check_size(size, &client.grants)?;
+    client.reach(interrupt).map_err(|error| remote.explain(error))?;
+    Ok((client, remote))
+}
+
+fn check_size(size: u32, grants: &Grants) -> Result<(), ServeError> {
+    let region_len = grants.any().region_len;
+    if u64::from(size) > region_len {
+        return Err(ServeError::Size { size, region_len });
+    }
+    Ok(())
+}
+
+/// Opens a host, and fetches keys for it, for ops of these types. Otherwise as [`open_granted`].
+pub(crate) fn open_named(
+    host_args: &HostArgs,
+    (args, service, op_types): (&ClientKeyArgs, &Service, &[OpType]),
+    patience: Duration,
+    quiet: bool,
+) -> Result<(Client, Remote, RegionKeys), ServeError> {
+    let ClientKeyArgs { port, seed, .. } = *args;
+    let host = open(host_args, port, Pid(std::process::id()), Some(service.address()))?;
+    let keys = service.fetch(&host, op_types)?;
+    pin(host_args.core);
+    let responder = keys.grants().any().responder;
+    resolve(&host, responder, patience)?;
+    if !quiet {
+        introduce(&host);
+    }
+    let remote = Remote { responder, port, permit: Permit::Service(service.region().clone()) };
+    let client = Client::new(host, *keys.grants(), Pattern::new(seed), VERIFY_DEPTH)?;
+    Ok((client, remote, keys))
+}
+
+/// Opens a host for what is in a grant file, and says which device it has unless it is to be
+/// `quiet`. Looks again for a way to the responder for as long as `patience`, where there is none.
+pub(crate) fn open_granted(
+    host_args: &HostArgs,
+    (path, file): (&Path, GrantFile),
+    patience: Duration,
+    quiet: bool,
+) -> Result<(Client, Remote), ServeError> {
+    let GrantFile { grants, port, seed } = file;
+    let grant = grants.any();
+    let host = open(host_args, port, grant.pid, None)?;
+    pin(host_args.core);
+    if !host.addresses().contains(grant.initiator) {
+        let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
+        return Err(ServeError::NotThisHost {
+            path: path.to_owned(),
+            granted: grant.initiator,
+            here: here.join(" and "),
+        });
+    }
+    resolve(&host, grant.responder, patience)?;
+    if !quiet {
+        introduce(&host);
+    }
+    let permit = Permit::File(path.to_owned());
+    let remote = Remote { responder: grant.responder, port, permit };
+    Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
+        let of = |permit| Remote { responder: [192, 0, 2, 9].into(), port: 10_999, permit };
+        let remote = of(Permit::File("here/grant.json".into()));
+        let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
+        let explain = |error| remote.explain(error).to_string();
+        let text = explain(failing(OpStatus::Timeout));
+        for part in ["50 ops", "TIMEOUT", "192.0.2.9", "10999", "here/grant.json", "carry"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = explain(failing(OpStatus::RemoteAuthenticationFailure));
+        assert!(text.contains("192.0.2.9") && text.contains("here/grant.json"), "{text}");
+        assert_eq!(explain(PairError::Interrupted), "interrupted", "all else is what it was");
+        let remote = of(Permit::Service("kv/index".parse().unwrap()));
+        let text = remote.explain(failing(OpStatus::Timeout)).to_string();
+        assert!(text.contains("10999, whose key service answers"), "{text}");
+        let text = remote.explain(failing(OpStatus::RemoteAuthenticationFailure)).to_string();
+        assert!(text.contains("the key of kv/index") && text.contains("--rotate"), "{text}");
+    }
+}
