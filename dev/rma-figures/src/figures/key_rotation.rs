@@ -10,7 +10,7 @@ use super::{
 use crate::{
     key_rotation::{
         Kind, Rotations, Scene, rotate,
-        transfers::{self, PERIOD},
+        transfers::{self, Amount, PERIOD},
     },
     scale::median,
 };
@@ -94,8 +94,9 @@ pub(super) fn rotations(interrupt: &Interrupt) -> Result<Vec<Measured>, PairErro
 
 pub(super) fn goodput(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
+    let amount = Amount { rounds: ROUNDS, period: PERIOD };
     let rounds =
-        transfers::measure(Place::Lab(&lab), (ROUNDS, rma_xdp::config::DEFAULT_PORT), interrupt)?;
+        transfers::measure(Place::Lab(&lab), rma_xdp::config::DEFAULT_PORT, amount, interrupt)?;
     let pairs = || rounds.steady.iter().zip(&rounds.rotated);
     let mut ratios: Vec<f64> = pairs()
         .map(|(steady, rotated)| rotated.bytes_per_second / steady.bytes_per_second)

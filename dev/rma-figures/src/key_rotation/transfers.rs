@@ -34,8 +34,17 @@ use crate::{
     transfers::{LARGE, PIPELINED},
 };
 
-/// How often the key changes.
+/// How often the key changes. A call fails if its thread stands still for longer than two keys last.
 pub const PERIOD: Duration = Duration::from_millis(50);
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    /// Rounds of each kind.
+    pub rounds: usize,
+    /// How often the key changes.
+    pub period: Duration,
+}
 
 /// How long a round lasts.
 const ROUND: Duration = Duration::from_millis(1500);
@@ -105,7 +114,7 @@ impl Owner {
     }
 }
 
-/// Reads for so many rounds of each kind.
+/// Reads for so many rounds of each kind, at this UDP port.
 ///
 /// # Errors
 /// If hosts, slots, sockets or keys cannot be had.
@@ -114,7 +123,8 @@ impl Owner {
 /// If there is no directory for certificates.
 pub fn measure(
     place: Place<'_>,
-    (rounds, port): (usize, u16),
+    port: u16,
+    Amount { rounds, period }: Amount,
     interrupt: &Interrupt,
 ) -> Result<Rounds, PairError> {
     let mut pair = open(place, port)?;
@@ -143,7 +153,7 @@ pub fn measure(
             let mut all = Rounds::default();
             // The first of each kind warms up.
             for round in 0..=rounds as u64 {
-                for period in [None, Some(PERIOD)] {
+                for period in [None, Some(period)] {
                     reader.keys.turn_to(name.clone(), (holder, round));
                     let (moved, rotations) = reader.round(period, interrupt)?;
                     match (round, period) {
@@ -261,7 +271,9 @@ mod tests {
     #[test]
     fn reads_go_on_under_the_next_key_and_none_fails() {
         let port = 15_000 + std::process::id() as u16 % 5_000;
-        let rounds = measure(Place::Loopback, (1, port), &Interrupt::default()).unwrap();
+        // Longer than a thread waits for a busy machine.
+        let amount = Amount { rounds: 1, period: Duration::from_millis(400) };
+        let rounds = measure(Place::Loopback, port, amount, &Interrupt::default()).unwrap();
         let (steady, rotated) = (rounds.steady[0], rounds.rotated[0]);
         assert_eq!((steady.failed, rotated.failed, steady.rekeyed), (0, 0, 0), "{rounds:?}");
         assert!(steady.bytes_per_second > 0.0 && rotated.bytes_per_second > 0.0);
