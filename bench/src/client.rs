@@ -1,7 +1,7 @@
 //! A host that reads and writes: verified random ops, and a whole region from one end to the other.
 //!
-//! Everything happens on the calling thread, which turns the engine meanwhile. How long ops take
-//! that are alone is measured in [`alone`](crate::alone).
+//! Everything happens on the calling thread, which turns the engine meanwhile. How long ops take,
+//! and how many there are in a second, is measured by [`load`](crate::load).
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -50,6 +50,8 @@ pub struct Client {
     pub model: Option<Model>,
     /// For measuring.
     pub clock: TscClock,
+    /// The part of the region that ops go to: all of it, unless some was set aside.
+    area: Area,
     /// Its ops in a row that failed, and its pauses.
     pub(crate) failures: Failures,
     /// Of writes that did not end well and were not issued again: some of their bytes may be there.
@@ -81,6 +83,22 @@ impl Verified {
 /// The offset of an op in the granted region, and its size.
 pub(crate) type Span = (u64, u32);
 
+/// A part of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Its first byte.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: u64,
+}
+
+impl Area {
+    /// Its beginning.
+    pub(crate) fn with_len_at_most(self, len: u64) -> Self {
+        Self { len: self.len.min(len), ..self }
+    }
+}
+
 /// The use of the bytes of an op that ended with OK.
 type Landed<'a> = dyn FnMut(Span, &mut [u8]) -> Result<(), PairError> + 'a;
 
@@ -107,8 +125,21 @@ impl Client {
         source.write(0, &bytes).expect("inside");
         source.write(WARM, &bytes[..OP_SIZE_MAX as usize]).expect("inside");
         let clock = TscClock::new();
+        let area = Area { offset: 0, len: grants.any().region_len };
         let (model, failures, doubtful) = (None, Failures::default(), Vec::new());
-        Ok(Self { host, portal, local, source, grants, pattern, model, clock, failures, doubtful })
+        Ok(Self {
+            host,
+            portal,
+            local,
+            source,
+            grants,
+            pattern,
+            model,
+            clock,
+            area,
+            failures,
+            doubtful,
+        })
     }
 
     /// The pattern that such clients write and send where a region has the pattern `held`.
@@ -131,18 +162,19 @@ impl Client {
             return Ok(());
         };
         let grant = self.grants.get(op_type)?;
-        let word = self.word(0);
+        let at = self.area.offset;
+        let word = self.word(at);
         self.local.write(0, &word.to_le_bytes()).expect("an op's worth");
         let began = self.clock.now();
         let mut failures = 0;
         loop {
             let Self { portal, source, local, .. } = self;
             match op_type {
-                OpType::Read => portal.read(&grant, 0, local, 0, 1)?,
+                OpType::Read => portal.read(&grant, at, local, 0, 1)?,
                 OpType::Send => portal.send(&grant, source, 0, 1, 0)?,
-                OpType::CompareSwap => portal.compare_swap(&grant, 0, word, word)?,
-                OpType::FetchAdd => portal.fetch_add(&grant, 0, 0)?,
-                _ => portal.write(&grant, 0, local, 0, 1)?,
+                OpType::CompareSwap => portal.compare_swap(&grant, at, word, word)?,
+                OpType::FetchAdd => portal.fetch_add(&grant, at, 0)?,
+                _ => portal.write(&grant, at, local, 0, 1)?,
             };
             let Completion { status, .. } = self.host.wait(&mut self.portal)?;
             if !matches!(status, OpStatus::Timeout | OpStatus::DispatchTimeout) {
@@ -171,11 +203,11 @@ impl Client {
         interrupt: &Interrupt,
         progress: impl FnMut(&Verified),
     ) -> Result<Verified, PairError> {
-        let len = self.span();
+        let Area { offset, len } = self.area();
         let mut random = StdRng::seed_from_u64(self.pattern.seed() ^ op_type as u64);
         let place = |_| {
             let size = random.random_range(1..=u64::from(OP_SIZE_MAX).min(len));
-            (random.random_range(0..=len - size), size as u32)
+            (offset + random.random_range(0..=len - size), size as u32)
         };
         let seed = self.pattern.seed();
         let mut written = 0_u64;
@@ -186,32 +218,38 @@ impl Client {
         self.ops(op_type, count, interrupt, (place, data), progress)
     }
 
-    /// Reads the granted region's first `len` bytes.
+    /// Reads all of an area.
     ///
     /// # Errors
     /// If op after op fails.
-    pub fn read_all(&mut self, len: u64, interrupt: &Interrupt) -> Result<Vec<u8>, PairError> {
+    pub fn read_all(&mut self, area: Area, interrupt: &Interrupt) -> Result<Vec<u8>, PairError> {
+        let Area { offset: base, len } = area;
         let mut bytes = vec![0; usize::try_from(len).expect("of a size that can be had")];
         let mut landed = |(offset, size): Span, arrived: &mut [u8]| {
-            bytes[offset as usize..][..size as usize].copy_from_slice(arrived);
+            bytes[(offset - base) as usize..][..size as usize].copy_from_slice(arrived);
             Ok(())
         };
-        let what = (|index| part(index, len), |_: Span, _: &mut [u8]| ());
+        let place = |index| {
+            let (offset, size) = part(index, len);
+            (base + offset, size)
+        };
+        let what = (place, |_: Span, _: &mut [u8]| ());
         self.pipelined(OpType::Read, parts(len), interrupt, what, &mut landed, |_| ())?;
         Ok(bytes)
     }
 
-    /// Writes `bytes` to the granted region's start, where it should hold something else now.
+    /// Writes `bytes` to where the area begins, where it should hold something else now.
     ///
     /// # Errors
     /// If op after op fails.
     pub fn restore(&mut self, bytes: &[u8], interrupt: &Interrupt) -> Result<Verified, PairError> {
         let doubtful = core::mem::take(&mut self.doubtful);
         let Some(model) = &self.model else { return Ok(Verified::default()) };
-        let len = bytes.len() as u64;
-        let of = |(offset, size): Span| &bytes[offset as usize..][..size as usize];
+        let (base, len) = (self.area.offset, bytes.len() as u64);
+        let of = |(offset, size): Span| &bytes[(offset - base) as usize..][..size as usize];
         let changed: Vec<Span> = (0..parts(len))
             .map(|index| part(index, len))
+            .map(|(offset, size)| (base + offset, size))
             .filter(|&span| {
                 model.first_difference(span.0, of(span)).is_some()
                     || doubtful.iter().any(|&other| overlap(span, other))
@@ -226,9 +264,33 @@ impl Client {
         done
     }
 
-    /// How much of the region ops go to.
-    pub(crate) fn span(&self) -> u64 {
-        self.model.as_ref().map_or(self.grants.any().region_len, Model::len)
+    /// Has room for as many ops at once, if it has not. Nothing may be under way.
+    ///
+    /// # Errors
+    /// If slots or memory cannot be had.
+    pub(crate) fn deepen(&mut self, depth: u16) -> Result<(), HostError> {
+        if self.portal.slots().len() < usize::from(depth) {
+            self.portal = self.host.portal(depth)?;
+            let local_len = usize::from(depth) * OP_SIZE_MAX as usize;
+            self.local = self.host.register(local_len, Permissions::NONE)?;
+        }
+        Ok(())
+    }
+
+    /// The part of the region that ops go to.
+    #[must_use]
+    pub const fn area(&self) -> Area {
+        self.area
+    }
+
+    /// Sets the part of the region that ops go to from now on, which is not empty.
+    pub(crate) const fn set_area(&mut self, area: Area) {
+        self.area = area;
+    }
+
+    /// The word that the region should hold at `offset`.
+    pub fn word(&self, offset: u64) -> u64 {
+        word_at(self.model.as_ref(), self.pattern, offset)
     }
 
     /// [`Client::pipelined`], with what arrives checked and what is written noted.
@@ -338,6 +400,13 @@ impl Client {
         Ok(done)
     }
 
+    /// [`Client::doubt`], of a write of any size.
+    pub(crate) fn doubt_area(&mut self, area: Area) {
+        let Area { offset: base, len } = area;
+        let spans = (0..parts(len)).map(|index| part(index, len));
+        self.doubtful.extend(spans.map(|(offset, size)| (base + offset, size)));
+    }
+
     /// Notes that some bytes of a write may be there though it did not end well.
     pub(crate) fn doubt(&mut self, span: Span) {
         self.doubtful.push(span);
@@ -347,6 +416,16 @@ impl Client {
     pub(crate) fn place(&self, slot: CommandSlotId) -> u64 {
         u64::from(slot.0 - self.portal.slots().start) * u64::from(OP_SIZE_MAX)
     }
+}
+
+/// The word at `offset` of a region that holds what `model` says, or else `pattern`.
+pub(crate) fn word_at(model: Option<&Model>, pattern: Pattern, offset: u64) -> u64 {
+    let mut bytes = [0; 8];
+    match model {
+        Some(model) => model.read(offset, &mut bytes),
+        None => pattern.fill(offset, &mut bytes),
+    }
+    u64::from_le_bytes(bytes)
 }
 
 /// How many ops the first `len` bytes of a region are.

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::{
     aead,
-    alone::LoneOp,
     amount::Amount,
     client::Verified,
     error::PairError,
@@ -17,6 +16,7 @@ use crate::{
     interrupt::Interrupt,
     latency::{Summary, Table},
     line,
+    load::LoadOp,
     machine::{Machine, mode_and_mtu},
     measure::{Floor, Links, What, in_turns},
     pair::{Pair, PairConfig, Place, cores},
@@ -169,7 +169,7 @@ fn over_xdp(
     let mut pair = open(place, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 10.min(args.count) };
-    let (read, write) = (LoneOp::Read, LoneOp::Write);
+    let (read, write) = (LoadOp::Read, LoadOp::Write);
     let everywhere = |size| What::Ops { op: read, size, span: REGION_LEN as u64 };
     let small = [
         What::warm(read, 64),
@@ -247,7 +247,7 @@ fn over_loopback(args: &DemoArgs, interrupt: &Interrupt, say: Say) -> Result<(),
     let mut pair = open(Place::Loopback, args)?;
     let verified = introduce_and_verify(&mut pair, args, interrupt, say)?;
     let amount = Amount { count: args.count, rounds: 10.min(args.count) };
-    let (read, write) = (LoneOp::Read, LoneOp::Write);
+    let (read, write) = (LoadOp::Read, LoadOp::Write);
     let whats = [(read, 64), (write, 64), (read, 4096), (write, 4096)];
     let whats = whats.map(|(op, size)| What::warm(op, size));
     let turns = in_turns(&mut pair, Links::default(), whats, amount, interrupt)?;

@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -19,6 +19,8 @@ pub struct Interrupt {
     is_set: Arc<AtomicBool>,
     /// Whether a signal ends the program at once.
     leaves: Arc<AtomicBool>,
+    /// The signal that came last; 0 if none has.
+    signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
@@ -28,12 +30,14 @@ impl Interrupt {
     /// If the system refuses the handlers.
     pub fn on_signals() -> io::Result<Self> {
         let flag = Self::default();
-        let Self { is_set, leaves } = &flag;
+        let Self { is_set, leaves, .. } = &flag;
         for signal in [SIGINT, SIGTERM] {
             for at_once in [is_set, leaves] {
                 let status = 128 + signal;
                 signal_hook::flag::register_conditional_shutdown(signal, status, at_once.clone())?;
             }
+            let number = signal.unsigned_abs() as usize;
+            signal_hook::flag::register_usize(signal, flag.signal.clone(), number)?;
             signal_hook::flag::register(signal, is_set.clone())?;
         }
         Ok(flag)
@@ -42,6 +46,12 @@ impl Interrupt {
     /// Asks the program to end.
     pub fn set(&self) {
         self.is_set.store(true, Relaxed);
+    }
+
+    /// The signal that asked the program to end.
+    #[must_use]
+    pub fn signal(&self) -> Option<u8> {
+        u8::try_from(self.signal.load(Relaxed)).ok().filter(|&it| it > 0)
     }
 
     /// Whether the program should end.

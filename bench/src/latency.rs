@@ -50,6 +50,22 @@ impl Latencies {
         self.0.add(&other.0).expect("the same bounds");
     }
 
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// Those that are not among `others`, which were all recorded here as well.
+    ///
+    /// # Panics
+    /// If one was not.
+    #[must_use]
+    pub fn without(&self, others: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.0.subtract(&others.0).expect("a part of these");
+        rest
+    }
+
     /// How many were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -60,6 +76,20 @@ impl Latencies {
     #[must_use]
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// [`Latencies::quantile_us`], if at least ten of them are beyond: of fewer it says nothing.
+    #[must_use]
+    pub fn percentile_us(&self, quantile: f64) -> Option<f64> {
+        let beyond = self.count() as f64 * (1.0 - quantile);
+        // A thousandth is not quite one in binary.
+        (beyond + 1e-6 >= 10.0).then(|| self.quantile_us(quantile))
+    }
+
+    /// The shortest, the mean and the standard deviation, in microseconds.
+    #[must_use]
+    pub fn min_mean_stdev_us(&self) -> [f64; 3] {
+        [self.0.min() as f64, self.0.mean(), self.0.stdev()].map(|nanos| nanos / 1e3)
     }
 
     /// Returns the share that took from `low` to below `high` microseconds.
@@ -145,6 +175,17 @@ impl fmt::Display for Table<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_told_only_with_ten_samples_beyond() {
+        let mut latencies = Latencies::new();
+        (1..1000).for_each(|micros| latencies.record(Duration::from_micros(micros)));
+        assert_eq!(latencies.percentile_us(0.99), None);
+        latencies.record(Duration::from_micros(1000));
+        assert!(
+            latencies.percentile_us(0.99).is_some() && latencies.percentile_us(0.999).is_none()
+        );
+    }
 
     #[test]
     fn a_table_shows_what_was_recorded() {

@@ -6,9 +6,7 @@
 #![deny(clippy::print_stdout)]
 
 pub mod aead;
-pub mod alone;
 pub mod amount;
-pub mod atomic_lat;
 pub mod client;
 pub mod compare;
 pub mod demo;
@@ -22,8 +20,8 @@ mod interface_news;
 pub mod interrupt;
 pub mod invite;
 pub mod keys;
-pub mod lat;
 pub mod latency;
+pub mod load;
 pub mod machine;
 pub mod measure;
 pub mod mode;
@@ -37,8 +35,6 @@ pub mod rates;
 pub mod remote;
 pub mod rotation;
 mod route;
-pub mod send_lat;
 pub mod serve;
 pub mod timeline;
 pub mod verify;
-pub mod write_lat;

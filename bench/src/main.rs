@@ -2,19 +2,19 @@
 
 #![deny(clippy::print_stdout)]
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rma_bench::{
-    atomic_lat::{self, AtomicLatArgs},
     demo::{self, DemoArgs},
     interrupt::Interrupt,
-    lat::{self, LatArgs},
-    program::{self, Common},
-    send_lat::{self, SendLatArgs},
+    load::{
+        self, LoadOp, Task,
+        args::{AtomicArgs, LoadArgs, MixedArgs},
+    },
+    program::{self, Common, Failure},
     serve::{self, ServeArgs},
     verify::{self, VerifyArgs},
-    write_lat,
 };
 
 /// Measures and verifies 1RMA: one-sided, encrypted reads and writes of another host's memory.
@@ -34,16 +34,24 @@ enum Command {
     Demo(DemoArgs),
     /// Serves a region, or a receive queue, to another host.
     Serve(ServeArgs),
-    /// Reads from a host that runs `serve`, and shows the latency.
-    ReadLat(LatArgs),
-    /// Writes to a host that runs `serve`, reads the bytes back, and shows the latency.
-    WriteLat(LatArgs),
-    /// Sends messages to a host that runs `serve --op send`, and shows the latency.
-    SendLat(SendLatArgs),
-    /// Swaps words on a host that runs `serve`, and shows the latency.
-    CasLat(AtomicLatArgs),
-    /// Adds to words on a host that runs `serve`, and shows the latency.
-    FetchAddLat(AtomicLatArgs),
+    /// Reads from a host that runs `serve`, and shows how long a READ takes.
+    ReadLat(LoadArgs),
+    /// Writes to a host that runs `serve`, reads the bytes back, and shows how long a WRITE takes.
+    WriteLat(LoadArgs),
+    /// Sends messages to a host that runs `serve --op send`, and shows how long a SEND takes.
+    SendLat(LoadArgs),
+    /// Changes words on a host that runs `serve`, and shows how long an atomic takes.
+    AtomicLat(AtomicArgs),
+    /// Reads from a host that runs `serve`, many at once, and shows how much gets through.
+    ReadBw(LoadArgs),
+    /// Writes to a host that runs `serve`, many at once, and shows how much gets through.
+    WriteBw(LoadArgs),
+    /// Sends messages to a host that runs `serve --op send`, and shows how much gets through.
+    SendBw(LoadArgs),
+    /// Changes words on a host that runs `serve`, many at once, and shows how many get through.
+    AtomicBw(AtomicArgs),
+    /// Several types of op at once on a host that runs `serve`, and how long each takes.
+    Mixed(MixedArgs),
     /// Verifies reads and writes on a host that runs `serve`, through key rotations and lost links,
     /// and through restarts of a server that has certificates or a grant file.
     Verify(VerifyArgs),
@@ -54,16 +62,27 @@ fn main() -> ExitCode {
     program::run("rma-bench", common, |interrupt| run(&command, interrupt))
 }
 
-fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Box<dyn Error>> {
-    match command {
-        Command::Demo(args) => demo::run(args, interrupt)?,
-        Command::Serve(args) => serve::serve(args, interrupt)?,
-        Command::ReadLat(args) => lat::read_lat(args, interrupt)?,
-        Command::WriteLat(args) => write_lat::write_lat(args, interrupt)?,
-        Command::SendLat(args) => send_lat::send_lat(args, interrupt)?,
-        Command::CasLat(args) => atomic_lat::cas_lat(args, interrupt)?,
-        Command::FetchAddLat(args) => atomic_lat::fetch_add_lat(args, interrupt)?,
-        Command::Verify(args) => verify::verify(args, interrupt)?,
-    }
-    Ok(())
+fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
+    use LoadOp::{Read, Send, Write};
+    let task = match command {
+        Command::Demo(args) => return Ok(demo::run(args, interrupt)?),
+        Command::Serve(args) => {
+            let served = serve::serve(args, interrupt);
+            return served.map_err(|it| Failure::with_status(it.status(), it));
+        }
+        Command::Verify(args) => {
+            let verified = verify::verify(args, interrupt);
+            return verified.map_err(|it| Failure::with_status(it.status(), it));
+        }
+        Command::ReadLat(args) => Task::latency("read-lat", Read, args),
+        Command::WriteLat(args) => Task::latency("write-lat", Write, args),
+        Command::SendLat(args) => Task::latency("send-lat", Send, args),
+        Command::AtomicLat(args) => Task::atomic_latency(args),
+        Command::ReadBw(args) => Task::bandwidth("read-bw", Read, args),
+        Command::WriteBw(args) => Task::bandwidth("write-bw", Write, args),
+        Command::SendBw(args) => Task::bandwidth("send-bw", Send, args),
+        Command::AtomicBw(args) => Task::atomic_bandwidth(args),
+        Command::Mixed(args) => Task::mixed(args),
+    };
+    load::run(&task, interrupt).map_err(|it| Failure::with_status(it.status(), it))
 }

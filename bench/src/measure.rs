@@ -11,7 +11,6 @@ use rma_core::wire::{
 use rma_xdp::{ReceiveQueue, ops::Moves};
 
 use crate::{
-    alone::LoneOp,
     amount::{Amount, SMALL, WARM},
     client::Client,
     compare::{self, Sockets, Transport},
@@ -19,6 +18,7 @@ use crate::{
     floor::{self, Exchange, FourHops, Link, RoundTrips, Sides},
     interrupt::Interrupt,
     latency::Latencies,
+    load::LoadOp,
     one_way::{ByHand, Step},
     pair::{Pair, cores, pinned},
     rates::Rates,
@@ -30,7 +30,7 @@ pub enum What {
     /// Ops of so many bytes, at random places of the region's first `span` bytes.
     Ops {
         /// The ops.
-        op: LoneOp,
+        op: LoadOp,
         /// Bytes of each.
         size: u32,
         /// Of how much of the region.
@@ -49,7 +49,7 @@ pub enum What {
 impl What {
     /// Ops in memory that a cache holds.
     #[must_use]
-    pub const fn warm(op: LoneOp, size: u32) -> Self {
+    pub const fn warm(op: LoadOp, size: u32) -> Self {
         Self::Ops { op, size, span: WARM }
     }
 }
@@ -62,7 +62,7 @@ pub enum Floor {
     /// Four of them, each sent when the last has come: two each way.
     FourSmall,
     /// As many frames of the same lengths as such an op of this size has.
-    FramesOf(LoneOp, u32),
+    FramesOf(LoadOp, u32),
 }
 
 /// The links for measurements that are not ops.
@@ -177,13 +177,13 @@ fn one(
 /// Measures ops, whose events the server's application takes between turns.
 fn ops(
     pair: &mut Pair,
-    op: LoneOp,
+    op: LoadOp,
     (size, span): (u32, u64),
     counts: (u64, u64),
     interrupt: &Interrupt,
 ) -> Result<Latencies, PairError> {
     let measure = |client: &mut Client| client.measure(op, (size, span), counts, interrupt);
-    if op != LoneOp::WriteWithImm {
+    if op != LoadOp::WriteWithImm {
         return pair.run(measure);
     }
     let mut events = 0;
@@ -202,7 +202,7 @@ fn ops(
 }
 
 /// How many frames with data an op has on the wire: seen, not computed.
-fn data_frames(pair: &mut Pair, op: LoneOp, size: u32) -> usize {
+fn data_frames(pair: &mut Pair, op: LoadOp, size: u32) -> usize {
     let moves = op.moves();
     let received = |pair: &Pair| match moves {
         Moves::In => pair.client.host.counters().frames_received(),

@@ -3,27 +3,42 @@
 
 use rma_xdp::RegisteredRegion;
 
-/// The bytes that a region should hold, from its start on.
+/// The bytes that a region should hold, from some offset on.
 #[derive(Clone, Debug)]
-pub struct Model(Vec<u8>);
+pub struct Model {
+    offset: u64,
+    bytes: Vec<u8>,
+}
 
 impl Model {
     /// A region that holds `bytes`.
     #[must_use]
     pub const fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self { offset: 0, bytes }
+    }
+
+    /// A region that holds `bytes` from `offset` on.
+    #[must_use]
+    pub const fn at(offset: u64, bytes: Vec<u8>) -> Self {
+        Self { offset, bytes }
+    }
+
+    /// The place of `offset` of the region in the model.
+    fn start(&self, offset: u64) -> usize {
+        let from = offset.checked_sub(self.offset).expect("not before the model");
+        usize::try_from(from).expect("inside the model")
     }
 
     /// How many bytes of the region are modelled.
     #[must_use]
     pub const fn len(&self) -> u64 {
-        self.0.len() as u64
+        self.bytes.len() as u64
     }
 
     /// Whether nothing is modelled.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
     /// A write has landed.
@@ -31,13 +46,13 @@ impl Model {
     /// # Panics
     /// If it reaches outside the model.
     pub fn apply(&mut self, offset: u64, bytes: &[u8]) {
-        let start = usize::try_from(offset).expect("inside the model");
-        self.0[start..][..bytes.len()].copy_from_slice(bytes);
+        let start = self.start(offset);
+        self.bytes[start..][..bytes.len()].copy_from_slice(bytes);
     }
 
     /// Copies what the region should hold from `offset` on into `bytes`, as far as it is modelled.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
-        let held = self.0.get(offset as usize..).unwrap_or_default();
+        let held = self.bytes.get(self.start(offset)..).unwrap_or_default();
         bytes.iter_mut().zip(held).for_each(|(to, from)| *to = *from);
     }
 
@@ -48,8 +63,7 @@ impl Model {
     /// If they reach outside the model.
     #[must_use]
     pub fn first_difference(&self, offset: u64, bytes: &[u8]) -> Option<u64> {
-        let start = usize::try_from(offset).expect("inside the model");
-        let expected = &self.0[start..][..bytes.len()];
+        let expected = &self.bytes[self.start(offset)..][..bytes.len()];
         if expected == bytes {
             return None;
         }
@@ -63,9 +77,9 @@ impl Model {
     /// If the region is shorter than the model.
     #[must_use]
     pub fn first_difference_in(&self, region: &RegisteredRegion) -> Option<u64> {
-        let mut found = vec![0; self.0.len()];
-        region.read(0, &mut found).expect("the region is as long as its model");
-        self.first_difference(0, &found)
+        let mut found = vec![0; self.bytes.len()];
+        region.read(self.offset, &mut found).expect("the region is as long as its model");
+        self.first_difference(self.offset, &found)
     }
 }
 

@@ -24,6 +24,26 @@ pub struct Common {
     xdp_mode: Mode,
 }
 
+/// An error that ends a program, with its exit status.
+#[derive(Debug)]
+pub struct Failure {
+    status: u8,
+    why: Box<dyn Error>,
+}
+
+impl<E: Into<Box<dyn Error>>> From<E> for Failure {
+    fn from(why: E) -> Self {
+        Self { status: 1, why: why.into() }
+    }
+}
+
+impl Failure {
+    /// One with this exit status.
+    pub fn with_status(status: u8, why: impl Into<Box<dyn Error>>) -> Self {
+        Self { status, why: why.into() }
+    }
+}
+
 /// The exit status of a program that SIGPIPE has ended: 128 and the signal's number.
 const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
 
@@ -31,7 +51,7 @@ const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
 pub fn run(
     name: &str,
     common: Common,
-    command: impl FnOnce(&Interrupt) -> Result<(), Box<dyn Error>>,
+    command: impl FnOnce(&Interrupt) -> Result<(), Failure>,
 ) -> ExitCode {
     trace(common.verbose);
     mode::ask_for(common.xdp_mode);
@@ -39,7 +59,11 @@ pub fn run(
         eprintln!("{name}: core dumps cannot be switched off, and keys would be in one: {error}");
         return ExitCode::FAILURE;
     }
-    let result = Interrupt::on_signals().map_err(Into::into).and_then(|it| command(&it));
+    let interrupt = Interrupt::on_signals();
+    let result = match &interrupt {
+        Ok(interrupt) => command(interrupt),
+        Err(error) => Err(format!("signals cannot be handled: {error}").into()),
+    };
     if out::reader_is_gone() {
         // Quietly, and with the status that shells know from programs that SIGPIPE ended.
         return ExitCode::from(SIGPIPE_STATUS);
@@ -50,9 +74,11 @@ pub fn run(
     }
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
+        Err(Failure { status, why }) => {
+            eprintln!("{name}: {why}");
+            // That of shells for programs that a signal ended.
+            let signal = interrupt.as_ref().ok().and_then(Interrupt::signal);
+            ExitCode::from(signal.map_or(status, |it| 128 + it))
         }
     }
 }

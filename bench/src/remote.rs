@@ -1,7 +1,7 @@
 //! The way to a host that serves: opening a client for what a grant file or a key service allows,
 //! and what an error means between two machines.
 //!
-//! Not here: what a client then does ([`lat`](crate::lat), [`verify`](crate::verify)).
+//! Not here: what a client then does ([`load`](crate::load), [`verify`](crate::verify)).
 
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,19 @@ enum Permit {
 }
 
 impl Remote {
+    /// The server's address.
+    pub(crate) const fn responder(&self) -> HostAddr {
+        self.responder
+    }
+
+    /// The source of keys, in words.
+    pub(crate) const fn permit_name(&self) -> &'static str {
+        match self.permit {
+            Permit::File(_) => "grant file",
+            Permit::Service(_) => "key service",
+        }
+    }
+
     /// Whether a run was ended early by somebody: then there is something to tell of it. All else
     /// that ends one is an error, with what the host knows of the ways that may have to do with it.
     pub(crate) fn is_interrupted(

@@ -30,13 +30,13 @@ use serde::Serialize;
 mod run;
 
 use crate::{
-    alone::LoneOp,
     amount::Amount,
     client::Client,
     error::PairError,
     grants::Grants,
     interrupt::Interrupt,
     latency::Latencies,
+    load::LoadOp,
     measure::{Links, What, in_turns},
     pair::{Pair, Place},
     timeline::{Event, Timeline},
@@ -330,7 +330,7 @@ pub fn beside_reads(
         kinds.iter().map(|&(by, next_grant)| Rotations::new(by, next_grant)).collect();
     let reads = Amount { count: reads, rounds: 1 };
     for round in 0..amount.rounds {
-        let read = [What::warm(LoneOp::Read, SIZE)];
+        let read = [What::warm(LoadOp::Read, SIZE)];
         latencies.merge(&in_turns(pair, Links::default(), read, reads, interrupt)?.latencies[0]);
         let (_, count) = amount.of_round(round);
         for (kind, rotations) in kinds.iter().zip(&mut all) {

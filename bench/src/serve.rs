@@ -1,5 +1,5 @@
 //! `rma-bench serve`: a region or a receive queue for another process, on another machine or in
-//! another namespace. What measures there is [`lat`](crate::lat) and its siblings.
+//! another namespace. What measures there is [`load`](crate::load).
 
 use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -344,6 +344,22 @@ pub enum ServeError {
     },
 }
 
+impl ServeError {
+    /// The exit status of a program that ends with it: 4 where a byte was wrong or a promise
+    /// broken.
+    #[must_use]
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Pair(
+                PairError::WrongByte { .. }
+                | PairError::WrongMessages { .. }
+                | PairError::MissingEvents { .. },
+            ) => 4,
+            _ => 1,
+        }
+    }
+}
+
 /// Opens the host, on the interface toward `server` if no device is named. The caller pins itself
 /// afterwards: threads that the host starts must not share the engine's core.
 pub(crate) fn open(
@@ -457,8 +473,8 @@ fn command(op_types: &[OpType]) -> &'static str {
         (OpType::Read, "read-lat"),
         (OpType::Write, "write-lat"),
         (OpType::Send, "send-lat"),
-        (OpType::CompareSwap, "cas-lat"),
-        (OpType::FetchAdd, "fetch-add-lat"),
+        (OpType::CompareSwap, "atomic-lat -A COMPARE_SWAP"),
+        (OpType::FetchAdd, "atomic-lat"),
     ];
     let found = commands.into_iter().find(|(op_type, _)| op_types.contains(op_type));
     found.map_or("verify", |(_, it)| it)

@@ -174,8 +174,8 @@ fn from_nothing_to_a_verified_read_in_two_commands() {
     let output = run(&format!("{line} --verify 500"));
     assert!(output.status.success(), "{line}: {output:?}");
     let said = text(&output.stdout);
-    assert!(said.contains("verified  500 reads from 127.0.0.2"), "{said}");
-    for command in ["write-lat", "cas-lat", "fetch-add-lat"] {
+    assert!(said.contains("verified  500 random ops with 127.0.0.2"), "{said}");
+    for command in ["write-lat", "atomic-lat -A COMPARE_SWAP", "mixed", "read-bw"] {
         let output = run(&line.replace("read-lat", command));
         assert!(output.status.success(), "{command}: {output:?}");
     }
@@ -218,12 +218,12 @@ fn from_nothing_to_a_verified_read_with_certificates() {
     let output = lab.client("read-lat", "server", few);
     assert!(output.status.success(), "{output:?}");
     let said = text(&output.stdout);
-    assert!(said.contains("verified  500 reads from 127.0.0.2"), "{said}");
+    assert!(said.contains("verified  500 random ops with 127.0.0.2"), "{said}");
     assert!(said.contains("every byte right"), "{said}");
 
     let output = lab.client("write-lat", "server", few);
     assert!(output.status.success(), "{output:?}");
-    assert!(text(&output.stdout).contains("all 1000000 bytes read back"), "{output:?}");
+    assert!(text(&output.stdout).contains("all 65536 bytes read back"), "{output:?}");
 
     // The service has a name as well.
     let by_name = Lab { keys: lab.keys.replace("127.0.0.1", "localhost"), ..lab };
@@ -244,8 +244,10 @@ fn from_nothing_to_a_verified_read_with_certificates() {
     // Another life: another key, and the same command.
     let _server = lab.serve(" --rotate 3600");
     let output = lab.client("read-lat", "server", &format!("{few} --json"));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&report["verified_reads"], &report["count"]), (&500.into(), &500.into()));
+    let said = text(&output.stdout);
+    let events = said.lines().map(|it| serde_json::from_str(it).unwrap());
+    let row: Value = { events }.find(|it: &Value| it["event"] == "row").unwrap();
+    assert_eq!((&row["verified"]["ops"], &row["outcomes"]["OK"]), (&500.into(), &500.into()));
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn a_command_that_is_still_opening_ends_at_once() {
     lab.certificates();
     // A key service that accepts and says nothing.
     let silent = TcpListener::bind(&lab.keys).unwrap();
-    for command in ["read-lat", "write-lat", "send-lat", "cas-lat", "fetch-add-lat", "verify"] {
+    for command in ["read-lat", "write-bw", "send-lat", "atomic-lat", "mixed", "verify"] {
         let mut client = Process(lab.client_command(command, "server", "").spawn().unwrap());
         let _stream = silent.accept().unwrap();
         kill_process(Pid::from_child(&client.0), Signal::INT).unwrap();

@@ -1,9 +1,9 @@
 //! Several clients of one host, each of which issues its next op when the one before is done.
 
 use rma_bench::{
-    alone::LoneOp,
     client::Client,
     error::{PairError, hint},
+    load::LoadOp,
 };
 use rma_xdp::{Completion, OpStatus, Portal, time::Clock};
 
@@ -23,10 +23,10 @@ pub enum Work {
 }
 
 impl Work {
-    const fn op(self) -> LoneOp {
+    const fn op(self) -> LoadOp {
         match self {
-            Self::Count => LoneOp::FetchAdd,
-            Self::Write => LoneOp::Write,
+            Self::Count => LoadOp::FetchAdd,
+            Self::Write => LoadOp::Write,
         }
     }
 }

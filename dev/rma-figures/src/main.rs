@@ -77,7 +77,7 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let Cli { common, command } = Cli::parse();
-    program::run("rma-figures", common, |interrupt| run(&command, interrupt))
+    program::run("rma-figures", common, |interrupt| Ok(run(&command, interrupt)?))
 }
 
 fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Box<dyn Error>> {

@@ -9,12 +9,12 @@ use std::{
 };
 
 use rma_bench::{
-    alone::LoneOp,
     amount::Amount,
     compare::{self, Sockets, Transport},
     error::PairError,
     floor::{self, Exchange, Link, Side, Sides},
     interrupt::Interrupt,
+    load::LoadOp,
     measure::{Links, What, in_turns},
     one_way::Step,
     pair::{Pair, PairConfig, Place},
@@ -78,11 +78,11 @@ fn assert_writes(place: Place<'_>) {
     let sizes = [1, 64, 4096];
     for size in sizes {
         let counts = (0, 200);
-        pair.run(|client| client.measure(LoneOp::Write, (size, u64::MAX), counts, &uninterrupted))
+        pair.run(|client| client.measure(LoadOp::Write, (size, u64::MAX), counts, &uninterrupted))
             .unwrap();
     }
     assert_eq!(pair.compare().unwrap(), 1 << 20);
-    let read = pair.run(|client| client.read_all(1 << 20, &uninterrupted)).unwrap();
+    let read = pair.run(|client| client.read_all(client.area(), &uninterrupted)).unwrap();
     let mut held = vec![0; 1 << 20];
     pair.region.read(0, &mut held).unwrap();
     assert!(read == held, "what is read is what the region holds");
@@ -104,16 +104,16 @@ fn assert_changes(place: Place<'_>) {
     let mut pair = Pair::open(place, &config(PATIENT)).unwrap();
     let (amount, uninterrupted) = (Amount { count: 200, rounds: 2 }, Interrupt::default());
     let ops = [
-        LoneOp::OrderedWrite,
-        LoneOp::WriteWithImm,
-        LoneOp::CompareSwap,
-        LoneOp::FetchAdd,
-        LoneOp::Write,
-        LoneOp::Read,
+        LoadOp::OrderedWrite,
+        LoadOp::WriteWithImm,
+        LoadOp::CompareSwap,
+        LoadOp::FetchAdd,
+        LoadOp::Write,
+        LoadOp::Read,
     ];
     for size in [64, 4096] {
         let [send, write] = [Step::Send, Step::OrderedWrite].map(|push| What::OneWay(push, size));
-        let whats = [send, write, What::warm(LoneOp::Read, size)];
+        let whats = [send, write, What::warm(LoadOp::Read, size)];
         let turns = in_turns(&mut pair, Links::default(), whats, amount, &uninterrupted).unwrap();
         assert_eq!(turns.latencies.map(|it| it.count()), [200; 3]);
         let whats = ops.map(|op| What::warm(op, size));
@@ -132,7 +132,7 @@ fn assert_changes(place: Place<'_>) {
     for place in 0..=(64 << 10) / 64 {
         pair.region.fetch_add(place * 64, 1).unwrap();
     }
-    for op in [LoneOp::CompareSwap, LoneOp::FetchAdd] {
+    for op in [LoadOp::CompareSwap, LoadOp::FetchAdd] {
         let found = pair.run(|client| client.measure(op, (8, 64), (0, 1), &uninterrupted));
         assert!(matches!(found, Err(PairError::WrongByte { .. })), "{found:?}");
     }

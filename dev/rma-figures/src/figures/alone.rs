@@ -2,10 +2,10 @@
 
 use rma_bench::{
     aead,
-    alone::LoneOp,
     compare::Transport,
     error::PairError,
     interrupt::Interrupt,
+    load::LoadOp,
     measure::{Floor, Links, What, in_turns},
     one_way::Step,
     pair::{Pair, PairConfig, Place},
@@ -18,19 +18,19 @@ use super::{
 use crate::lone;
 
 /// A READ of 64 B.
-pub(super) const READ64: What = What::warm(LoneOp::Read, 64);
+pub(super) const READ64: What = What::warm(LoadOp::Read, 64);
 /// A READ of 4 KiB.
-pub(super) const READ4096: What = What::warm(LoneOp::Read, 4096);
+pub(super) const READ4096: What = What::warm(LoadOp::Read, 4096);
 /// A WRITE of 64 B.
-pub(super) const WRITE64: What = What::warm(LoneOp::Write, 64);
+pub(super) const WRITE64: What = What::warm(LoadOp::Write, 64);
 /// The raw ping-pong.
 pub(super) const PING_PONG: What = What::Raw(Floor::TwoSmall);
 /// The raw exchange of the frames of a READ of 4 KiB.
-pub(super) const FRAMES4096: What = What::Raw(Floor::FramesOf(LoneOp::Read, 4096));
+pub(super) const FRAMES4096: What = What::Raw(Floor::FramesOf(LoadOp::Read, 4096));
 
 /// READs all over the region.
 pub(super) const fn cold(size: u32) -> What {
-    What::Ops { op: LoneOp::Read, size, span: u64::MAX }
+    What::Ops { op: LoadOp::Read, size, span: u64::MAX }
 }
 
 /// Two things that take turns, and the quantile at which they are compared.

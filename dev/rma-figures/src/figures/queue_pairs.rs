@@ -2,12 +2,12 @@
 //! 1RMA, and what a READ pays for a StaR that nobody uses.
 
 use rma_bench::{
-    alone::LoneOp,
     amount::{SMALL, WARM},
     error::PairError,
     floor::{self, Exchange, Sides},
     interrupt::Interrupt,
     latency::Latencies,
+    load::LoadOp,
     pair::{Pair, PairConfig, Place},
 };
 use rma_lab::Lab;
@@ -117,7 +117,7 @@ pub(super) const WRITES_1RMA: Side = Side {
 
 fn read(pair: &mut Pair, interrupt: &Interrupt) -> Result<f64, PairError> {
     let what = (64, WARM);
-    pair.run(|client| client.measure(LoneOp::Read, what, ALONE, interrupt)).map(|it| p50(&it))
+    pair.run(|client| client.measure(LoadOp::Read, what, ALONE, interrupt)).map(|it| p50(&it))
 }
 
 pub(super) const READS_BESIDE: Side = Side {

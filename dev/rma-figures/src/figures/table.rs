@@ -8,8 +8,8 @@
 //! A *goal* is tighter, and to miss it is no failure.
 
 use rma_bench::{
-    alone::LoneOp,
     compare::Transport,
+    load::LoadOp,
     measure::What,
     one_way::Step::{OrderedWrite, Send},
 };
@@ -52,8 +52,8 @@ const fn p50(spec: Spec, of: What, over: What) -> Benchmark {
 }
 
 /// A change over a WRITE of as many bytes.
-const fn change(spec: Spec, op: LoneOp, size: u32) -> Benchmark {
-    p50(spec.at_most(1.1), What::warm(op, size), What::warm(LoneOp::Write, size))
+const fn change(spec: Spec, op: LoadOp, size: u32) -> Benchmark {
+    p50(spec.at_most(1.1), What::warm(op, size), What::warm(LoadOp::Write, size))
 }
 
 /// Rates or times in turns.
@@ -89,10 +89,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         What::OneWay(Send, 64),
         What::OneWay(OrderedWrite, 64),
     ),
-    change(ratio("imm64_over_write64").by_name(), LoneOp::WriteWithImm, 64),
-    change(ratio("ordered4096_over_write4096").by_name(), LoneOp::OrderedWrite, 4096),
-    change(ratio("cas_over_write64").by_name(), LoneOp::CompareSwap, 64),
-    change(ratio("fetch_add_over_write64"), LoneOp::FetchAdd, 64),
+    change(ratio("imm64_over_write64").by_name(), LoadOp::WriteWithImm, 64),
+    change(ratio("ordered4096_over_write4096").by_name(), LoadOp::OrderedWrite, 4096),
+    change(ratio("cas_over_write64").by_name(), LoadOp::CompareSwap, 64),
+    change(ratio("fetch_add_over_write64"), LoadOp::FetchAdd, 64),
     turns(
         ratio("fetch_add_rate_over_write64_rate").at_least(0.9).by_name(),
         Turns::new(changes::FETCH_ADDS, changes::WRITES, 11),

@@ -34,7 +34,7 @@ use crate::{
     transfers::{LARGE, PIPELINED},
 };
 
-/// How often the key changes. A call fails if its thread stands still for longer than two keys last.
+/// How often the key changes. A call fails if its thread stands still while the key changes twice.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
 /// How much is measured.

@@ -54,6 +54,10 @@ pub(super) const TX_QUEUE: usize = 0;
 /// should not fail for that. Longer only delays the error about a queue that is really in use.
 const QUEUE_FREE_AFTER: Duration = Duration::from_secs(1);
 
+/// The same where no process is found that has it: then the kernel is still at it, which has taken
+/// more than a second at a load of 17 on two cores.
+const UNHELD_QUEUE_FREE_AFTER: Duration = Duration::from_secs(5);
+
 /// The interface, as far as it is ours.
 pub(super) struct Attachment {
     // Dropped in this order.
@@ -305,18 +309,25 @@ fn open_socket(
     mtu: u32,
     counters: &Arc<Counters>,
 ) -> Result<Socket, XdpError> {
-    let give_up = monotonic() + QUEUE_FREE_AFTER;
+    let began = monotonic();
+    let mut look_after = QUEUE_FREE_AFTER;
     let opened = loop {
+        let waited = monotonic() - began;
         match Socket::open(options, read_sign.clone(), Arc::clone(counters)) {
-            Err(XdpError::QueueInUse { .. }) if monotonic() < give_up => thread::yield_now(),
+            Err(XdpError::QueueInUse { .. }) if waited < look_after => {
+                thread::park_timeout(Duration::from_millis(1));
+            }
+            Err(XdpError::QueueInUse { interface, queue, .. }) => {
+                let holder = occupant::queue_holder(device.index, queue);
+                if holder.is_some() || waited >= UNHELD_QUEUE_FREE_AFTER {
+                    break Err(XdpError::QueueInUse { interface, queue, holder });
+                }
+                look_after = waited + QUEUE_FREE_AFTER;
+            }
             opened => break opened,
         }
     };
     opened.map_err(|error| match error {
-        XdpError::QueueInUse { interface, queue, .. } => {
-            let holder = occupant::queue_holder(device.index, queue);
-            XdpError::QueueInUse { interface, queue, holder }
-        }
         // The errors by which kernels and drivers without multi-buffer support refuse the flag for
         // it.
         XdpError::System { interface, source, .. }

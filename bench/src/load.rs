@@ -1,0 +1,497 @@
+//! Loads on a host that serves: `rma-bench read-lat` and its siblings.
+//!
+//! One loop ([`run`](run::run)) for all: a [`Schedule`](schedule::Schedule) says when the next op
+//! may be issued, a [`Work`](work::Work) issues it and tells how it ended, a
+//! [`Recorder`](recorder::Recorder) keeps what was seen. From issue to completion, never halved.
+//! Ops of up to 4 KiB go through a portal, larger ones are calls of an executor. What is written
+//! depends on its place alone, and the region holds afterwards what it held before
+//! ([`contents`]).
+
+pub mod args;
+mod atomics;
+mod call_work;
+mod checked;
+mod columns;
+mod conditions;
+mod contents;
+mod cpu;
+mod mix;
+mod op;
+mod output;
+mod places;
+mod portal_work;
+mod recorder;
+pub mod row;
+mod run;
+pub mod schedule;
+mod work;
+
+use core::{cell::RefCell, time::Duration};
+
+use rma_xdp::{
+    OpType,
+    ops::{ClassOfService, OP_SIZE_MAX},
+    time::TscClock,
+};
+use serde::Serialize;
+
+use self::{
+    args::{ArgsError, Asks, AtomicArgs, LoadArgs, MixedArgs},
+    call_work::CallWork,
+    contents::Contents,
+    mix::Mix,
+    output::Output,
+    portal_work::PortalWork,
+    recorder::{Interval, Recorder},
+    row::{Conditions, Limit, Peer, Row},
+    run::{Extent, Plan, Tell},
+    schedule::Schedule,
+    work::Work,
+};
+pub use self::{checked::Checked, op::LoadOp, output::NotWritten};
+use crate::{
+    amount::WARM,
+    client::{Area, Client},
+    error::PairError,
+    interrupt::Interrupt,
+    latency::Latencies,
+    line,
+    machine::Machine,
+    remote::{Remote, open_client},
+    serve::{ServeError, tell_ways},
+};
+
+/// How long a closed loop runs that tells what a share of is the rate of an open one.
+const PEAK: Extent = Extent::Time(Duration::from_secs(1));
+
+/// An error that ended a load.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// An argument makes no sense for this load.
+    #[error(transparent)]
+    Args(#[from] ArgsError),
+    /// The server could not be reached, or an op went wrong.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A result could not be written.
+    #[error(transparent)]
+    NotWritten(#[from] NotWritten),
+    /// Everything was measured, and limits do not hold.
+    #[error("{missed} of {limits} limits do not hold: see the lines with LIMIT")]
+    Limits {
+        /// How many do not.
+        missed: usize,
+        /// How many were checked.
+        limits: usize,
+    },
+}
+
+impl From<PairError> for LoadError {
+    fn from(error: PairError) -> Self {
+        Self::Serve(error.into())
+    }
+}
+
+impl LoadError {
+    /// The exit status of a program that ends with it.
+    #[must_use]
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Args(_) => 2,
+            Self::Serve(error) => error.status(),
+            Self::NotWritten(_) => 1,
+            Self::Limits { .. } => 3,
+        }
+    }
+}
+
+/// A load, as it was typed.
+#[derive(Clone, Debug)]
+pub struct Task<'a> {
+    command: &'static str,
+    asks: Asks,
+    mix: Mix,
+    args: &'a LoadArgs,
+}
+
+impl<'a> Task<'a> {
+    /// The latency of one type of op.
+    #[must_use]
+    pub fn latency(command: &'static str, op: LoadOp, args: &'a LoadArgs) -> Self {
+        Self { command, asks: Asks::Latency, mix: Mix::of(op), args }
+    }
+
+    /// The rate of one type of op, and the payload that gets through.
+    #[must_use]
+    pub fn bandwidth(command: &'static str, op: LoadOp, args: &'a LoadArgs) -> Self {
+        Self { command, asks: Asks::Bandwidth, mix: Mix::of(op), args }
+    }
+
+    /// The latency of atomics.
+    #[must_use]
+    pub fn atomic_latency(args: &'a AtomicArgs) -> Self {
+        Self::latency("atomic-lat", args.op(), &args.load)
+    }
+
+    /// The rate of atomics.
+    #[must_use]
+    pub fn atomic_bandwidth(args: &'a AtomicArgs) -> Self {
+        Self::bandwidth("atomic-bw", args.op(), &args.load)
+    }
+
+    /// Several types of op at once.
+    #[must_use]
+    pub fn mixed(args: &'a MixedArgs) -> Self {
+        let (asks, mix) = (Asks::Mixed, args.ratio.mix());
+        Self { command: "mixed", asks, mix, args: &args.load }
+    }
+
+    /// The types of op that keys are needed for.
+    fn op_types(&self) -> Vec<OpType> {
+        let mut op_types: Vec<OpType> = self.mix.ops().map(LoadOp::op_type).collect();
+        // What is written is read back.
+        let reads_back = self.args.verify > 0 && self.mix.ops().any(LoadOp::writes);
+        if reads_back && !op_types.contains(&OpType::Read) {
+            op_types.push(OpType::Read);
+        }
+        op_types
+    }
+
+    /// The part of a region of `len` bytes that ops go to.
+    fn area(&self, len: u64, span: u64) -> Area {
+        let is_sent = self.mix.ops().any(|it| it == LoadOp::Send);
+        // Messages have no place in the region: theirs is in what they are sent from.
+        let len = match is_sent {
+            true => WARM,
+            false if self.mix.ops().any(LoadOp::writes) => len.min(span),
+            false => len,
+        };
+        Area { offset: 0, len }
+    }
+}
+
+/// Runs a load and prints its rows.
+///
+/// # Errors
+/// If something could not be set up; on a wrong byte; if op after op fails; if it is interrupted;
+/// if a limit does not hold.
+pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
+    let Task { asks, mix, args, .. } = task;
+    let sizes = args.sizes(mix)?;
+    let depths = args.depths(*asks)?;
+    let span = args.span(&sizes)?;
+    let output = Output::open(&args.output, *asks)?;
+    let quiet = !output.is_text();
+    // Before this thread is pinned to one core of them.
+    let machine = Machine::here();
+    let largest = sizes.iter().max().map_or(0, |&it| it as u32);
+    let (mut client, remote) =
+        open_client(&args.remote, (largest, &task.op_types()), quiet, interrupt)?;
+    let small = sizes.iter().any(|&it| it <= u64::from(OP_SIZE_MAX));
+    if let Some(&deepest) = depths.iter().max().filter(|_| small) {
+        client.deepen(deepest as u16).map_err(ServeError::from)?;
+    }
+    let region_len = client.grants.any().region_len;
+    client.set_area(task.area(region_len, span));
+    let conditions = Conditions::new(machine, &client.host, &args.remote.host, args.yields());
+    let peer = Peer::new(&remote, region_len);
+    let mut session = Session {
+        task,
+        span,
+        seed: client.pattern.seed(),
+        output: RefCell::new(output),
+        conditions,
+        peer,
+        contents: Contents::default(),
+        missed: 0,
+        limits: 0,
+    };
+    let start =
+        Start { command: task.command, conditions: &session.conditions, peer: &session.peer };
+    session.output.borrow_mut().event("start", &start)?;
+    let done = session.contents.before(&mut client, mix, args.verify, interrupt);
+    let done = done.map_err(LoadError::from);
+    let done = done.and_then(|()| session.rows(&mut client, (&sizes, &depths), interrupt));
+    session.finish(&mut client, &remote, done, interrupt)
+}
+
+/// The first event of a run.
+#[derive(Serialize)]
+struct Start<'a> {
+    command: &'static str,
+    conditions: &'a Conditions,
+    peer: &'a Peer,
+}
+
+/// The last event of a run.
+#[derive(Serialize)]
+struct End {
+    command: &'static str,
+    partial: bool,
+    verified: Checked,
+    pauses: u32,
+    path_mtu: Option<u32>,
+}
+
+/// A run between its first event and its last.
+struct Session<'a> {
+    task: &'a Task<'a>,
+    span: u64,
+    /// The seed that arrivals follow from.
+    seed: u64,
+    output: RefCell<Output>,
+    conditions: Conditions,
+    peer: Peer,
+    contents: Contents,
+    missed: usize,
+    limits: usize,
+}
+
+/// One row to measure.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    size: u64,
+    depth: u32,
+    class: ClassOfService,
+    rate: Option<args::Load>,
+}
+
+impl Session<'_> {
+    fn rows(
+        &mut self,
+        client: &mut Client,
+        (sizes, depths): (&[u64], &[u32]),
+        interrupt: &Interrupt,
+    ) -> Result<(), LoadError> {
+        let args = self.task.args;
+        let rates: Vec<_> = match &*args.rate {
+            [] => vec![None],
+            rates => rates.iter().copied().map(Some).collect(),
+        };
+        for &size in sizes {
+            for &depth in depths {
+                for &rate in &rates {
+                    let point = Point { size, depth, class: args.class(size), rate };
+                    self.point(client, point, interrupt)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures one row, through what ops of its size need.
+    fn point(
+        &mut self,
+        client: &mut Client,
+        point: Point,
+        interrupt: &Interrupt,
+    ) -> Result<(), LoadError> {
+        let (mix, span, clock) = (&self.task.mix, self.span, client.clock.clone());
+        let Point { size, depth, class, .. } = point;
+        if size <= u64::from(OP_SIZE_MAX) {
+            let mut work = PortalWork::new(client, mix.clone(), size as u32, span, class)?;
+            let done = self.measure(&mut work, &clock, point, interrupt);
+            work.finish();
+            done
+        } else {
+            let op = mix.op(0);
+            let mut work =
+                CallWork::new(client, op, call_work::Calls { size, depth, span, class })?;
+            let done = self.measure(&mut work, &clock, point, interrupt);
+            work.finish();
+            done
+        }
+    }
+
+    fn measure(
+        &mut self,
+        work: &mut impl Work,
+        clock: &TscClock,
+        point: Point,
+        interrupt: &Interrupt,
+    ) -> Result<(), LoadError> {
+        let Task { asks, mix, args, .. } = self.task;
+        let amount = args.amount(*asks, point.size);
+        let plan = Plan {
+            warm_up: amount.warm_up,
+            extent: amount.extent,
+            rounds: amount.rounds,
+            depth: point.depth,
+            yields: args.yields(),
+            interrupt,
+            tell: None,
+        };
+        let kinds = mix.ops().len();
+        let peak = match point.rate {
+            Some(args::Load::Share(_)) => {
+                let mut recorder = Recorder::new(kinds, 1);
+                let plan = Plan { extent: PEAK, rounds: 1, ..plan };
+                run::run(work, &mut Schedule::Closed, clock, plan, &mut recorder)?;
+                recorder.moved().per_second(recorder.elapsed).ops_per_s
+            }
+            _ => 0.0,
+        };
+        let per_second = point.rate.map(|it| it.per_second(point.size, peak));
+        let mut schedule =
+            per_second.map_or(Schedule::Closed, |it| Schedule::open(args.arrivals, it, self.seed));
+        let failed = RefCell::new(None);
+        let say = |interval: &Interval| {
+            let told = self.output.borrow_mut().interval(interval);
+            if let Err(error) = told {
+                failed.borrow_mut().get_or_insert(error);
+            }
+        };
+        let tell = args.output.interval.map(|every| Tell { every, say: &say });
+        let mut recorder = Recorder::new(kinds, amount.rounds as usize);
+        let plan = Plan { tell, ..plan };
+        let done = run::run(work, &mut schedule, clock, plan, &mut recorder);
+        if let Some(error) = failed.into_inner() {
+            return Err(error.into());
+        }
+        if recorder.moved().ops > 0 {
+            let partial = done.is_err();
+            self.row(point, per_second, &recorder, partial)?;
+        }
+        Ok(done?)
+    }
+
+    /// Makes a row for each kind of op.
+    fn row(
+        &mut self,
+        point: Point,
+        per_second: Option<u64>,
+        recorder: &Recorder,
+        partial: bool,
+    ) -> Result<(), LoadError> {
+        let Task { command, mix, args, .. } = self.task;
+        let mut output = self.output.borrow_mut();
+        for (op, kind) in mix.ops().zip(&recorder.kinds) {
+            let load = row::Load {
+                op: op.name(),
+                r#loop: if per_second.is_some() { "open" } else { "closed" },
+                depth: point.depth,
+                size: point.size,
+                span: self.span,
+                asked_per_s: per_second,
+                arrivals: per_second.map(|_| args.arrivals.name()),
+                rounds: kind.rates.len() as u32,
+                class: class_name(point.class),
+            };
+            let row = Row {
+                schema: row::SCHEMA,
+                event: "row",
+                command,
+                row: output.rows(),
+                partial,
+                conditions: self.conditions.clone(),
+                peer: self.peer.clone(),
+                load,
+                verified: self.contents.checked,
+                ..Row::of(kind, recorder, per_second)
+            };
+            let limits = limits(&args.output, &row);
+            self.limits += limits.len();
+            self.missed += limits.iter().filter(|it| !it.ok).count();
+            output.row(&Row { limits, ..row })?;
+        }
+        Ok(())
+    }
+
+    /// Reads back and restores what was written, says what was verified, and returns how the run
+    /// ended.
+    fn finish(
+        mut self,
+        client: &mut Client,
+        remote: &Remote,
+        done: Result<(), LoadError>,
+        interrupt: &Interrupt,
+    ) -> Result<(), LoadError> {
+        let quiet = !self.output.borrow().is_text();
+        let done = done.and_then(|()| Ok(self.contents.after(client, interrupt)?));
+        let interrupted = match done {
+            Ok(()) => false,
+            Err(LoadError::Serve(ServeError::Pair(error))) => {
+                remote.is_interrupted(Err(error), client, quiet)?
+            }
+            Err(error) => return Err(error),
+        };
+        let restored = if interrupted { self.contents.restore_hastily(client) } else { Ok(()) };
+        let pauses = client.failures.pauses();
+        if !quiet {
+            if interrupted {
+                line!("\n  partial   it was interrupted: this is what there was until then");
+            }
+            let server = client.grants.any().responder;
+            self.contents.say(&self.task.mix, self.task.args.verify, &server);
+            pauses.say();
+            tell_ways(&client.host);
+        }
+        let end = End {
+            command: self.task.command,
+            partial: interrupted,
+            verified: self.contents.checked,
+            pauses: pauses.count(),
+            path_mtu: client.host.narrow_paths().first().map(|narrow| narrow.mtu),
+        };
+        self.output.borrow_mut().event("end", &end)?;
+        restored.map_err(|why| ServeError::NotRestored { why })?;
+        if interrupted {
+            return Err(PairError::Interrupted.into());
+        }
+        let Self { missed, limits, .. } = self;
+        if missed > 0 { Err(LoadError::Limits { missed, limits }) } else { Ok(()) }
+    }
+}
+
+const fn class_name(class: ClassOfService) -> &'static str {
+    match class {
+        ClassOfService::Latency => "latency",
+        ClassOfService::Throughput => "throughput",
+    }
+}
+
+/// The limits that were asked for, beside what a row has.
+fn limits(args: &args::OutputArgs, row: &Row) -> Vec<Limit> {
+    let throughput = &row.throughput;
+    let at_most = |name, limit, value: Option<f64>| {
+        let ok = value.is_some_and(|it| it <= limit);
+        Limit { name, limit, value, ok }
+    };
+    let at_least =
+        |name, limit, value| Limit { name, limit, value: Some(value), ok: value >= limit };
+    let p99 = args.limit_p99.map(|it| at_most("p99_us", it, row.latency_us.p99));
+    let rate = args.limit_rate.map(|it| at_least("ops_per_s", it, throughput.ops_per_s));
+    let goodput = args
+        .limit_goodput
+        .map(|it| at_least("payload_gbit_per_s", it, throughput.payload_gbit_per_s));
+    [p99, rate, goodput].into_iter().flatten().collect()
+}
+
+impl Client {
+    /// Runs ops of `size` bytes at random lines of the first `span` bytes of its area, one after
+    /// the other: `warm_up` times, then `count` times with the clock running. An atomic's `size`
+    /// is 8, whatever it is.
+    ///
+    /// # Errors
+    /// If op after op fails, or such ops are not granted; if an atomic finds another word than
+    /// should be there.
+    pub fn measure(
+        &mut self,
+        op: LoadOp,
+        (size, span): (u32, u64),
+        (warm_up, count): (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Latencies, PairError> {
+        let clock = self.clock.clone();
+        let class = ClassOfService::Latency;
+        let mut work = PortalWork::new(self, Mix::of(op), size, span, class)?;
+        let (warm_up, extent) = (Extent::Ops(warm_up), Extent::Ops(count));
+        let plan =
+            Plan { warm_up, extent, rounds: 1, depth: 1, yields: false, interrupt, tell: None };
+        let mut recorder = Recorder::new(1, 1);
+        let done = run::run(&mut work, &mut Schedule::Closed, &clock, plan, &mut recorder);
+        work.finish();
+        done.map(|()| recorder.into_latencies())
+    }
+}

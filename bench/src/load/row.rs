@@ -1,0 +1,438 @@
+//! A row of results, and the other events of a run, as programs read them: schema `rma-bench/1`.
+//!
+//! A row stands alone: it repeats the conditions and the load. Numbers are finite or null, and
+//! their units are in their names. Fields are only added under a number of the schema.
+
+use std::collections::BTreeMap;
+
+use rma_xdp::OpStatus;
+use serde::Serialize;
+
+use super::{
+    checked::Checked,
+    recorder::{Kind, Moved, Rate, Recorder, Windows},
+};
+use crate::latency::Latencies;
+
+/// The schema, and its number.
+pub(crate) const SCHEMA: &str = "rma-bench/1";
+
+/// Ops by how they ended.
+pub(crate) type Outcomes = BTreeMap<&'static str, u64>;
+
+/// A row: one op at one size, depth and rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The schema and its number: `rma-bench/1`.
+    pub schema: &'static str,
+    /// The kind of event: `row`.
+    pub event: &'static str,
+    /// The command, such as `read-lat`.
+    pub command: &'static str,
+    /// Its number in the run, from 0.
+    pub row: u32,
+    /// Whether somebody ended it early.
+    pub partial: bool,
+    /// The place where it was measured.
+    pub conditions: Conditions,
+    /// With whom, and what is allowed there.
+    pub peer: Peer,
+    /// The load that was asked for.
+    pub load: Load,
+    /// From issue to completion; in an open loop, from when an op was due.
+    pub latency_us: Latency,
+    /// In an open loop, from issue to completion. Else null.
+    pub service_us: Option<Latency>,
+    /// In an open loop, how late ops were issued. Else null.
+    pub lateness_us: Option<Lateness>,
+    /// Ops and bytes in a second.
+    pub throughput: Throughput,
+    /// Ops by status, and those that an executor issued again as `retried`.
+    pub outcomes: Outcomes,
+    /// The processor time of the thread that issues ops and turns the engine.
+    pub cpu: Cpu,
+    /// Times at which that thread did not run.
+    pub gaps: Gaps,
+    /// The ops that were verified before.
+    pub verified: Checked,
+    /// Limits that were asked for.
+    pub limits: Vec<Limit>,
+}
+
+/// The conditions of a measurement.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Conditions {
+    /// The processor's name.
+    pub machine: String,
+    /// Cores that this process may use, before it is pinned.
+    pub cores: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The version of this program.
+    pub version: &'static str,
+    /// The device in words.
+    pub device: String,
+    /// `xdp` or `udp`.
+    pub backend: &'static str,
+    /// The way in which the kernel passes frames, and why.
+    pub mode: String,
+    /// MTU of the device, in bytes of IP packet.
+    pub mtu: u32,
+    /// MTU of the path, if it is less.
+    pub path_mtu: Option<u32>,
+    /// The AEAD, and its implementation.
+    pub aead: String,
+    /// The core that the thread is pinned to.
+    pub core: Option<usize>,
+    /// The frequency governor of that core, or of the first.
+    pub governor: Option<String>,
+    /// Whether the thread offers its core to others whenever there is nothing to do.
+    pub yields: bool,
+    /// Features that fell back to a slower way.
+    pub fallbacks: Vec<String>,
+}
+
+/// The other side.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Peer {
+    /// Its address.
+    pub address: String,
+    /// Bytes of its region, or of its receive queue.
+    pub region_len: u64,
+    /// Whether the client has an invitation, certificates, or a grant file.
+    pub permit: &'static str,
+}
+
+/// The load that was asked for.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Load {
+    /// The op, in the words of the paper.
+    pub op: &'static str,
+    /// `closed` or `open`.
+    pub r#loop: &'static str,
+    /// Ops under way at once, at most.
+    pub depth: u32,
+    /// Bytes of each op.
+    pub size: u64,
+    /// Bytes that the ops are spread over.
+    pub span: u64,
+    /// In an open loop, ops a second that were asked for. Else null.
+    pub asked_per_s: Option<u64>,
+    /// In an open loop, `poisson` or `even`. Else null.
+    pub arrivals: Option<&'static str>,
+    /// Rounds that were measured.
+    pub rounds: u32,
+    /// The class of service.
+    pub class: &'static str,
+}
+
+/// A distribution of latencies, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// Ops that were OK.
+    pub count: u64,
+    /// The shortest.
+    pub min: Option<f64>,
+    /// Half stay within it. As all percentiles null with fewer than ten samples beyond.
+    pub p50: Option<f64>,
+    /// 90 % stay within it.
+    pub p90: Option<f64>,
+    /// 99 % stay within it.
+    pub p99: Option<f64>,
+    /// 99.9 % stay within it.
+    pub p99_9: Option<f64>,
+    /// 99.99 % stay within it.
+    pub p99_99: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+    /// The mean of all.
+    pub mean: Option<f64>,
+    /// The standard deviation.
+    pub stdev: Option<f64>,
+    /// The median of the rounds' medians lies between these with 95 % certainty, if there are
+    /// rounds enough.
+    pub p50_ci95: Option<[f64; 2]>,
+    /// The share that a gap of this core fell into.
+    pub disturbed_share: f64,
+    /// `p99_9` without those.
+    pub p99_9_undisturbed: Option<f64>,
+}
+
+/// The times by which ops of an open loop were issued late, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Lateness {
+    /// The share of ops that were issued more than a microsecond late.
+    pub share_above_1: f64,
+    /// The latest.
+    pub max: f64,
+    /// Ops that were due at most and not issued.
+    pub backlog_max: u64,
+    /// Ops a second that were made, where the load was too much and was ended. Else null.
+    pub saturated_at_per_s: Option<f64>,
+}
+
+/// The ops and bytes that got through.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Throughput {
+    /// Ops that were OK, in a second.
+    pub ops_per_s: f64,
+    /// Their payload.
+    pub payload_gbit_per_s: f64,
+    /// Payload of the best 100 ms, of all ops of a mix. Null if none was whole.
+    pub best_100ms: Option<f64>,
+    /// Payload of the worst 100 ms.
+    pub worst_100ms: Option<f64>,
+    /// Ops a second of the median round lie between these with 95 % certainty.
+    pub ci95: Option<[f64; 2]>,
+    /// Whether the second half of the rounds is within 3 % of the first.
+    pub steady: bool,
+}
+
+/// Processor time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cpu {
+    /// User time of an op, in nanoseconds.
+    pub user_ns_per_op: Option<f64>,
+    /// System time of an op.
+    pub sys_ns_per_op: Option<f64>,
+    /// The share of time in which turns of the engine had something to do.
+    pub busy: f64,
+    /// The share of time in which the thread had a core.
+    pub burnt: f64,
+    /// Seconds of a core, as far as it was busy, for a gigabit of payload.
+    pub core_s_per_gbit: Option<f64>,
+}
+
+/// Times above 100 µs between two turns.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Gaps {
+    /// How many.
+    pub count: u64,
+    /// The longest, in microseconds.
+    pub longest_us: f64,
+}
+
+/// A limit that was asked for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Limit {
+    /// `p99_us`, `ops_per_s` or `payload_gbit_per_s`.
+    pub name: &'static str,
+    /// The value that was asked for.
+    pub limit: f64,
+    /// The value that was measured. Null if there are too few samples.
+    pub value: Option<f64>,
+    /// Whether it holds.
+    pub ok: bool,
+}
+
+impl Row {
+    /// The record of one kind of op, in an open loop of so many a second or a closed one.
+    /// The rest is for the caller to fill in.
+    pub(crate) fn of(kind: &Kind, recorder: &Recorder, per_second: Option<u64>) -> Self {
+        let latency_us = Latency::new(&kind.response, &kind.disturbed, &kind.medians);
+        // Nothing tells which of them a gap fell into: those of the response do.
+        let none = Latencies::new();
+        let service_us = per_second.map(|_| Latency::new(&kind.service, &none, &[]));
+        Self {
+            schema: SCHEMA,
+            event: "row",
+            command: "",
+            row: 0,
+            partial: false,
+            conditions: Conditions::default(),
+            peer: Peer::default(),
+            load: Load::default(),
+            latency_us,
+            service_us,
+            lateness_us: per_second.map(|it| Lateness::new(recorder, it)),
+            throughput: Throughput::new(recorder, kind),
+            outcomes: outcomes(kind),
+            cpu: Cpu::new(recorder),
+            gaps: Gaps::new(recorder),
+            verified: Checked::default(),
+            limits: Vec::new(),
+        }
+    }
+}
+
+impl Latency {
+    /// Of all samples, those of them that were disturbed, and medians of rounds.
+    pub(crate) fn new(all: &Latencies, disturbed: &Latencies, medians: &[f64]) -> Self {
+        let count = all.count();
+        let of = |value: f64| (count > 0).then_some(value);
+        let [min, mean, stdev] = all.min_mean_stdev_us();
+        Self {
+            count,
+            min: of(min),
+            p50: all.percentile_us(0.5),
+            p90: all.percentile_us(0.9),
+            p99: all.percentile_us(0.99),
+            p99_9: all.percentile_us(0.999),
+            p99_99: all.percentile_us(0.9999),
+            max: of(all.max_us()),
+            mean: of(mean),
+            stdev: of(stdev),
+            p50_ci95: interval95(medians),
+            disturbed_share: disturbed.count() as f64 / count.max(1) as f64,
+            p99_9_undisturbed: all.without(disturbed).percentile_us(0.999),
+        }
+    }
+}
+
+impl Throughput {
+    pub(crate) fn new(recorder: &Recorder, kind: &Kind) -> Self {
+        let Rate { ops_per_s, gbit_per_s } = kind.moved().per_second(recorder.elapsed);
+        let window = |it: Option<Moved>| it.map(|it| it.per_second(Windows::LEN).gbit_per_s);
+        let rates: Vec<f64> = kind.rates.iter().map(|it| it.ops_per_s).collect();
+        let (first, second) = rates.split_at(rates.len() / 2);
+        let (first, second) = (median(first), median(second));
+        let steady = first.zip(second).is_none_or(|(a, b)| ((b - a) / a).abs() <= 0.03);
+        Self {
+            ops_per_s,
+            payload_gbit_per_s: gbit_per_s,
+            best_100ms: window(recorder.windows.best),
+            worst_100ms: window(recorder.windows.worst),
+            ci95: interval95(&rates),
+            steady,
+        }
+    }
+}
+
+impl Cpu {
+    pub(crate) fn new(recorder: &Recorder) -> Self {
+        let Moved { ops, bytes } = recorder.moved();
+        let elapsed = recorder.elapsed.as_secs_f64().max(1e-9);
+        let of_op =
+            |time: core::time::Duration| (ops > 0).then(|| time.as_nanos() as f64 / ops as f64);
+        let gbit = bytes as f64 * 8.0 / 1e9;
+        let (user, system) = (recorder.cpu.user, recorder.cpu.system);
+        Self {
+            user_ns_per_op: of_op(user),
+            sys_ns_per_op: of_op(system),
+            busy: recorder.busy.as_secs_f64() / elapsed,
+            burnt: (user + system).as_secs_f64() / elapsed,
+            core_s_per_gbit: (gbit > 0.0).then(|| recorder.busy.as_secs_f64() / gbit),
+        }
+    }
+}
+
+impl Gaps {
+    pub(crate) fn new(recorder: &Recorder) -> Self {
+        let longest_us = recorder.gaps.longest.as_nanos() as f64 / 1e3;
+        Self { count: recorder.gaps.count, longest_us }
+    }
+}
+
+impl Lateness {
+    /// Of a loop that was to make so many ops a second.
+    pub(crate) fn new(recorder: &Recorder, asked_per_s: u64) -> Self {
+        let lateness = &recorder.lateness;
+        let made = recorder.moved().per_second(recorder.elapsed).ops_per_s;
+        Self {
+            share_above_1: lateness.late as f64 / lateness.issued.max(1) as f64,
+            max: lateness.longest.as_nanos() as f64 / 1e3,
+            backlog_max: (lateness.longest.as_secs_f64() * asked_per_s as f64) as u64,
+            saturated_at_per_s: recorder.is_saturated.then_some(made),
+        }
+    }
+}
+
+/// Ops of a kind by status.
+pub(crate) fn outcomes(kind: &Kind) -> Outcomes {
+    let counted = OpStatus::ALL.iter().zip(kind.outcomes);
+    let all = counted.map(|(status, count)| (status.name(), count));
+    all.chain([("retried", kind.retries)]).collect()
+}
+
+/// The median, if there are any.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        len if len.is_multiple_of(2) => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+        _ => Some(sorted[middle]),
+    }
+}
+
+/// The values between which the median of what they were drawn from lies with 95 % certainty, by
+/// their order alone. `None` of fewer than six.
+pub(crate) fn interval95(values: &[f64]) -> Option<[f64; 2]> {
+    let sorted = sorted(values);
+    let count = sorted.len() as i32;
+    // The chance that fewer than `low + 1` of them are below the median.
+    let (mut tail, mut term, mut low) = (0.0, 0.5_f64.powi(count), None);
+    for below in 0..count {
+        tail += term;
+        if tail > 0.025 {
+            break;
+        }
+        low = Some(below as usize);
+        term *= f64::from(count - below) / f64::from(below + 1);
+    }
+    low.map(|low| [sorted[low], sorted[sorted.len() - 1 - low]])
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_ten_rounds_goes_from_the_second_to_the_ninth() {
+        let ten: Vec<f64> = (1..=10).rev().map(f64::from).collect();
+        assert_eq!(interval95(&ten), Some([2.0, 9.0]));
+        assert_eq!(interval95(&ten[..6]), Some([5.0, 10.0]));
+        assert_eq!(interval95(&ten[..5]), None);
+        assert_eq!(interval95(&[]), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_ones() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    /// Names of all fields, joined with dots, as the documentation has them.
+    fn names(path: &str, value: &serde_json::Value, found: &mut Vec<String>) {
+        let parts = match value {
+            serde_json::Value::Object(fields) => fields.iter().collect(),
+            // Of a list, those of its first.
+            serde_json::Value::Array(items) => {
+                return items.first().into_iter().for_each(|it| names(path, it, found));
+            }
+            _ => Vec::new(),
+        };
+        for (name, value) in parts {
+            let name = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            found.push(name.clone());
+            // Statuses, and a second distribution.
+            if !["outcomes", "service_us"].contains(&&*name) {
+                names(&name, value, found);
+            }
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_each_field_of_a_row_and_no_other() {
+        let recorder = Recorder::new(1, 1);
+        let limits = vec![Limit { name: "p99_us", limit: 1.0, value: None, ok: false }];
+        let row = Row { limits, ..Row::of(&recorder.kinds[0], &recorder, Some(1000)) };
+        let mut found = Vec::new();
+        names("", &serde_json::to_value(row).unwrap(), &mut found);
+        let text = include_str!("../../../docs/RMA-BENCH.md");
+        let (_, table) = text.split_once("| field of a row |").unwrap();
+        let (table, _) = table.split_once("\n\n").unwrap();
+        let documented = table.lines().filter_map(|it| it.strip_prefix("| `")?.split('`').next());
+        let mut documented: Vec<&str> = documented.collect();
+        found.sort();
+        documented.sort_unstable();
+        assert_eq!(found, documented);
+    }
+}
