@@ -66,6 +66,11 @@ impl Latencies {
         rest
     }
 
+    /// All of them, in nanoseconds.
+    pub(crate) const fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+
     /// How many were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -15,6 +15,7 @@ mod columns;
 mod conditions;
 mod contents;
 mod cpu;
+mod hdr;
 mod mix;
 mod op;
 mod output;
@@ -39,6 +40,7 @@ use self::{
     args::{ArgsError, Asks, AtomicArgs, LoadArgs, MixedArgs},
     call_work::CallWork,
     contents::Contents,
+    hdr::HdrLog,
     mix::Mix,
     output::Output,
     portal_work::PortalWork,
@@ -182,6 +184,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let depths = args.depths(*asks)?;
     let span = args.span(&sizes)?;
     let output = Output::open(&args.output, *asks)?;
+    let hdr = args.output.hdr.as_deref().map(HdrLog::create).transpose()?;
     let quiet = !output.is_text();
     // Before this thread is pinned to one core of them.
     let machine = Machine::here();
@@ -201,6 +204,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
         span,
         seed: client.pattern.seed(),
         output: RefCell::new(output),
+        hdr,
         conditions,
         peer,
         contents: Contents::default(),
@@ -241,6 +245,7 @@ struct Session<'a> {
     /// The seed that arrivals follow from.
     seed: u64,
     output: RefCell<Output>,
+    hdr: Option<HdrLog>,
     conditions: Conditions,
     peer: Peer,
     contents: Contents,
@@ -390,6 +395,13 @@ impl Session<'_> {
                 verified: self.contents.checked,
                 ..Row::of(kind, recorder, per_second)
             };
+            if let Some(log) = &mut self.hdr {
+                let tag = format!("{}-{}-{}", op.name().replace(' ', "-"), point.size, point.depth);
+                log.write(&format!("{tag}-response"), &kind.response, recorder.elapsed)?;
+                if recorder.is_open {
+                    log.write(&format!("{tag}-service"), &kind.service, recorder.elapsed)?;
+                }
+            }
             let limits = limits(&args.output, &row);
             self.limits += limits.len();
             self.missed += limits.iter().filter(|it| !it.ok).count();

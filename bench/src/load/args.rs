@@ -81,6 +81,9 @@ pub struct OutputArgs {
     /// Write the rows to this file, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Write all latencies to this file, as an HdrHistogram log in nanoseconds.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hdr: Option<PathBuf>,
     /// The columns of the text: for people, or those of perftest for programs that read them.
     #[arg(long, value_enum, default_value_t = Format::People)]
     pub(crate) format: Format,

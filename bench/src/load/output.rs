@@ -26,6 +26,12 @@ pub struct NotWritten {
     why: io::Error,
 }
 
+impl NotWritten {
+    pub(super) fn new(path: &Path, why: io::Error) -> Self {
+        Self { path: path.to_owned(), why }
+    }
+}
+
 /// A file, by its name.
 #[derive(Debug)]
 struct Sink {
@@ -35,13 +41,13 @@ struct Sink {
 
 impl Sink {
     fn create(path: &Path) -> Result<Self, NotWritten> {
-        let file = File::create(path).map_err(|why| NotWritten { path: path.to_owned(), why })?;
+        let file = File::create(path).map_err(|why| NotWritten::new(path, why))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
     fn line(&mut self, line: &str) -> Result<(), NotWritten> {
         let written = writeln!(self.file, "{line}");
-        written.map_err(|why| NotWritten { path: self.path.clone(), why })
+        written.map_err(|why| NotWritten::new(&self.path, why))
     }
 }
 
