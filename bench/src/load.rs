@@ -17,6 +17,7 @@ mod contents;
 mod cpu;
 mod hdr;
 mod mix;
+mod null;
 mod op;
 mod output;
 mod places;
@@ -50,7 +51,12 @@ use self::{
     schedule::Schedule,
     work::Work,
 };
-pub use self::{checked::Checked, op::LoadOp, output::NotWritten};
+pub use self::{
+    checked::Checked,
+    null::{Generator, generator},
+    op::LoadOp,
+    output::NotWritten,
+};
 use crate::{
     amount::WARM,
     client::{Area, Client},

@@ -35,6 +35,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Error> {
     }
     let of = ["--release", "--package", "rma-figures"];
     if !options.list {
+        // What operators run is measured as a process.
+        let programs = ["build", "--release", "--package", "rma-figures", "--package", "rma-bench"];
+        Cargo::new(&programs).args(["--bins"]).run()?;
         // The programs whose instructions valgrind counts lie beside this one then.
         requirements::to_count_instructions()?;
         for example in ["turn", "turn_beside", "receive", "star"] {

@@ -1,6 +1,6 @@
 //! The places of a region that the ops of a load go to.
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use crate::client::Area;
 
@@ -10,7 +10,7 @@ pub(crate) const LINE: u64 = 64;
 /// Random places of an area, and which of them were written to.
 #[derive(Debug)]
 pub(crate) struct Places {
-    random: StdRng,
+    random: SmallRng,
     offset: u64,
     stride: u64,
     count: u64,
@@ -32,7 +32,7 @@ impl Places {
 
     fn every(stride: u64, offset: u64, count: u64, seed: u64) -> Self {
         let written = vec![false; count as usize].into();
-        Self { random: StdRng::seed_from_u64(seed), offset, stride, count, written }
+        Self { random: SmallRng::seed_from_u64(seed), offset, stride, count, written }
     }
 
     /// The offset in the region of one of them.

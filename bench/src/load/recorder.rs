@@ -12,14 +12,14 @@ use rma_xdp::OpStatus;
 use super::{cpu::CpuTime, work::Ended};
 use crate::latency::Latencies;
 
-/// A time between two turns above which the thread did not run.
-pub(crate) const GAP: Duration = Duration::from_micros(100);
+/// Nanoseconds between two turns above which the thread did not run.
+const GAP: u64 = 100_000;
 
 /// The window of the best and the worst rate.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// An op of an open loop that was issued later than this was late.
-pub(crate) const LATE: Duration = Duration::from_micros(1);
+/// Nanoseconds by which an op of an open loop may be issued late that is not called late.
+const LATE: u64 = 1_000;
 
 /// An op that ended, when its end was seen.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +55,10 @@ pub(crate) struct Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gaps {
     pub(crate) count: u64,
-    pub(crate) longest: Duration,
+    /// In nanoseconds.
+    pub(crate) longest: u64,
     /// The end of the last one.
-    until: Option<Instant>,
+    until: Instant,
 }
 
 /// The times by which ops were issued late.
@@ -65,7 +66,8 @@ pub(crate) struct Gaps {
 pub(crate) struct Lateness {
     pub(crate) issued: u64,
     pub(crate) late: u64,
-    pub(crate) longest: Duration,
+    /// In nanoseconds.
+    pub(crate) longest: u64,
 }
 
 /// The fewest and the most ops and bytes in a full window.
@@ -122,7 +124,8 @@ pub(crate) struct Recorder {
     /// Whether ops are due at times of their own: then their service is noted beside the response.
     pub(crate) is_open: bool,
     pub(crate) elapsed: Duration,
-    pub(crate) busy: Duration,
+    /// Nanoseconds.
+    pub(crate) busy: u64,
     pub(crate) cpu: CpuTime,
     start: Instant,
     round_start: Instant,
@@ -184,7 +187,7 @@ impl Recorder {
             is_saturated: false,
             is_open: false,
             elapsed: Duration::ZERO,
-            busy: Duration::ZERO,
+            busy: 0,
             cpu: CpuTime::default(),
             start: Instant::ZERO,
             round_start: Instant::ZERO,
@@ -220,18 +223,18 @@ impl Recorder {
         for kind in &mut self.kinds {
             kind.forget();
         }
-        (self.gaps, self.lateness, self.busy) =
-            (Gaps::default(), Lateness::default(), Duration::ZERO);
+        (self.gaps, self.lateness, self.busy) = (Gaps::default(), Lateness::default(), 0);
         (self.cpu, self.cpu_at_start) = (CpuTime::default(), CpuTime::of_this_thread());
         (self.start, self.round_start, self.last) = (now, now, now);
         self.windows = Windows { end: now + WINDOW, ..Windows::default() };
         self.is_saturated = false;
     }
 
-    /// An op that was due then is issued now. Returns how late it is.
+    /// An op of an open loop that was due then is issued now. Returns how late it is, in
+    /// nanoseconds.
     #[inline]
-    pub(crate) fn issued(&mut self, due: Instant, now: Instant) -> Duration {
-        let late = now.since(due);
+    pub(crate) fn issued(&mut self, due: Instant, now: Instant) -> u64 {
+        let late = now.nanos_since(due);
         self.lateness.issued += 1;
         self.lateness.late += u64::from(late > LATE);
         self.lateness.longest = self.lateness.longest.max(late);
@@ -241,15 +244,13 @@ impl Recorder {
     /// The engine has turned.
     #[inline]
     pub(crate) fn turned(&mut self, now: Instant, worked: bool) {
-        let step = now.since(self.last);
+        let step = now.nanos_since(self.last);
         self.last = now;
-        if worked {
-            self.busy += step;
-        }
+        self.busy += if worked { step } else { 0 };
         if step > GAP {
             self.gaps.count += 1;
             self.gaps.longest = self.gaps.longest.max(step);
-            self.gaps.until = Some(now);
+            self.gaps.until = now;
         }
         if now >= self.windows.end {
             self.windows.over(now);
@@ -272,17 +273,17 @@ impl Recorder {
         let moved = Moved { ops: 1, bytes: end.bytes };
         kind.of_round.add(moved);
         self.windows.now.add(moved);
-        let response = now.since(end.at.due);
+        let response = now.nanos_since(end.at.due);
         if let Some(interval) = &mut self.interval {
             interval.moved.add(moved);
-            interval.latencies.record(response);
+            interval.latencies.record_nanos(response);
         }
-        kind.round.record(response);
+        kind.round.record_nanos(response);
         if self.is_open {
-            kind.service.record(now.since(end.at.issued));
+            kind.service.record_nanos(now.nanos_since(end.at.issued));
         }
-        if self.gaps.until.is_some_and(|until| end.at.due < until) {
-            kind.disturbed.record(response);
+        if end.at.due < self.gaps.until {
+            kind.disturbed.record_nanos(response);
         }
     }
 

@@ -304,21 +304,21 @@ impl Cpu {
         let elapsed = recorder.elapsed.as_secs_f64().max(1e-9);
         let of_op =
             |time: core::time::Duration| (ops > 0).then(|| time.as_nanos() as f64 / ops as f64);
-        let gbit = bytes as f64 * 8.0 / 1e9;
+        let (gbit, busy) = (bytes as f64 * 8.0 / 1e9, recorder.busy as f64 / 1e9);
         let (user, system) = (recorder.cpu.user, recorder.cpu.system);
         Self {
             user_ns_per_op: of_op(user),
             sys_ns_per_op: of_op(system),
-            busy: recorder.busy.as_secs_f64() / elapsed,
+            busy: busy / elapsed,
             burnt: (user + system).as_secs_f64() / elapsed,
-            core_s_per_gbit: (gbit > 0.0).then(|| recorder.busy.as_secs_f64() / gbit),
+            core_s_per_gbit: (gbit > 0.0).then(|| busy / gbit),
         }
     }
 }
 
 impl Gaps {
     pub(crate) fn new(recorder: &Recorder) -> Self {
-        let longest_us = recorder.gaps.longest.as_nanos() as f64 / 1e3;
+        let longest_us = recorder.gaps.longest as f64 / 1e3;
         Self { count: recorder.gaps.count, longest_us }
     }
 }
@@ -330,8 +330,8 @@ impl Lateness {
         let made = recorder.moved().per_second(recorder.elapsed).ops_per_s;
         Self {
             share_above_1: lateness.late as f64 / lateness.issued.max(1) as f64,
-            max: lateness.longest.as_nanos() as f64 / 1e3,
-            backlog_max: (lateness.longest.as_secs_f64() * asked_per_s as f64) as u64,
+            max: lateness.longest as f64 / 1e3,
+            backlog_max: (lateness.longest as f64 / 1e9 * asked_per_s as f64) as u64,
             saturated_at_per_s: recorder.is_saturated.then_some(made),
         }
     }

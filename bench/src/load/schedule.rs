@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
 use rma_core::time::Instant;
 
 /// The distances between arrivals of an open loop.
@@ -29,6 +29,11 @@ impl Arrivals {
     }
 }
 
+const NANOS_PER_SECOND: f64 = 1e9;
+const UNIT_BITS: u32 = 32;
+const UNITS_PER_NANO: f64 = (1_u64 << UNIT_BITS) as f64;
+const HALF: u128 = 1 << (UNIT_BITS - 1);
+
 /// When ops may be issued.
 #[derive(Debug)]
 pub(crate) enum Schedule {
@@ -42,20 +47,21 @@ pub(crate) enum Schedule {
 #[derive(Debug)]
 pub(crate) struct Due {
     arrivals: Arrivals,
-    random: StdRng,
-    per_second: u64,
-    start: Instant,
-    /// Sum of the gaps so far, in billionths of the mean gap: so no rate is rounded.
+    random: SmallRng,
+    /// The mean gap, and the sum of those so far, in 2^-32 of a nanosecond: so no rate is rounded.
+    mean: f64,
     sum: u128,
+    start: Instant,
     next: Instant,
 }
 
 impl Schedule {
     /// An open loop of `per_second` ops, which is not 0. Equal seeds have equal arrivals.
     pub(crate) fn open(arrivals: Arrivals, per_second: u64, seed: u64) -> Self {
-        let random = StdRng::seed_from_u64(seed);
+        let random = SmallRng::seed_from_u64(seed);
         let (start, next) = (Instant::ZERO, Instant::ZERO);
-        Self::Open(Box::new(Due { arrivals, random, per_second, start, sum: 0, next }))
+        let mean = NANOS_PER_SECOND / per_second as f64 * UNITS_PER_NANO;
+        Self::Open(Box::new(Due { arrivals, random, mean, sum: 0, start, next }))
     }
 
     /// Whether ops are due at times of their own.
@@ -88,17 +94,14 @@ impl Schedule {
 }
 
 impl Due {
-    const MEAN: f64 = 1e9;
-
     fn draw(&mut self) {
         let gap = match self.arrivals {
-            Arrivals::Even => 1.0,
-            Arrivals::Poisson => -(1.0 - self.random.random::<f64>()).ln(),
+            Arrivals::Even => self.mean,
+            Arrivals::Poisson => -(1.0 - self.random.random::<f64>()).ln() * self.mean,
         };
-        self.sum += (gap * Self::MEAN) as u128;
-        let nanos = self.sum / u128::from(self.per_second);
-        self.next =
-            self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX >> 1));
+        self.sum += gap as u128;
+        let nanos = (self.sum + HALF) >> UNIT_BITS;
+        self.next = self.start + Duration::from_nanos(nanos as u64);
     }
 }
 

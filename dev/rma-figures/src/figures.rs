@@ -7,6 +7,7 @@
 mod alone;
 mod benchmark;
 mod beside;
+mod between;
 mod changes;
 mod channels;
 mod check;

@@ -17,9 +17,9 @@ use rma_bench::{
 use super::{
     alone::{self, Alone, FRAMES4096, PING_PONG, READ64, READ4096, WRITE64, cold},
     benchmark::Benchmark::{self, Own},
-    beside, changes, channels, crypto, death, failover, first_read, floors, flows, goodput,
-    instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey, scale, simulated,
-    simulator,
+    beside, between, changes, channels, crypto, death, failover, first_read, floors, flows,
+    goodput, instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey, scale,
+    simulated, simulator,
     spec::Spec,
     star, star_engines, stations, tenants, turn,
     turns::{Hosts, Turns},
@@ -80,6 +80,21 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     ),
     Own(alone::own_over_turns, &[ratio("read64_own_over_turns").goal_at_most(1.5)]),
     Own(first_read::first_read, &[ratio("first_read_over_tcp")]),
+    Own(
+        between::over_pair,
+        &[
+            ratio("bench_read64_over_pair").at_most(1.05).by_name(),
+            ratio("bench_rate_over_pipelined").at_least(0.95).by_name(),
+            ratio("bench_goodput_over_transfers").at_least(0.95).by_name(),
+        ],
+    ),
+    Own(
+        between::generator_alone,
+        &[
+            ratio("generator_over_parts").at_most(2.0).by_name(),
+            exact("generator_allocated", "bytes").at_most(0.0).needs(COUNTING).by_name(),
+        ],
+    ),
     p50(ratio("read4096_over_floor").at_most(1.75).goal_at_most(1.45), READ4096, FRAMES4096),
     p50(ratio("read64_cold_over_floor").by_name(), cold(64), PING_PONG),
     p50(ratio("read4096_cold_over_floor").by_name(), cold(4096), FRAMES4096),
