@@ -343,7 +343,8 @@ impl Session<'_> {
             }
             _ => 0.0,
         };
-        let per_second = point.rate.map(|it| it.per_second(point.size, peak));
+        let rate = point.rate.map(|it| it.per_second(point.size, peak));
+        let per_second = rate.transpose()?;
         let mut schedule =
             per_second.map_or(Schedule::Closed, |it| Schedule::open(args.arrivals, it, self.seed));
         let failed = RefCell::new(None);
@@ -371,7 +372,7 @@ impl Session<'_> {
     fn row(
         &mut self,
         point: Point,
-        per_second: Option<u64>,
+        per_second: Option<f64>,
         recorder: &Recorder,
         partial: bool,
     ) -> Result<(), LoadError> {

@@ -12,6 +12,9 @@ use crate::remote::RemoteArgs;
 /// The largest transfer.
 const SIZE_MAX: u64 = 4 << 20;
 
+/// The highest rate: an op each nanosecond.
+const RATE_MAX: f64 = 1e9;
+
 /// The most sizes, depths or rates in a list.
 const LIST_MAX: usize = 64;
 
@@ -91,13 +94,13 @@ pub struct OutputArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) interval: Option<Duration>,
     /// Exit with 3 if the 99th percentile of the latency, in microseconds, is above this.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = limit)]
     pub(crate) limit_p99: Option<f64>,
     /// Exit with 3 if there are fewer ops a second.
-    #[arg(long, value_name = "OPS")]
+    #[arg(long, value_name = "OPS", value_parser = limit)]
     pub(crate) limit_rate: Option<f64>,
     /// Exit with 3 if less payload gets through, in Gbit/s.
-    #[arg(long, value_name = "GBIT")]
+    #[arg(long, value_name = "GBIT", value_parser = limit)]
     pub(crate) limit_goodput: Option<f64>,
 }
 
@@ -156,7 +159,7 @@ enum Idle {
 }
 
 /// An argument that is not understood.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ArgsError {
     /// Not a number of bytes.
     #[error("{text:?} is no number of bytes: give one such as 64, 4K or 1M, of at least 1")]
@@ -169,6 +172,22 @@ pub enum ArgsError {
         "{text:?} is no rate above 0: give ops a second such as 500k, payload such as 10Gbit, or a share such as 20%"
     )]
     Rate {
+        /// The text.
+        text: String,
+    },
+    /// A rate beyond what a clock tells apart.
+    #[error(
+        "--rate asks for {ops:.3e} ops of {size} bytes a second, and the clock tells 1e9 apart: give a lower one"
+    )]
+    RateTooHigh {
+        /// Ops a second.
+        ops: f64,
+        /// Bytes of each.
+        size: u64,
+    },
+    /// Not a limit.
+    #[error("{text:?} is no limit: give a number above 0")]
+    Limit {
         /// The text.
         text: String,
     },
@@ -280,15 +299,14 @@ impl FromStr for Load {
 }
 
 impl Load {
-    /// Ops of `size` bytes a second, at least one, where a closed loop does `peak`.
-    pub(crate) fn per_second(self, size: u64, peak: f64) -> u64 {
+    /// Ops of `size` bytes a second, where a closed loop does `peak`.
+    pub(crate) fn per_second(self, size: u64, peak: f64) -> Result<f64, ArgsError> {
         let ops = match self {
             Self::Ops(ops) => ops,
             Self::Bits(bits) => bits / 8.0 / size as f64,
             Self::Share(share) => share * peak,
         };
-        // No clock tells more of them apart.
-        (ops as u64).clamp(1, 1_000_000_000)
+        if ops > RATE_MAX { Err(ArgsError::RateTooHigh { ops, size }) } else { Ok(ops) }
     }
 }
 
@@ -341,6 +359,11 @@ fn seconds(text: &str) -> Result<Duration, ArgsError> {
     let time = seconds.and_then(|it| Duration::try_from_secs_f64(it).ok());
     let time = time.filter(|it| !it.is_zero() && *it <= Duration::from_secs(1 << 30));
     time.ok_or_else(|| ArgsError::Seconds { text: text.to_owned() })
+}
+
+fn limit(text: &str) -> Result<f64, ArgsError> {
+    let limit = text.parse().ok().filter(|it: &f64| *it > 0.0 && it.is_finite());
+    limit.ok_or_else(|| ArgsError::Limit { text: text.to_owned() })
 }
 
 fn no_queue_pairs(_: &str) -> Result<String, ArgsError> {

@@ -106,7 +106,7 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
         let asked = load.asked_per_s.unwrap_or_default();
         let share = lateness.share_above_1 * 100.0;
         notes.push(format!(
-            "open loop, {}, {asked}/s asked, {:.0}/s made; {share:.2} % issued more than 1 µs late, at most {:.0} µs; \
+            "open loop, {}, {asked:.0}/s asked, {:.0}/s made; {share:.2} % issued more than 1 µs late, at most {:.0} µs; \
              backlog never above {} ops",
             load.arrivals.unwrap_or_default(),
             throughput.ops_per_s,

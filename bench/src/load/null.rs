@@ -73,7 +73,7 @@ pub fn generator(count: u64, interrupt: &Interrupt) -> Result<Generator, PairErr
     };
     let closed = of(&mut Schedule::Closed)?;
     // Due long before: each is issued as soon as the one before it has ended.
-    let open = of(&mut Schedule::open(Arrivals::Poisson, 100_000_000, 1))?;
+    let open = of(&mut Schedule::open(Arrivals::Poisson, 100_000_000.0, 1))?;
     let mut recorder = Recorder::new(1, 1);
     let start = clock.now();
     for _ in 0..count {

@@ -117,7 +117,7 @@ pub struct Load {
     /// Bytes that the ops are spread over.
     pub span: u64,
     /// In an open loop, ops a second that were asked for. Else null.
-    pub asked_per_s: Option<u64>,
+    pub asked_per_s: Option<f64>,
     /// In an open loop, `poisson` or `even`. Else null.
     pub arrivals: Option<&'static str>,
     /// Rounds that were measured.
@@ -228,7 +228,7 @@ pub struct Limit {
 impl Row {
     /// The record of one kind of op, in an open loop of so many a second or a closed one.
     /// The rest is for the caller to fill in.
-    pub(crate) fn of(kind: &Kind, recorder: &Recorder, per_second: Option<u64>) -> Self {
+    pub(crate) fn of(kind: &Kind, recorder: &Recorder, per_second: Option<f64>) -> Self {
         let latency_us = Latency::new(&kind.response, &kind.disturbed, &kind.medians);
         // Nothing tells which of them a gap fell into: those of the response do.
         let none = Latencies::new();
@@ -325,13 +325,13 @@ impl Gaps {
 
 impl Lateness {
     /// Of a loop that was to make so many ops a second.
-    pub(crate) fn new(recorder: &Recorder, asked_per_s: u64) -> Self {
+    pub(crate) fn new(recorder: &Recorder, asked_per_s: f64) -> Self {
         let lateness = &recorder.lateness;
         let made = recorder.moved().per_second(recorder.elapsed).ops_per_s;
         Self {
             share_above_1: lateness.late as f64 / lateness.issued.max(1) as f64,
             max: lateness.longest as f64 / 1e3,
-            backlog_max: (lateness.longest as f64 / 1e9 * asked_per_s as f64) as u64,
+            backlog_max: (lateness.longest as f64 / 1e9 * asked_per_s) as u64,
             saturated_at_per_s: recorder.is_saturated.then_some(made),
         }
     }
@@ -423,7 +423,7 @@ mod tests {
     fn the_documentation_names_each_field_of_a_row_and_no_other() {
         let recorder = Recorder::new(1, 1);
         let limits = vec![Limit { name: "p99_us", limit: 1.0, value: None, ok: false }];
-        let row = Row { limits, ..Row::of(&recorder.kinds[0], &recorder, Some(1000)) };
+        let row = Row { limits, ..Row::of(&recorder.kinds[0], &recorder, Some(1000.0)) };
         let mut found = Vec::new();
         names("", &serde_json::to_value(row).unwrap(), &mut found);
         let text = include_str!("../../../docs/RMA-BENCH.md");

@@ -290,7 +290,7 @@ mod tests {
         let mut server = Server::new(&clock);
         server.stall = Some((1_000_000, Duration::from_millis(30)));
         let mut recorder = Recorder::new(1, 1);
-        let mut schedule = Schedule::open(Arrivals::Even, 10_000, 1);
+        let mut schedule = Schedule::open(Arrivals::Even, 10_000.0, 1);
         let interrupt = Interrupt::default();
         let plan = plan(Extent::Time(Duration::from_secs(3)), 256, &interrupt);
         run(&mut server, &mut schedule, &clock, plan, &mut recorder).unwrap();
@@ -325,7 +325,7 @@ mod tests {
         let mut server = Server::new(&clock);
         let (mut recorder, interrupt) = (Recorder::new(1, 1), Interrupt::default());
         // One a turn, and a turn takes a microsecond: half of what is asked for.
-        let mut schedule = Schedule::open(Arrivals::Poisson, 2_000_000, 1);
+        let mut schedule = Schedule::open(Arrivals::Poisson, 2_000_000.0, 1);
         let plan = plan(Extent::Time(Duration::from_secs(60)), 1, &interrupt);
         run(&mut server, &mut schedule, &clock, plan, &mut recorder).unwrap();
         assert!(recorder.is_saturated);

@@ -56,11 +56,11 @@ pub(crate) struct Due {
 }
 
 impl Schedule {
-    /// An open loop of `per_second` ops, which is not 0. Equal seeds have equal arrivals.
-    pub(crate) fn open(arrivals: Arrivals, per_second: u64, seed: u64) -> Self {
+    /// An open loop of `per_second` ops, which is above 0. Equal seeds have equal arrivals.
+    pub(crate) fn open(arrivals: Arrivals, per_second: f64, seed: u64) -> Self {
         let random = SmallRng::seed_from_u64(seed);
         let (start, next) = (Instant::ZERO, Instant::ZERO);
-        let mean = NANOS_PER_SECOND / per_second as f64 * UNITS_PER_NANO;
+        let mean = NANOS_PER_SECOND / per_second * UNITS_PER_NANO;
         Self::Open(Box::new(Due { arrivals, random, mean, sum: 0, start, next }))
     }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn even_arrivals_are_exact_multiples_whatever_the_rate() {
-        let found = due(Schedule::open(Arrivals::Even, 300_000, 1), Duration::from_secs(1));
+        let found = due(Schedule::open(Arrivals::Even, 300_000.0, 1), Duration::from_secs(1));
         assert_eq!(found.len(), 300_000);
         assert_eq!(found[2], Duration::from_micros(10));
         assert_eq!(found[299_999], Duration::from_secs(1));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn arrivals_by_chance_have_their_rate_and_no_memory_and_follow_from_the_seed() {
         let of =
-            |seed| due(Schedule::open(Arrivals::Poisson, 100_000, seed), Duration::from_secs(1));
+            |seed| due(Schedule::open(Arrivals::Poisson, 100_000.0, seed), Duration::from_secs(1));
         let found = of(7);
         assert!((99_000..101_000).contains(&found.len()), "{}", found.len());
         let longer = |than| found.windows(2).filter(|it| it[1] - it[0] > than).count() as f64;
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_op_that_is_due_stays_due_until_it_is_taken() {
-        let mut schedule = Schedule::open(Arrivals::Even, 1000, 1);
+        let mut schedule = Schedule::open(Arrivals::Even, 1000.0, 1);
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         schedule.start(at(0));
         assert_eq!(schedule.take(at(0)), None);
