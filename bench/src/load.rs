@@ -127,13 +127,13 @@ impl<'a> Task<'a> {
     /// The latency of one type of op.
     #[must_use]
     pub fn latency(command: &'static str, op: LoadOp, args: &'a LoadArgs) -> Self {
-        Self { command, asks: Asks::Latency, mix: Mix::of(op), args }
+        Self { command, asks: Asks::Latency, mix: mix_of(op, args), args }
     }
 
     /// The rate of one type of op, and the payload that gets through.
     #[must_use]
     pub fn bandwidth(command: &'static str, op: LoadOp, args: &'a LoadArgs) -> Self {
-        Self { command, asks: Asks::Bandwidth, mix: Mix::of(op), args }
+        Self { command, asks: Asks::Bandwidth, mix: mix_of(op, args), args }
     }
 
     /// The latency of atomics.
@@ -179,6 +179,15 @@ impl<'a> Task<'a> {
     }
 }
 
+/// One type of op, or both directions.
+fn mix_of(op: LoadOp, args: &LoadArgs) -> Mix {
+    match op {
+        LoadOp::Read if args.both => Mix::weighted([(op, 1), (LoadOp::Write, 1)]),
+        LoadOp::Write if args.both => Mix::weighted([(op, 1), (LoadOp::Read, 1)]),
+        _ => Mix::of(op),
+    }
+}
+
 /// Runs a load and prints its rows.
 ///
 /// # Errors
@@ -186,6 +195,9 @@ impl<'a> Task<'a> {
 /// if a limit does not hold.
 pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let Task { asks, mix, args, .. } = task;
+    if args.both && (mix.ops().len() != 2 || *asks == Asks::Mixed) {
+        return Err(ArgsError::Both.into());
+    }
     let sizes = args.sizes(mix)?;
     let depths = args.depths(*asks)?;
     let span = args.span(&sizes)?;
@@ -306,9 +318,8 @@ impl Session<'_> {
             work.finish();
             done
         } else {
-            let op = mix.op(0);
-            let mut work =
-                CallWork::new(client, op, call_work::Calls { size, depth, span, class })?;
+            let calls = call_work::Calls { size, depth, span, class };
+            let mut work = CallWork::new(client, mix.clone(), calls)?;
             let done = self.measure(&mut work, &clock, point, interrupt);
             work.finish();
             done

@@ -58,6 +58,9 @@ pub struct LoadArgs {
     /// restore what was there.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) verify: u64,
+    /// Both directions at once: of READs and WRITEs, as many of the other as well.
+    #[arg(short, long)]
+    pub(crate) both: bool,
     /// Class of service. Default: latency for ops of up to 4K, throughput for larger ones.
     #[arg(long, value_enum)]
     class: Option<Class>,
@@ -218,6 +221,9 @@ pub enum ArgsError {
         /// The largest.
         most: u64,
     },
+    /// Both directions of what has one.
+    #[error("--both is for READs and WRITEs alone: leave it out")]
+    Both,
     /// The size of an atomic.
     #[error("an atomic has 8 bytes: leave out --size and --all")]
     AtomicSize,
@@ -399,9 +405,8 @@ impl LoadArgs {
             return if given { Err(ArgsError::AtomicSize) } else { Ok(vec![8]) };
         }
         let is_large = |op| matches!(op, LoadOp::Read | LoadOp::Write);
-        let op = mix.ops().next().expect("there is one");
-        let is_small = mix.ops().len() > 1 || !is_large(op);
-        let most = if is_small { OP_SIZE_MAX.into() } else { SIZE_MAX };
+        let small = mix.ops().find(|&op| !is_large(op));
+        let most = if small.is_some() { OP_SIZE_MAX.into() } else { SIZE_MAX };
         let sizes: Vec<u64> = match (self.all, &*self.size) {
             (true, _) => {
                 [1].into_iter().chain((6..=22).map(|it| 1 << it)).filter(|&it| it <= most).collect()
@@ -410,7 +415,7 @@ impl LoadArgs {
             (false, sizes) => sizes.iter().map(|it| it.0).collect(),
         };
         within_list("size", &sizes)?;
-        let op = if mix.ops().len() > 1 { "an op of a mix" } else { op.name() };
+        let op = small.or_else(|| mix.ops().next()).map_or("", LoadOp::name);
         match sizes.iter().find(|&&size| size > most) {
             Some(&size) => Err(ArgsError::Size { op, size, most }),
             None => Ok(sizes),

@@ -2,15 +2,16 @@
 //! control, retried.
 //!
 //! As with a portal's ops, what is written depends on its place alone. Of each READ the first and
-//! the last line are compared with what should be there.
+//! the last line are compared with what should be there, if nothing is written meanwhile.
 
 use rma_core::executor::{Call, CallId, CallStatus, Piece};
 use rma_xdp::{
-    Grant, OpStatus, OpType, Permissions, RegisteredRegion, Transfers, ops::ClassOfService,
+    Grant, OpStatus, Permissions, RegisteredRegion, Transfers, ops::ClassOfService,
     transfer::ExecutorConfig,
 };
 
 use super::{
+    mix::Mix,
     op::LoadOp,
     places::{LINE, Places},
     work::{Due, Ended, Work},
@@ -30,16 +31,26 @@ const SLOTS: u16 = 256;
 pub(crate) struct CallWork<'a> {
     client: &'a mut Client,
     transfers: Transfers,
-    op: LoadOp,
-    grant: Grant,
+    mix: Mix,
+    grants: Vec<Grant>,
     size: u64,
     class: ClassOfService,
     places: Places,
-    /// The calls under way, with a part of `local` for each.
+    /// The calls under way, with a part of `sink` for each.
     calls: Box<[Option<Issued>]>,
-    local: RegisteredRegion,
-    /// Places of calls that failed, to be issued again.
-    next: Vec<u64>,
+    /// The memory that READs land in.
+    sink: RegisteredRegion,
+    /// The memory that WRITEs are sent from: one copy of the bytes, wherever they go.
+    source: RegisteredRegion,
+    /// Calls that failed, to be issued again, and one that was drawn and not taken.
+    next: Vec<Drawn>,
+}
+
+/// A call that was drawn.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    kind: usize,
+    offset: u64,
 }
 
 /// The calls to issue.
@@ -58,7 +69,7 @@ pub(crate) struct Calls {
 #[derive(Clone, Copy, Debug)]
 struct Issued {
     call: CallId,
-    offset: u64,
+    what: Drawn,
     at: Due,
 }
 
@@ -72,28 +83,29 @@ impl<'a> CallWork<'a> {
     /// Never: the bounds are the regions' own.
     pub(crate) fn new(
         client: &'a mut Client,
-        op: LoadOp,
+        mix: Mix,
         Calls { size, depth, span, class }: Calls,
     ) -> Result<Self, PairError> {
-        let grant = client.grants.get(op.op_type())?;
+        let granted = |op: LoadOp| client.grants.get(op.op_type());
+        let grants = mix.ops().map(granted).collect::<Result<_, _>>()?;
         let config: ExecutorConfig = client.host.executor_config();
         let transfers = Transfers::new(client.host.portal(SLOTS)?, config).map_err(other)?;
-        // All WRITEs come from one copy of the bytes that are sent, wherever they go.
-        let parts = if op == LoadOp::Read { u64::from(depth) * size } else { size + WARM };
-        let local = client.host.register(parts as usize, Permissions::NONE)?;
-        if op != LoadOp::Read {
-            let mut bytes = vec![0; WARM as usize];
-            Client::source_pattern(client.pattern).fill(0, &mut bytes);
-            for offset in (0..parts).step_by(WARM as usize) {
-                let len = (parts - offset).min(WARM) as usize;
-                local.write(offset, &bytes[..len]).expect("inside");
-            }
+        let register = |len: u64| client.host.register(len.max(1) as usize, Permissions::NONE);
+        let reads = mix.ops().any(|it| it == LoadOp::Read);
+        let sink = register(if reads { u64::from(depth) * size } else { 0 })?;
+        let sent = if mix.ops().any(LoadOp::writes) { size + WARM } else { 0 };
+        let source = register(sent)?;
+        let mut bytes = vec![0; WARM as usize];
+        Client::source_pattern(client.pattern).fill(0, &mut bytes);
+        for offset in (0..sent).step_by(WARM as usize) {
+            let len = (sent - offset).min(WARM) as usize;
+            source.write(offset, &bytes[..len]).expect("inside");
         }
         let area = client.area().with_len_at_most(span);
         let places = Places::of_calls(area, size, client.pattern.seed() ^ size);
         let calls = vec![None; depth as usize].into();
         let next = Vec::with_capacity(depth as usize + 1);
-        Ok(Self { client, transfers, op, grant, size, class, places, calls, local, next })
+        Ok(Self { client, transfers, mix, grants, size, class, places, calls, sink, source, next })
     }
 
     /// Tells the client's model what was written, and its doubts of what failed.
@@ -101,17 +113,14 @@ impl<'a> CallWork<'a> {
     /// # Panics
     /// Never: the bounds are the regions' own.
     pub(crate) fn finish(self) {
-        let Self { client, op, places, size, next, local, .. } = self;
-        if op == LoadOp::Read {
-            return;
-        }
-        for offset in next {
+        let Self { client, mix, places, size, next, source, .. } = self;
+        for Drawn { offset, .. } in next.into_iter().filter(|it| mix.op(it.kind).writes()) {
             client.doubt_area(Area { offset, len: size });
         }
         let Some(model) = &mut client.model else { return };
         let mut bytes = vec![0; size as usize];
         for offset in places.written() {
-            local.read(offset % WARM, &mut bytes).expect("inside");
+            source.read(offset % WARM, &mut bytes).expect("inside");
             model.apply(offset, &bytes);
         }
     }
@@ -122,7 +131,7 @@ impl<'a> CallWork<'a> {
         let mut line = [0; LINE as usize];
         let line = &mut line[..len as usize];
         [0, self.size - len].into_iter().find_map(|at| {
-            self.local.read(index as u64 * self.size + at, line).expect("inside");
+            self.sink.read(index as u64 * self.size + at, line).expect("inside");
             let Client { model, pattern, .. } = &self.client;
             match model {
                 Some(model) => model.first_difference(offset + at, line),
@@ -140,20 +149,24 @@ fn other(why: impl core::error::Error + Send + Sync + 'static) -> PairError {
 impl Work for CallWork<'_> {
     fn issue(&mut self, take: &mut impl FnMut() -> Option<Due>) -> Result<(), PairError> {
         while let Some(index) = self.calls.iter().position(Option::is_none) {
-            let offset = self.next.pop().unwrap_or_else(|| self.places.draw());
+            let what = self.next.pop().unwrap_or_else(|| {
+                let kind = self.mix.draw(&mut self.places);
+                Drawn { kind, offset: self.places.draw() }
+            });
             let Some(at) = take() else {
-                self.next.push(offset);
+                self.next.push(what);
                 break;
             };
-            let local_offset = match self.op.op_type() {
-                OpType::Read => index as u64 * self.size,
-                _ => offset % WARM,
+            let Drawn { kind, offset: remote_offset } = what;
+            let (local, local_offset) = match self.mix.op(kind) {
+                LoadOp::Read => (&self.sink, index as u64 * self.size),
+                _ => (&self.source, remote_offset % WARM),
             };
-            let (grant, local, len) = (&self.grant, &self.local, self.size);
-            let pieces = [Piece { grant, remote_offset: offset, local, local_offset, len }];
+            let (grant, len) = (&self.grants[kind], self.size);
+            let pieces = [Piece { grant, remote_offset, local, local_offset, len }];
             let call = Call::of(&pieces).with(|it| it.class = Some(self.class));
             let call = self.transfers.submit(&call).map_err(other)?;
-            self.calls[index] = Some(Issued { call, offset, at });
+            self.calls[index] = Some(Issued { call, what, at });
         }
         Ok(())
     }
@@ -166,7 +179,8 @@ impl Work for CallWork<'_> {
         let outcome = self.transfers.poll_outcome()?;
         let is_of = |it: &Option<Issued>| it.is_some_and(|it| it.call == outcome.call);
         let index = self.calls.iter().position(is_of).expect("outcomes are of calls that began");
-        let Issued { offset, at, .. } = self.calls[index].take().expect("it was found");
+        let Issued { what, at, .. } = self.calls[index].take().expect("it was found");
+        let (op, offset) = (self.mix.op(what.kind), what.offset);
         let status = match outcome.status {
             CallStatus::Ok => OpStatus::Ok,
             CallStatus::Failed(status) => status,
@@ -175,14 +189,15 @@ impl Work for CallWork<'_> {
         };
         let is_ok = status == OpStatus::Ok;
         if !is_ok {
-            self.next.push(offset);
-        } else if self.op.writes() {
+            self.next.push(what);
+        } else if op.writes() {
             self.places.wrote(offset);
         }
-        let is_read = is_ok && self.op == LoadOp::Read;
-        let wrong = if is_read { self.wrong(index, offset) } else { None };
+        let is_compared = is_ok && !self.mix.ops().any(LoadOp::writes);
+        let wrong = if is_compared { self.wrong(index, offset) } else { None };
         let retries = outcome.retries;
-        Some(Ended { kind: 0, at, status, bytes: self.size, retries, wrong })
+        let kind = what.kind;
+        Some(Ended { kind, at, status, bytes: self.size, retries, wrong })
     }
 
     fn failures(&mut self) -> &mut Failures {

@@ -92,9 +92,10 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
     let typical =
         latency_us.p50_ci95.map_or_else(String::new, |it| format!("t_typical {}; ", sure(it)));
     notes.push(format!(
-        "{} {}; {typical}issue to completion; {}",
+        "{}, {} loop, depth {}: {typical}issue to completion; {}",
         load.op,
         load.r#loop,
+        load.depth,
         ended.join(", ")
     ));
     if load.depth > 1

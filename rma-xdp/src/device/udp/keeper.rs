@@ -344,7 +344,9 @@ impl Thread {
         let known = self.search.known(peer).filter(|_| is_asked);
         let known = known.map_or(asked, |known| known.min(asked));
         let narrow = NarrowPath { peer, mtu: known, device_mtu };
-        self.ways.set_narrow(peer, (known < device_mtu).then_some(narrow));
+        // Loopback's MTU is longer than any packet, which makes no way over it a narrow one.
+        let is_narrow = known < device_mtu.min(u16::MAX.into());
+        self.ways.set_narrow(peer, is_narrow.then_some(narrow));
         let is_told = mtu < device_mtu || self.search.has(peer);
         if is_told && is_asked {
             let path = Path { source_mac: [0; 6], next_hop_mac: [0; 6], mtu };
