@@ -180,6 +180,15 @@ fn write_and_read_back(host: &[&str], netns: Option<&Netns>, grant: &Path) {
     let write = run("write-lat", &["--verify", "500", "-n", "500", "-s", "4096"]);
     assert_read(&write);
     assert!(text(&write.stdout).contains("all 65536 bytes read back"), "{write:?}");
+    // Ops, and calls of an executor, one way and both ways at once.
+    let both = ["--both", "-s", "64,65536", "-n", "300", "--verify", "500"];
+    for (command, more) in [("read-bw", &both[..]), ("write-bw", &both[1..])] {
+        let output = run(command, more);
+        assert_read(&output);
+        assert!(text(&output.stdout).contains("all 1000000 bytes read back"), "{output:?}");
+    }
+    let mixed = ["--ratio", "read=80,write=20", "-s", "8192", "-n", "300", "--span", "256K"];
+    assert_read(&run("mixed", &mixed));
     // It restores what it found, so that the pattern is still there.
     assert_read(&run("read-lat", &["--verify", "500", "-n", "500"]));
     let row = row(&run("write-lat", &["--verify", "500", "-n", "500", "--json"]));
