@@ -18,9 +18,6 @@ const GAP: u64 = 100_000;
 /// The window of the best and the worst rate.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Nanoseconds by which an op of an open loop may be issued late that is not called late.
-const LATE: u64 = 1_000;
-
 /// An op that ended, when its end was seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -59,15 +56,6 @@ pub(crate) struct Gaps {
     pub(crate) longest: u64,
     /// The end of the last one.
     until: Instant,
-}
-
-/// The times by which ops were issued late.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lateness {
-    pub(crate) issued: u64,
-    pub(crate) late: u64,
-    /// In nanoseconds.
-    pub(crate) longest: u64,
 }
 
 /// The fewest and the most ops and bytes in a full window.
@@ -118,7 +106,10 @@ pub(crate) struct Interval {
 pub(crate) struct Recorder {
     pub(crate) kinds: Box<[Kind]>,
     pub(crate) gaps: Gaps,
-    pub(crate) lateness: Lateness,
+    /// The times by which ops of an open loop were issued late, of those that no gap fell into.
+    pub(crate) lateness: Latencies,
+    /// Nanoseconds by which the latest of all was late.
+    pub(crate) latest: u64,
     pub(crate) windows: Windows,
     pub(crate) is_saturated: bool,
     /// Whether ops are due at times of their own: then their service is noted beside the response.
@@ -182,7 +173,8 @@ impl Recorder {
         Self {
             kinds: (0..kinds).map(|_| Kind::new(rounds)).collect(),
             gaps: Gaps::default(),
-            lateness: Lateness::default(),
+            lateness: Latencies::new(),
+            latest: 0,
             windows: Windows::default(),
             is_saturated: false,
             is_open: false,
@@ -223,7 +215,8 @@ impl Recorder {
         for kind in &mut self.kinds {
             kind.forget();
         }
-        (self.gaps, self.lateness, self.busy) = (Gaps::default(), Lateness::default(), 0);
+        (self.gaps, self.latest, self.busy) = (Gaps::default(), 0, 0);
+        self.lateness.clear();
         (self.cpu, self.cpu_at_start) = (CpuTime::default(), CpuTime::of_this_thread());
         (self.start, self.round_start, self.last) = (now, now, now);
         self.windows = Windows { end: now + WINDOW, ..Windows::default() };
@@ -235,9 +228,10 @@ impl Recorder {
     #[inline]
     pub(crate) fn issued(&mut self, due: Instant, now: Instant) -> u64 {
         let late = now.nanos_since(due);
-        self.lateness.issued += 1;
-        self.lateness.late += u64::from(late > LATE);
-        self.lateness.longest = self.lateness.longest.max(late);
+        self.latest = self.latest.max(late);
+        if due >= self.gaps.until {
+            self.lateness.record_nanos(late);
+        }
         late
     }
 

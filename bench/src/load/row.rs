@@ -161,9 +161,14 @@ pub struct Latency {
 /// The times by which ops of an open loop were issued late, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Lateness {
-    /// The share of ops that were issued more than a microsecond late.
+    /// The share of ops that were issued more than a microsecond late, of those that no gap of this
+    /// core fell into.
     pub share_above_1: f64,
-    /// The latest.
+    /// Half of these were late by no more.
+    pub p50: Option<f64>,
+    /// 99 % of these were late by no more.
+    pub p99: Option<f64>,
+    /// The latest of all.
     pub max: f64,
     /// Ops that were due at most and not issued.
     pub backlog_max: u64,
@@ -326,12 +331,14 @@ impl Gaps {
 impl Lateness {
     /// Of a loop that was to make so many ops a second.
     pub(crate) fn new(recorder: &Recorder, asked_per_s: f64) -> Self {
-        let lateness = &recorder.lateness;
+        let late = &recorder.lateness;
         let made = recorder.moved().per_second(recorder.elapsed).ops_per_s;
         Self {
-            share_above_1: lateness.late as f64 / lateness.issued.max(1) as f64,
-            max: lateness.longest as f64 / 1e3,
-            backlog_max: (lateness.longest as f64 / 1e9 * asked_per_s) as u64,
+            share_above_1: late.share_between_us(1.0, f64::INFINITY),
+            p50: late.percentile_us(0.5),
+            p99: late.percentile_us(0.99),
+            max: recorder.latest as f64 / 1e3,
+            backlog_max: (recorder.latest as f64 / 1e9 * asked_per_s) as u64,
             saturated_at_per_s: recorder.is_saturated.then_some(made),
         }
     }

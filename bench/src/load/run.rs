@@ -299,7 +299,7 @@ mod tests {
         assert!(kind.response.quantile_us(0.995) >= 10_000.0);
         assert!(kind.service.quantile_us(0.995) <= 2.0, "{}", kind.service.quantile_us(0.995));
         assert_eq!(kind.response.count(), 29_999);
-        assert!((295..=301).contains(&recorder.lateness.late), "{:?}", recorder.lateness);
+        assert!(recorder.lateness.max_us() <= 2.0 && recorder.latest >= 29_000_000);
         assert_eq!((recorder.gaps.count, recorder.gaps.longest), (1, 30_000_000));
         assert!((295..=301).contains(&kind.disturbed.count()), "{}", kind.disturbed.count());
         let rest = kind.response.without(&kind.disturbed);
