@@ -19,6 +19,7 @@ use crate::{
     load::LoadOp,
     machine::{Machine, mode_and_mtu},
     measure::{Floor, Links, What, in_turns},
+    mode::ModeArgs,
     pair::{Pair, PairConfig, Place, cores},
     rotation::{self, By, NextGrant, Rotations, beside_reads},
 };
@@ -54,6 +55,8 @@ pub struct DemoArgs {
     /// Use kernel UDP sockets on loopback, even if AF_XDP would work.
     #[arg(long)]
     pub udp: bool,
+    #[command(flatten)]
+    mode: ModeArgs,
 }
 
 /// Bytes of the served region.
@@ -135,6 +138,7 @@ impl RotationReport {
 /// If something could not be set up; on a wrong byte; if op after op fails; on Ctrl-C. Everything
 /// that was made has been removed.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), PairError> {
+    args.mode.ask_for();
     let say = Say { json: args.json };
     say.line("1RMA demo: one-sided, encrypted reads and writes between two hosts\n");
     if args.udp {

@@ -7,6 +7,7 @@
 
 pub mod aead;
 pub mod amount;
+pub mod backend;
 pub mod client;
 pub mod compare;
 pub mod demo;

@@ -3,7 +3,10 @@
 
 use std::sync::OnceLock;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use rma_xdp::{
     HostConfig,
     device::{
@@ -15,20 +18,32 @@ use rma_xdp::{
 /// As global as the command line that it comes from.
 static ASKED_FOR: OnceLock<Mode> = OnceLock::new();
 
+/// The mode of whatever is measured on this machine alone.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ModeArgs {
+    /// Mode in which AF_XDP hosts, and the floors beside them, attach their steering program. auto:
+    /// the fastest that suits the driver; the output names it, and the reason. native: in the
+    /// driver; native-copy without zero-copy, native-zc with it even where that is known to lose
+    /// frames; each fails if the driver cannot. generic: in the network stack.
+    #[arg(long, value_parser = parser(), default_value = "auto", global = true, value_name = "MODE")]
+    xdp_mode: Mode,
+}
+
+impl ModeArgs {
+    /// Has all hosts and floors that are opened later in this mode. Only the first call counts.
+    pub fn ask_for(self) {
+        let _ = ASKED_FOR.set(self.xdp_mode);
+    }
+}
+
 /// Reads a mode, as people type it.
-#[must_use]
-pub fn parser() -> impl TypedValueParser<Value = Mode> {
+fn parser() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.map(Mode::name)).map(|name| {
         Mode::ALL
             .into_iter()
             .find(|it| it.name() == name)
             .expect("only names of modes are possible")
     })
-}
-
-/// Has all hosts and floors that are opened later in this mode. Only the first call counts.
-pub fn ask_for(mode: Mode) {
-    let _ = ASKED_FOR.set(mode);
 }
 
 /// Returns the mode that was asked for.

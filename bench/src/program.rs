@@ -4,10 +4,10 @@
 use std::{error::Error, process::ExitCode};
 
 use clap::{ArgAction, Args};
-use rma_xdp::{device::xdp::Mode, keys::core_dumps};
+use rma_xdp::keys::core_dumps;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{interrupt::Interrupt, mode, out};
+use crate::{interrupt::Interrupt, out};
 
 /// The options of all commands.
 #[derive(Args, Clone, Copy, Debug)]
@@ -16,12 +16,6 @@ pub struct Common {
     /// grant as well.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
-    /// Mode in which AF_XDP hosts, and the floors beside them, attach their steering program. auto:
-    /// the fastest that suits the driver; the output names it, and the reason. native: in the
-    /// driver; native-copy without zero-copy, native-zc with it even where that is known to lose
-    /// frames; each fails if the driver cannot. generic: in the network stack.
-    #[arg(long, value_parser = mode::parser(), default_value = "auto", global = true, value_name = "MODE")]
-    xdp_mode: Mode,
 }
 
 /// An error that ends a program, with its exit status.
@@ -54,7 +48,6 @@ pub fn run(
     command: impl FnOnce(&Interrupt) -> Result<(), Failure>,
 ) -> ExitCode {
     trace(common.verbose);
-    mode::ask_for(common.xdp_mode);
     if let Err(error) = core_dumps::switch_off() {
         eprintln!("{name}: core dumps cannot be switched off, and keys would be in one: {error}");
         return ExitCode::FAILURE;

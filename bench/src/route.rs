@@ -31,6 +31,22 @@ pub(crate) fn interface_toward(to: SocketAddr) -> io::Result<(String, IpAddr)> {
     Err(io::Error::other(format!("no interface has {own}")))
 }
 
+/// Returns the address that an interface sends from: its first one, IPv4 before IPv6, none that is
+/// link-local.
+pub(crate) fn address_of(interface: &str) -> Option<IpAddr> {
+    let all =
+        getifaddrs().ok()?.filter(|it| it.interface_name.split(':').next() == Some(interface));
+    let addresses: Vec<IpAddr> = all
+        .filter_map(|it| {
+            let address = it.address?;
+            let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
+            let v6 = || address.as_sockaddr_in6().map(|it| it.ip());
+            v4.or_else(|| v6().filter(|it| !it.is_unicast_link_local()).map(IpAddr::from))
+        })
+        .collect();
+    addresses.iter().find(|it| it.is_ipv4()).or(addresses.first()).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +55,8 @@ mod tests {
     fn the_way_to_loopback_is_by_lo_and_to_an_own_address_there_is_none() {
         let to = |last| interface_toward(SocketAddr::from(([127, 0, 0, last], 9)));
         assert_eq!(to(2).unwrap(), ("lo".to_owned(), Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(address_of("lo"), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(address_of("nosuch0"), None);
         assert!(to(1).unwrap_err().to_string().contains("an address of this host"));
     }
 }

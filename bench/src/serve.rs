@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
 use rma_lab::Pattern;
 use rma_xdp::{
-    HostAddr, HostConfig, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
+    HostAddr, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
     config::DEFAULT_PORT,
     keys::{InlineKeyServer, RegionName},
     metrics::{EndpointError, MetricsEndpoint, NotSent},
@@ -24,6 +24,7 @@ use rma_xdp::{
 };
 
 use crate::{
+    backend::Backend,
     error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
@@ -32,9 +33,8 @@ use crate::{
     interrupt::Interrupt,
     invite::Invitation,
     keys::{KeysError, PORT, REGION, SEED, ServeKeyArgs, asked_at},
-    line, mode,
+    line,
     pair::pin,
-    route::interface_toward,
 };
 
 /// Once in how many turns of the engine keys are served. More often, and ops wait for the system
@@ -47,15 +47,19 @@ const NEWS_EVERY: u32 = 1 << 16;
 
 /// The device that carries the frames.
 #[derive(Args, Clone, Debug)]
-#[group(multiple = false)]
 pub struct DeviceArgs {
     /// Use AF_XDP on this network interface. Needs root. Default for those who measure: the one
     /// that the kernel reaches SERVER by.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "udp")]
     pub interface: Option<String>,
     /// Use kernel UDP sockets, bound to this address of this host.
     #[arg(long, value_name = "ADDRESS")]
     pub udp: Option<HostAddr>,
+    /// The way in which frames are carried. auto: AF_XDP as it suits the driver, or kernel UDP where
+    /// AF_XDP is not allowed. All others fail if they cannot be had; xdp-native in the driver, with
+    /// zero-copy where that works; xdp-generic in the network stack.
+    #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
+    pub(crate) backend: Backend,
 }
 
 /// The arguments about this host that both commands take.
@@ -222,6 +226,12 @@ pub enum ServeError {
     /// No device is named.
     #[error("no device: give --interface NAME for AF_XDP, or --udp with an address of this host")]
     NoDevice,
+    /// Kernel UDP was asked for, and something else.
+    #[error("--udp is kernel UDP, and --backend {backend} is not: leave out one of them")]
+    UdpByAnother {
+        /// The backend.
+        backend: String,
+    },
     /// No device is named, and the kernel knows none.
     #[error(
         "the interface toward {server} is not known: {why}; give --interface NAME, or --udp with an address of this host"
@@ -369,34 +379,19 @@ pub(crate) fn open(
     server: Option<SocketAddr>,
 ) -> Result<InlineHost, ServeError> {
     host.core.map_or(Ok(()), HostError::check_core)?;
-    let config = match (&host.device.interface, host.device.udp) {
-        (Some(interface), _) => mode::host(interface),
-        (None, Some(address)) => HostConfig::udp(address),
-        (None, None) => {
-            let server = server.ok_or(ServeError::NoDevice)?;
-            let toward = interface_toward(server);
-            let (name, own) = toward.map_err(|why| ServeError::NoWay { server, why })?;
-            mode::host(&name).with(|it| {
-                if host.address.is_empty() {
-                    it.addresses.push(own.into());
-                }
-            })
-        }
-    };
-    let mut addresses = config.addresses.clone();
     for OwnAddress { address, zone } in &host.address {
         let is_other = |zone: &String| Some(zone) != host.device.interface.as_ref();
         if let Some(zone) = zone.clone().filter(is_other) {
             return Err(ServeError::OtherZone { address: *address, zone });
         }
-        addresses.push(*address);
     }
-    let host = InlineHost::open(config.with(|it| {
-        it.addresses = addresses;
-        it.port = port;
-        it.pid = pid;
-    }))?;
-    Ok(host)
+    host.device.open(server, !host.address.is_empty(), |config| {
+        config.with(|it| {
+            it.addresses.extend(host.address.iter().map(|it| it.address));
+            it.port = port;
+            it.pid = pid;
+        })
+    })
 }
 
 /// Says which ways carry less than the device, and which of its addresses the host has lost.

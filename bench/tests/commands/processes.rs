@@ -559,10 +559,10 @@ fn the_xdp_mode_is_told_with_its_reason_and_can_be_asked_for() {
     let _server = serve_in(&lab, &folder.grant(), "read");
     for (more, told) in [
         (&[][..], "generic (faster on veth)"),
-        (&["--xdp-mode", "auto"], "generic (faster on veth)"),
-        (&["--xdp-mode", "native"], "native (as asked for)"),
-        (&["--xdp-mode", "native-copy"], "native (as asked for)"),
-        (&["--xdp-mode", "generic"], "generic (as asked for)"),
+        (&["--backend", "auto"], "generic (faster on veth)"),
+        (&["--backend", "xdp-native"], "native (as asked for)"),
+        (&["--backend", "xdp-copy"], "native (as asked for)"),
+        (&["--backend", "xdp-generic"], "generic (as asked for)"),
     ] {
         let grant = folder.grant();
         let host = ["read-lat", "--interface", Lab::INTERFACE, "--grant", grant.to_str().unwrap()];
@@ -576,6 +576,49 @@ fn the_xdp_mode_is_told_with_its_reason_and_can_be_asked_for() {
         let json = read(&["--verify", "1", "-n", "1", "--json"]);
         assert_eq!(row(&json)["conditions"]["mode"], told);
     }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn hosts_with_different_backends_understand_each_other() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let backends = ["xdp-native", "xdp-generic", "udp"];
+    let grant = folder.grant();
+    let grant = grant.to_str().unwrap();
+    for server in backends {
+        let _ = fs::remove_file(grant);
+        let initiator = Lab::A_V4.to_string();
+        let args = ["serve", "--interface", Lab::INTERFACE, "--backend", server, "--op"];
+        let more = ["read,write", "--initiator", &initiator, "--grant", grant];
+        let mut serving = Running::start(bench(Some(lab.b()), &[&args[..], &more].concat()));
+        wait_for_grant(&mut serving, Path::new(grant));
+        for client in backends {
+            let args = ["write-lat", "--interface", Lab::INTERFACE, "--backend", client];
+            let more = ["--grant", grant, "--verify", "200", "-n", "200"];
+            let output = bench(Some(lab.a()), &[&args[..], &more].concat()).output().unwrap();
+            assert_read(&output);
+        }
+    }
+}
+
+#[test]
+fn kernel_udp_is_fallen_back_to_and_only_if_nothing_else_was_asked_for() {
+    let (folder, Loopback { server: address, port, .. }) = (Folder::new(), Loopback::unused());
+    let grant = folder.grant();
+    let grant_arg = grant.to_str().unwrap();
+    // No loopback is Ethernet.
+    let initiator = ["--initiator", "127.0.0.1", "--grant", grant_arg, "--port", &port];
+    let serve = [&["serve", "--udp", &address][..], &initiator].concat();
+    let mut server = Running::start(bench(None, &serve));
+    wait_for_grant(&mut server, &grant);
+    let read = ["read-lat", "--interface", "lo", "--grant", grant_arg, "-n", "200"];
+    let output = bench(None, &[&read[..], &["--verify", "200"]].concat()).output().unwrap();
+    assert_read(&output);
+    let said = text(&output.stderr);
+    assert!(said.contains("fallback: kernel UDP") && said.contains("lo is not Ethernet"), "{said}");
+    let output = bench(None, &[&read[..], &["--backend", "xdp"]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("lo is not Ethernet"), "{output:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{error::Error, process::ExitCode};
 use clap::{Parser, Subcommand};
 use rma_bench::{
     interrupt::Interrupt,
+    mode::ModeArgs,
     program::{self, Common},
 };
 use rma_figures::{
@@ -30,6 +31,8 @@ use rma_kv::server::ServerArgs;
 struct Cli {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    mode: ModeArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -76,7 +79,8 @@ enum Command {
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    let Cli { common, command } = Cli::parse();
+    let Cli { common, mode, command } = Cli::parse();
+    mode.ask_for();
     program::run("rma-figures", common, |interrupt| Ok(run(&command, interrupt)?))
 }
 

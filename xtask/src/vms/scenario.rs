@@ -132,7 +132,7 @@ fn device(host: u8, ipv6: bool, row: &Row) -> Vec<String> {
     let here = address(HERE, ipv6);
     let device: &[&str] = match host {
         HERE => &["--udp", &here],
-        _ if row.asked_for => &["--interface", INTERFACE, "--xdp-mode", "native-zc"],
+        _ if row.asked_for => &["--interface", INTERFACE, "--backend", "xdp-zc"],
         _ => &["--interface", INTERFACE],
     };
     device.iter().map(|&text| text.to_owned()).collect()

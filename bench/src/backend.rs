@@ -1,0 +1,131 @@
+//! The way in which a host's frames are carried, as people ask for it: AF_XDP in one of its modes,
+//! or kernel UDP.
+//!
+//! `auto` falls back to kernel UDP where AF_XDP is not allowed, or the interface is not Ethernet,
+//! and says so. All others fail instead. Not here: the modes between which AF_XDP chooses
+//! ([`mode`](crate::mode)).
+
+use core::net::{IpAddr, SocketAddr};
+
+use clap::ValueEnum;
+use rma_xdp::{
+    HostAddr, HostConfig, HostError, InlineHost,
+    device::{
+        Device,
+        net::NetError,
+        xdp::{Mode, XdpError},
+    },
+};
+
+use crate::{
+    route::{address_of, interface_toward},
+    serve::{DeviceArgs, ServeError},
+};
+
+/// A backend, as people type it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// AF_XDP as it suits the driver, or else kernel UDP.
+    #[default]
+    Auto,
+    /// AF_XDP as it suits the driver.
+    Xdp,
+    /// AF_XDP in the driver.
+    XdpNative,
+    /// AF_XDP in the network stack.
+    XdpGeneric,
+    /// AF_XDP in the driver with zero-copy, even where that is known to lose frames.
+    XdpZc,
+    /// AF_XDP in the driver without zero-copy.
+    XdpCopy,
+    /// Kernel UDP.
+    Udp,
+}
+
+impl Backend {
+    const fn mode(self) -> Mode {
+        match self {
+            Self::Auto | Self::Xdp | Self::Udp => Mode::Auto,
+            Self::XdpNative => Mode::Native,
+            Self::XdpGeneric => Mode::Generic,
+            Self::XdpZc => Mode::NativeZeroCopy,
+            Self::XdpCopy => Mode::NativeCopy,
+        }
+    }
+}
+
+/// Where frames leave from, before it is known by which backend.
+#[derive(Clone, Debug)]
+struct Place {
+    /// The interface, unless an address alone was given.
+    interface: Option<String>,
+    /// The address toward the server, if that decided on the interface.
+    own: Option<IpAddr>,
+}
+
+impl DeviceArgs {
+    /// Opens a host, on the interface toward `server` if no device is named. `settings` makes the
+    /// rest of its configuration. Says on standard error what it fell back from.
+    pub(crate) fn open(
+        &self,
+        server: Option<SocketAddr>,
+        has_address: bool,
+        settings: impl Fn(HostConfig) -> HostConfig,
+    ) -> Result<InlineHost, ServeError> {
+        let backend = self.backend;
+        if let Some(address) = self.udp {
+            if !matches!(backend, Backend::Auto | Backend::Udp) {
+                return Err(ServeError::UdpByAnother { backend: name(backend) });
+            }
+            return Ok(InlineHost::open(settings(HostConfig::udp(address)))?);
+        }
+        let place = self.place(server)?;
+        let over_udp = || {
+            let address = place.own.or_else(|| address_of(place.interface.as_deref()?));
+            let address = address.ok_or(ServeError::NoDevice)?;
+            Ok(InlineHost::open(settings(HostConfig::udp(HostAddr::from(address))))?)
+        };
+        if backend == Backend::Udp {
+            return over_udp();
+        }
+        let interface = place.interface.as_deref().ok_or(ServeError::NoDevice)?;
+        let device = Device::xdp(interface).in_mode(backend.mode());
+        let config = HostConfig::xdp(interface).with(|it| {
+            it.device = device;
+            if let Some(own) = place.own.filter(|_| !has_address) {
+                it.addresses.push(own.into());
+            }
+        });
+        match InlineHost::open(settings(config)) {
+            Err(why) if backend == Backend::Auto && udp_may_work(&why) => {
+                eprintln!("rma-bench: fallback: kernel UDP, as AF_XDP cannot be had: {why}");
+                over_udp()
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    fn place(&self, server: Option<SocketAddr>) -> Result<Place, ServeError> {
+        if self.interface.is_some() {
+            return Ok(Place { interface: self.interface.clone(), own: None });
+        }
+        let server = server.ok_or(ServeError::NoDevice)?;
+        let toward = interface_toward(server);
+        let (name, own) = toward.map_err(|why| ServeError::NoWay { server, why })?;
+        Ok(Place { interface: Some(name), own: Some(own) })
+    }
+}
+
+/// Whether kernel UDP may work where AF_XDP ends with this.
+const fn udp_may_work(error: &HostError) -> bool {
+    use XdpError::{Forbidden, MissingCapability};
+    matches!(
+        error,
+        HostError::Xdp(MissingCapability { .. } | Forbidden { .. })
+            | HostError::Net(NetError::NotEthernet { .. })
+    )
+}
+
+fn name(backend: Backend) -> String {
+    backend.to_possible_value().map_or_else(String::new, |it| it.get_name().to_owned())
+}
