@@ -6,8 +6,9 @@
 //! ([`mode`](crate::mode)).
 
 use core::net::{IpAddr, SocketAddr};
+use std::io;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use rma_xdp::{
     HostAddr, HostConfig, HostError, InlineHost,
     device::{
@@ -17,10 +18,7 @@ use rma_xdp::{
     },
 };
 
-use crate::{
-    route::{address_of, interface_toward},
-    serve::{DeviceArgs, ServeError},
-};
+use crate::route::{address_of, interface_toward};
 
 /// A backend, as people type it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -54,7 +52,52 @@ impl Backend {
     }
 }
 
-/// Where frames leave from, before it is known by which backend.
+/// The device that carries the frames.
+#[derive(Args, Clone, Debug)]
+pub struct DeviceArgs {
+    /// Use AF_XDP on this network interface. Needs root. Default for those who measure: the one
+    /// that the kernel reaches SERVER by.
+    #[arg(long, value_name = "NAME", conflicts_with = "udp")]
+    pub interface: Option<String>,
+    /// Use kernel UDP sockets, bound to this address of this host.
+    #[arg(long, value_name = "ADDRESS")]
+    pub udp: Option<HostAddr>,
+    /// The way in which frames are carried. auto: AF_XDP as it suits the driver, or kernel UDP
+    /// where AF_XDP is not allowed. All others fail if they cannot be had; xdp-native in the
+    /// driver, with zero-copy where that works; xdp-generic in the network stack.
+    #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
+    pub(crate) backend: Backend,
+}
+
+/// An error about the device that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The host could not be opened.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No device is named.
+    #[error("no device: give --interface NAME for AF_XDP, or --udp with an address of this host")]
+    NoDevice,
+    /// Kernel UDP was asked for, and something else.
+    #[error("--udp is kernel UDP, and --backend {backend} is not: leave out one of them")]
+    UdpByAnother {
+        /// The backend.
+        backend: String,
+    },
+    /// No device is named, and the kernel knows none.
+    #[error(
+        "the interface toward {server} is not known: {why}; give --interface NAME, or --udp with an address of this host"
+    )]
+    NoWay {
+        /// The server.
+        server: SocketAddr,
+        /// The error of the system.
+        why: io::Error,
+    },
+}
+
+/// The place that frames leave from, before it is known by which backend.
 #[derive(Clone, Debug)]
 struct Place {
     /// The interface, unless an address alone was given.
@@ -71,24 +114,24 @@ impl DeviceArgs {
         server: Option<SocketAddr>,
         has_address: bool,
         settings: impl Fn(HostConfig) -> HostConfig,
-    ) -> Result<InlineHost, ServeError> {
+    ) -> Result<InlineHost, DeviceError> {
         let backend = self.backend;
         if let Some(address) = self.udp {
             if !matches!(backend, Backend::Auto | Backend::Udp) {
-                return Err(ServeError::UdpByAnother { backend: name(backend) });
+                return Err(DeviceError::UdpByAnother { backend: name(backend) });
             }
             return Ok(InlineHost::open(settings(HostConfig::udp(address)))?);
         }
         let place = self.place(server)?;
         let over_udp = || {
             let address = place.own.or_else(|| address_of(place.interface.as_deref()?));
-            let address = address.ok_or(ServeError::NoDevice)?;
+            let address = address.ok_or(DeviceError::NoDevice)?;
             Ok(InlineHost::open(settings(HostConfig::udp(HostAddr::from(address))))?)
         };
         if backend == Backend::Udp {
             return over_udp();
         }
-        let interface = place.interface.as_deref().ok_or(ServeError::NoDevice)?;
+        let interface = place.interface.as_deref().ok_or(DeviceError::NoDevice)?;
         let device = Device::xdp(interface).in_mode(backend.mode());
         let config = HostConfig::xdp(interface).with(|it| {
             it.device = device;
@@ -105,13 +148,13 @@ impl DeviceArgs {
         }
     }
 
-    fn place(&self, server: Option<SocketAddr>) -> Result<Place, ServeError> {
+    fn place(&self, server: Option<SocketAddr>) -> Result<Place, DeviceError> {
         if self.interface.is_some() {
             return Ok(Place { interface: self.interface.clone(), own: None });
         }
-        let server = server.ok_or(ServeError::NoDevice)?;
+        let server = server.ok_or(DeviceError::NoDevice)?;
         let toward = interface_toward(server);
-        let (name, own) = toward.map_err(|why| ServeError::NoWay { server, why })?;
+        let (name, own) = toward.map_err(|why| DeviceError::NoWay { server, why })?;
         Ok(Place { interface: Some(name), own: Some(own) })
     }
 }

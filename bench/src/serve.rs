@@ -8,7 +8,6 @@ use core::{
 use std::{
     env,
     fmt::{Display, Write},
-    io,
     path::PathBuf,
 };
 
@@ -24,7 +23,7 @@ use rma_xdp::{
 };
 
 use crate::{
-    backend::Backend,
+    backend::{DeviceArgs, DeviceError},
     error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
@@ -44,23 +43,6 @@ const KEYS_EVERY: u32 = 1024;
 /// Once in how many turns of the engine it is looked how the interface is: some hundredths of a
 /// second. More often costs turns, less often tells late.
 const NEWS_EVERY: u32 = 1 << 16;
-
-/// The device that carries the frames.
-#[derive(Args, Clone, Debug)]
-pub struct DeviceArgs {
-    /// Use AF_XDP on this network interface. Needs root. Default for those who measure: the one
-    /// that the kernel reaches SERVER by.
-    #[arg(long, value_name = "NAME", conflicts_with = "udp")]
-    pub interface: Option<String>,
-    /// Use kernel UDP sockets, bound to this address of this host.
-    #[arg(long, value_name = "ADDRESS")]
-    pub udp: Option<HostAddr>,
-    /// The way in which frames are carried. auto: AF_XDP as it suits the driver, or kernel UDP where
-    /// AF_XDP is not allowed. All others fail if they cannot be had; xdp-native in the driver, with
-    /// zero-copy where that works; xdp-generic in the network stack.
-    #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
-    pub(crate) backend: Backend,
-}
 
 /// The arguments about this host that both commands take.
 #[derive(Args, Clone, Debug)]
@@ -223,25 +205,9 @@ pub enum ServeError {
     /// The grant file is of no use.
     #[error(transparent)]
     Grant(#[from] GrantFileError),
-    /// No device is named.
-    #[error("no device: give --interface NAME for AF_XDP, or --udp with an address of this host")]
-    NoDevice,
-    /// Kernel UDP was asked for, and something else.
-    #[error("--udp is kernel UDP, and --backend {backend} is not: leave out one of them")]
-    UdpByAnother {
-        /// The backend.
-        backend: String,
-    },
-    /// No device is named, and the kernel knows none.
-    #[error(
-        "the interface toward {server} is not known: {why}; give --interface NAME, or --udp with an address of this host"
-    )]
-    NoWay {
-        /// The server.
-        server: SocketAddr,
-        /// The error of the system.
-        why: io::Error,
-    },
+    /// The device that was asked for cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// Keys cannot be served, or not fetched.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -385,13 +351,14 @@ pub(crate) fn open(
             return Err(ServeError::OtherZone { address: *address, zone });
         }
     }
-    host.device.open(server, !host.address.is_empty(), |config| {
+    let opened = host.device.open(server, !host.address.is_empty(), |config| {
         config.with(|it| {
             it.addresses.extend(host.address.iter().map(|it| it.address));
             it.port = port;
             it.pid = pid;
         })
-    })
+    });
+    Ok(opened?)
 }
 
 /// Says which ways carry less than the device, and which of its addresses the host has lost.

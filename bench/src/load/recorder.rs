@@ -115,7 +115,7 @@ pub(crate) struct Recorder {
     /// Whether ops are due at times of their own: then their service is noted beside the response.
     pub(crate) is_open: bool,
     pub(crate) elapsed: Duration,
-    /// Nanoseconds.
+    /// Nanoseconds in which turns had something to do.
     pub(crate) busy: u64,
     pub(crate) cpu: CpuTime,
     start: Instant,

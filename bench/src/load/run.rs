@@ -20,8 +20,8 @@ use crate::{error::PairError, interrupt::Interrupt};
 /// Turns between two looks at whether somebody wants the run to end.
 const LOOK_EVERY: u32 = 1024;
 
-/// Nanoseconds by which an op of an open loop may be issued late. A longer backlog is not worked off
-/// any more, and the loop is saturated.
+/// Nanoseconds by which an op of an open loop may be issued late. A longer backlog is not worked
+/// off any more, and the loop is saturated.
 const LATE_MAX: u64 = 1_000_000_000;
 
 /// How much is measured.
