@@ -163,7 +163,7 @@ fn few_descriptors(netns: Option<&Netns>, device: &[&str], more: &[&str]) -> usi
     let grant = folder.grant();
     let mut refused = 0;
     for limit in 4..=40 {
-        let args = ["serve", "--duration", "1", "--region-len", "65536", "--grant"];
+        let args = ["serve", "--duration", "0", "--region-len", "65536", "--grant"];
         let args = [&args[..], &[grant.to_str().unwrap()], device, more].concat();
         let program = env!("CARGO_BIN_EXE_rma-bench");
         let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
