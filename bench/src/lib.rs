@@ -36,5 +36,6 @@ pub mod remote;
 pub mod rotation;
 mod route;
 pub mod serve;
+pub mod stat;
 pub mod timeline;
 pub mod verify;

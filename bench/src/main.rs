@@ -14,6 +14,7 @@ use rma_bench::{
     },
     program::{self, Common, Failure},
     serve::{self, ServeArgs},
+    stat::{self, StatArgs},
     verify::{self, VerifyArgs},
 };
 
@@ -55,6 +56,8 @@ enum Command {
     /// Verifies reads and writes on a host that runs `serve`, through key rotations and lost links,
     /// and through restarts of a server that has certificates or a grant file.
     Verify(VerifyArgs),
+    /// Shows what changes at a host with metrics, a line a second: ops, frames, delays, drops.
+    Stat(StatArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +77,7 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let verified = verify::verify(args, interrupt);
             return verified.map_err(|it| Failure::with_status(it.status(), it));
         }
+        Command::Stat(args) => return Ok(stat::stat(args, interrupt)?),
         Command::ReadLat(args) => Task::latency("read-lat", Read, args),
         Command::WriteLat(args) => Task::latency("write-lat", Write, args),
         Command::SendLat(args) => Task::latency("send-lat", Send, args),
