@@ -13,6 +13,7 @@ pub mod demo;
 pub mod error;
 pub mod failures;
 pub mod floor;
+pub mod generate;
 pub mod grant_file;
 pub mod grants;
 pub mod inbox;
