@@ -13,8 +13,9 @@ fn run(args: &[&str]) -> String {
 /// The options that `--help` lists, each on a line that begins with it.
 fn options(help: &str) -> BTreeSet<&str> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    let words = lines.flat_map(|line| line.split([' ', ',', '.', '=']));
-    words.filter(|word| word.starts_with("--")).collect()
+    let words = lines.flat_map(|line| line.split([' ', ',', '.', '=', '[']));
+    let is_option = |word: &&str| word.starts_with("--") && !word.ends_with('`');
+    words.filter(is_option).collect()
 }
 
 /// The commands that `--help` lists.
