@@ -70,12 +70,13 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Files of the tree, and the folders that they are put into.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("bench/rma-bench@.service", UNITS),
     ("bench/policy.toml", "usr/share/doc/1rma-tools/examples"),
     ("docs/dissector.lua", "usr/share/doc/1rma-tools/examples"),
     ("docs/OPERATING.md", "usr/share/doc/1rma-tools"),
     ("docs/KEYS.md", "usr/share/doc/1rma-tools"),
+    ("docs/RMA-BENCH.md", "usr/share/doc/1rma-tools"),
     ("LICENSE-MIT", "usr/share/doc/1rma-tools"),
     ("LICENSE-APACHE", "usr/share/doc/1rma-tools"),
 ];
