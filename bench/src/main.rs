@@ -4,9 +4,10 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use rma_bench::{
     demo::{self, DemoArgs},
+    generate::{self, GenerateArgs},
     interrupt::Interrupt,
     load::{
         self, LoadOp, Task,
@@ -14,6 +15,7 @@ use rma_bench::{
     },
     program::{self, Common, Failure},
     serve::{self, ServeArgs},
+    stat::{self, StatArgs},
     verify::{self, VerifyArgs},
 };
 
@@ -55,6 +57,11 @@ enum Command {
     /// Verifies reads and writes on a host that runs `serve`, through key rotations and lost links,
     /// and through restarts of a server that has certificates or a grant file.
     Verify(VerifyArgs),
+    /// Shows what changes at a host with metrics, a line a second: ops, frames, delays, drops.
+    Stat(StatArgs),
+    /// Writes the man pages, or what a shell completes, for packages.
+    #[command(hide = true)]
+    Generate(GenerateArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +81,8 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let verified = verify::verify(args, interrupt);
             return verified.map_err(|it| Failure::with_status(it.status(), it));
         }
+        Command::Stat(args) => return Ok(stat::stat(args, interrupt)?),
+        Command::Generate(args) => return Ok(generate::generate(args, Cli::command())?),
         Command::ReadLat(args) => Task::latency("read-lat", Read, args),
         Command::WriteLat(args) => Task::latency("write-lat", Write, args),
         Command::SendLat(args) => Task::latency("send-lat", Send, args),

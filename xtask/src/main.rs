@@ -19,6 +19,7 @@ mod dependant;
 mod ebpf;
 mod host;
 mod not_run;
+mod package;
 mod program;
 mod requirements;
 mod size;
@@ -62,6 +63,8 @@ enum Task {
     Ci,
     /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
     Dependant,
+    /// Make a Debian package of `rma-bench` and `rmactl`.
+    Package,
     /// Count lines by crate, against the limits of xtask/size.toml.
     Size,
     /// Rebuild the steering program's object beside its source.
@@ -104,6 +107,11 @@ fn run(task: Task) -> Result<(), Box<dyn std::error::Error>> {
         }
         Task::Ci => ci::run()?,
         Task::Dependant => dependant::run()?,
+        Task::Package => {
+            let mut not_run = NotRun::default();
+            let result = package::run(&mut not_run);
+            not_run.conclude(result)?;
+        }
         Task::Size => size::run()?,
         Task::Ebpf { check: true } => ebpf::check(&mut NotRun::default())?,
         Task::Ebpf { check: false } => ebpf::run()?,

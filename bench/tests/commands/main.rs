@@ -1,4 +1,5 @@
 //! The program as its users run it: processes on loopback and on veth pairs.
 
 mod first_use;
+mod generated;
 mod processes;

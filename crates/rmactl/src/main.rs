@@ -5,11 +5,12 @@
 
 mod ca;
 mod files;
+mod generate;
 mod keys;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use rma_keys::io::core_dumps;
 
 /// Issues certificates for a lab, and queries the key service of 1RMA.
@@ -29,6 +30,9 @@ enum Command {
     /// Queries a policy, or a key service
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Writes the man pages, or what a shell completes, for packages
+    #[command(hide = true)]
+    Generate(generate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Ca(command) => ca::run(&command).map_err(|error| error.to_string()),
         Command::Keys(command) => keys::run(&command).map_err(|error| error.to_string()),
+        Command::Generate(arguments) => {
+            generate::run(&arguments, Arguments::command()).map_err(|error| error.to_string())
+        }
     };
     match done {
         Ok(said) => {

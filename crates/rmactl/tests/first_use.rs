@@ -210,3 +210,22 @@ fn the_rule_that_decides_is_told() {
     fs::write(scratch.0.join("policy.toml"), "").unwrap();
     scratch.refuses(&format!("{explain} --id {CLIENT} --region kv/x"), "the policy is empty");
 }
+
+#[test]
+fn packages_get_man_pages_and_completions_of_what_people_see() {
+    let scratch = Scratch::new("generate");
+    scratch.rmactl("generate man --out out").unwrap();
+    scratch.rmactl("generate completions --shell fish --out out").unwrap();
+    let read = |name: &str| fs::read_to_string(scratch.0.join("out").join(name)).unwrap();
+    let page = read("rmactl-keys-fetch.1").replace("\\-", "-");
+    let help = scratch.rmactl("keys fetch --help").unwrap();
+    let lines = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+    let options: Vec<&str> = lines.filter_map(|line| line.split([' ', '=']).next()).collect();
+    assert!(options.contains(&"expect"), "{help}");
+    for option in options {
+        assert!(page.contains(&format!("--{option}")), "{option}");
+        assert!(read("rmactl.fish").contains(option), "{option}");
+    }
+    assert!(!read("rmactl.1").contains("generate"));
+    scratch.refuses("generate man --out out/rmactl.1", "cannot write out/rmactl.1");
+}
