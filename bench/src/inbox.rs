@@ -1,4 +1,4 @@
-//! The receiving application of `rma-bench serve --op send`: it takes every message as it comes,
+//! The receiving application of `rma-bench serve`: it takes every message as it comes,
 //! compares it byte by byte, and posts its receive again.
 //!
 //! A message is what the sender's pattern has at the place that its immediate names, so the
@@ -16,14 +16,22 @@ use crate::{client::Client, error::PairError, line};
 /// Receives: messages that may have come between two turns, and more.
 pub const RECEIVES: u16 = 64;
 
+/// The messages that came into a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// How many.
+    pub messages: u64,
+    /// The bytes of all of them.
+    pub bytes: u64,
+}
+
 /// A receive queue, and what came into it.
 #[derive(Debug)]
 pub struct Inbox {
     queue: ReceiveQueue,
     pattern: Pattern,
     bytes: Vec<u8>,
-    /// Messages that came, and the bytes of all of them.
-    received: (u64, u64),
+    received: Received,
     /// Messages that were not what they should be.
     wrong: u64,
 }
@@ -42,13 +50,19 @@ impl Inbox {
         queue.post_all();
         let pattern = Client::source_pattern(Pattern::new(seed));
         let bytes = vec![0; OP_SIZE_MAX as usize];
-        Ok(Self { queue, pattern, bytes, received: (0, 0), wrong: 0 })
+        Ok(Self { queue, pattern, bytes, received: Received::default(), wrong: 0 })
     }
 
     /// Returns the queue that messages arrive in.
     #[must_use]
     pub const fn queue(&self) -> &ReceiveQueue {
         &self.queue
+    }
+
+    /// Counts the messages that have come.
+    #[must_use]
+    pub const fn received(&self) -> Received {
+        self.received
     }
 
     /// Takes what has come.
@@ -61,8 +75,8 @@ impl Inbox {
             let message = &mut bytes[..event.len as usize];
             queue.read(&event, message).expect("of a SEND, and no longer than a receive");
             queue.post(event.receive).expect("its event has come");
-            received.0 += 1;
-            received.1 += u64::from(event.len);
+            received.messages += 1;
+            received.bytes += u64::from(event.len);
             *wrong += u64::from(pattern.first_difference(event.immediate, message).is_some());
         }
     }
@@ -72,7 +86,7 @@ impl Inbox {
     /// # Errors
     /// If a message was not what it should be.
     pub fn report(&self) -> Result<(), PairError> {
-        let &Self { received: (messages, bytes), wrong, .. } = self;
+        let &Self { received: Received { messages, bytes }, wrong, .. } = self;
         if wrong > 0 {
             return Err(PairError::WrongMessages { wrong, messages });
         }

@@ -229,14 +229,17 @@ fn endless() -> CertificateParams {
     params
 }
 
-/// Returns the policy of whoever invites: the client may have `region`, for `ops`, from the address
-/// that its connection comes from.
-pub(crate) fn policy(region: &RegionName, ops: OpSet) -> Policy {
-    let ops = ops.iter().map(|it| format!("{:?}", it.name().to_ascii_lowercase()));
-    let (client, ops) = (identity(Side::Client), ops.collect::<Vec<_>>().join(", "));
-    let rule =
-        format!("[[allow]]\nregion = \"{region}\"\nidentity = \"{client}\"\nops = [{ops}]\n");
-    Policy::parse(&rule).expect("a rule of names that need no escape")
+/// Returns the policy of whoever invites: the client may have each of these regions, for these ops,
+/// from the address that its connection comes from.
+pub(crate) fn policy<'a>(regions: impl IntoIterator<Item = (&'a RegionName, OpSet)>) -> Policy {
+    let client = identity(Side::Client);
+    let rule = |(region, ops): (&RegionName, OpSet)| {
+        let ops = ops.iter().map(|it| format!("{:?}", it.name().to_ascii_lowercase()));
+        let ops = ops.collect::<Vec<_>>().join(", ");
+        format!("[[allow]]\nregion = \"{region}\"\nidentity = \"{client}\"\nops = [{ops}]\n")
+    };
+    let rules: String = regions.into_iter().map(rule).collect();
+    Policy::parse(&rules).expect("rules of names that need no escape")
 }
 
 #[cfg(test)]
@@ -315,10 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_is_for_the_region_and_ops_that_are_served() {
+    fn the_policy_is_for_the_regions_and_ops_that_are_served() {
         let ops: OpSet = [OpType::Read, OpType::CompareSwap].into_iter().collect();
-        let policy = policy(&"bench/a-b_c.d".parse().unwrap(), ops);
+        let [region, queue] = ["bench/a-b_c.d", "other/queue"].map(|it| it.parse().unwrap());
+        let policy = policy([(&region, ops), (&queue, OpSet::NONE.with(OpType::Send))]);
         let shown = format!("{policy:?}");
-        assert!(shown.contains("bench/a-b_c.d") && shown.contains("READ,COMPARE_SWAP"), "{shown}");
+        for part in ["bench/a-b_c.d", "READ,COMPARE_SWAP", "other/queue", "SEND"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
     }
 }

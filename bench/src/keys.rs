@@ -13,6 +13,8 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    sync::Arc,
+    thread,
 };
 
 use clap::Args;
@@ -24,31 +26,43 @@ use rma_keys::{
         clock,
     },
     ring::Standing,
-    tls::{refused::CertificateRefused, trust::Side},
+    tls::{directory::Directory, refused::CertificateRefused, trust::Side, wall::Wall},
 };
 use rma_xdp::{
     HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
+    config::DEFAULT_PORT,
     device::LocalAddresses,
     keys::{
-        CacheError, CredentialsFrom, GiveUp, Holder, InlineKeyServer, KeyCache, KeyServerConfig,
-        KeyServerError, KeyedGrant, KeyedRegion, NoKey, OpSet, RegionName, Schedule, SpiffeId,
-        StartError,
+        CacheError, Credentials, CredentialsFrom, GiveUp, Holder, InlineKeyServer, KeyCache,
+        KeyServerConfig, KeyServerError, KeyedGrant, KeyedRegion, NameError, NoKey, OpSet,
+        RegionName, Schedule, SpiffeId, StartError,
     },
 };
 
 use crate::{
     grants::Grants,
     invite::{self, DOMAIN, Invitation, InvitationError, Typed},
+    session::{NoSession, Session, SessionError},
 };
 
 /// How long a client waits for keys.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a connection may say nothing: a session does not while ops are measured. A client that
+/// is gone without a word has its lane for as long.
+const SILENCE: Duration = Duration::from_secs(3600);
 
 /// How often it is looked meanwhile whether waiting is of use.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The name that a region has unless it is given another.
 pub(crate) const REGION: &str = "bench/region";
+
+/// The name of the receive queue beside a region of this name.
+pub(crate) fn queue_name(region: &RegionName) -> Result<RegionName, KeysError> {
+    let queue = format!("{region}/queue");
+    queue.parse().map_err(|why| KeysError::QueueName { region: region.clone(), why })
+}
 
 /// The TCP port at which keys are served unless another is given.
 pub(crate) const PORT: u16 = 7471;
@@ -74,7 +88,7 @@ pub struct ServeKeyArgs {
     /// Write an audit log into this directory, which is created if it is missing.
     #[arg(long, value_name = "DIR", conflicts_with = "initiator")]
     audit: Option<PathBuf>,
-    /// Name of the region.
+    /// Name of the region. The receive queue beside it is NAME/queue.
     #[arg(long, value_name = "NAME", conflicts_with = "initiator", default_value = REGION)]
     region: RegionName,
     /// Seconds between changes of the region's key, a tenth more or less.
@@ -102,14 +116,22 @@ pub struct ClientKeyArgs {
     /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
     #[arg(long, value_name = "DIR", requires_all = ["service", "expect"])]
     id: Option<PathBuf>,
-    /// Name of the region.
-    #[arg(long, value_name = "NAME", requires = "service", default_value = REGION)]
-    region: RegionName,
-    /// Seed that `serve` was given.
-    #[arg(long, requires = "service", default_value_t = SEED)]
+    /// Name of the region. Default: what `serve` says.
+    #[arg(long, value_name = "NAME", requires = "service")]
+    region: Option<RegionName>,
+    /// Seed that `serve` was given. Default: what it says.
+    #[arg(long, requires = "service")]
+    seed: Option<u64>,
+    /// UDP port that `serve` was given. Default: what it says.
+    #[arg(long, requires = "service", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+}
+
+/// The settings that a client and its server have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Agreed {
+    pub(crate) region: RegionName,
     pub(crate) seed: u64,
-    /// UDP port that `serve` was given.
-    #[arg(long, requires = "service", default_value_t = rma_xdp::config::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 }
 
@@ -137,6 +159,47 @@ pub enum KeysError {
     /// The key service gives no keys.
     #[error(transparent)]
     NoKey(#[from] Box<NoKey>),
+    /// The session has failed, or cannot begin.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The server was given something else.
+    #[error(
+        "--{option} {given}, and `rma-bench serve` at {address} has {served}: leave out --{option}"
+    )]
+    Differs {
+        /// The option.
+        option: &'static str,
+        /// Its value here.
+        given: String,
+        /// Its value there.
+        served: String,
+        /// The server.
+        address: SocketAddr,
+    },
+    /// The region has another name.
+    #[error("`rma-bench serve` at {address} serves no {asked} but {served}: leave out --region")]
+    OtherRegion {
+        /// The region that was asked for.
+        asked: RegionName,
+        /// The one that is served.
+        served: RegionName,
+        /// The server.
+        address: SocketAddr,
+    },
+    /// There are no such ops.
+    #[error(
+        "{op} is not served at {address}, which has {served}: start `rma-bench serve` there with --op {wanted}"
+    )]
+    NotOffered {
+        /// The op.
+        op: &'static str,
+        /// The ops that are served.
+        served: String,
+        /// The server.
+        address: SocketAddr,
+        /// The ops that would be.
+        wanted: String,
+    },
     /// There is no invitation.
     #[error(transparent)]
     Invitation(#[from] InvitationError),
@@ -189,6 +252,14 @@ pub enum KeysError {
         /// The address.
         address: SocketAddr,
     },
+    /// The queue has no name.
+    #[error("the queue beside {region} has no name: {why}; give a shorter one with --region")]
+    QueueName {
+        /// The region.
+        region: RegionName,
+        /// The fault of the name.
+        why: NameError,
+    },
     /// The invitation is for something else.
     #[error(
         "`rma-bench serve` there serves no {region}, or not for such ops, or not to the address that it sees this host come \
@@ -200,13 +271,22 @@ pub enum KeysError {
     },
 }
 
+/// A region, or a queue's, as it is published.
+pub(crate) struct Published<'a> {
+    pub(crate) name: RegionName,
+    pub(crate) region: &'a RegisteredRegion,
+    /// The ops that an invitation allows.
+    pub(crate) ops: OpSet,
+}
+
 /// A key service that is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     addresses: Vec<SocketAddr>,
     expected: SpiffeId,
     credentials: CredentialsFrom,
-    region: RegionName,
+    /// The region that is asked for, unless the server says.
+    region: Option<RegionName>,
     is_invited: bool,
 }
 
@@ -235,13 +315,12 @@ impl ServeKeyArgs {
         &self.region
     }
 
-    /// Serves keys of `region`: by the operator's policy, or for `ops` to whoever has the code of
-    /// the invitation, which comes with it.
+    /// Serves the keys of what is published: by the operator's policy, or to whoever has the code
+    /// of the invitation, which comes with it.
     pub(crate) fn open(
         &self,
         host: &InlineHost,
-        region: &RegisteredRegion,
-        ops: OpSet,
+        published: &[Published<'_>],
     ) -> Result<(InlineKeyServer, Option<Invitation>), KeysError> {
         let own = || host.addresses().iter().next().expect("a host has an address");
         let listen = self.keys.as_ref().map(Addresses::first);
@@ -253,14 +332,19 @@ impl ServeKeyArgs {
             _ => {
                 let invitation = Invitation::new()?;
                 let credentials = invitation.credentials(Side::Server)?;
-                let policy = invite::policy(&self.region, ops);
+                let policy = invite::policy(published.iter().map(|it| (&it.name, it.ops)));
                 (KeyServerConfig::new(listen, credentials, policy), Some(invitation))
             }
         };
-        let config = config.with(|it| it.audit.clone_from(&self.audit));
+        let config = config.with(|it| {
+            it.audit.clone_from(&self.audit);
+            (it.limits.times.idle, it.limits.times.age) = (SILENCE, SILENCE);
+        });
         let mut keys = InlineKeyServer::open(host, &config).map_err(Box::new)?;
         let schedule = Schedule::every(Duration::from_secs(self.rotate));
-        keys.publish(host, &self.region, region, schedule).map_err(Box::new)?;
+        for Published { name, region, .. } in published {
+            keys.publish(host, name, region, schedule).map_err(Box::new)?;
+        }
         Ok((keys, invitation))
     }
 }
@@ -294,10 +378,86 @@ impl ClientKeyArgs {
     }
 }
 
+impl Agreed {
+    /// Takes what was given here, and else what the server says, which must not differ. Ops of
+    /// these types must be served.
+    pub(crate) fn new(
+        args: &ClientKeyArgs,
+        session: Option<&Session>,
+        op_types: &[OpType],
+    ) -> Result<Self, KeysError> {
+        let ClientKeyArgs { region, seed, port, .. } = args;
+        let Some(session) = session else {
+            return Ok(Self {
+                region: region.clone().unwrap_or_else(default_region),
+                seed: seed.unwrap_or(SEED),
+                port: port.unwrap_or(DEFAULT_PORT),
+            });
+        };
+        let (address, hello) = (session.address(), session.hello());
+        let served = hello.region.parse();
+        let served: RegionName = served.ok().ok_or(SessionError::no_hello(address))?;
+        if let Some(asked) = region.clone().filter(|it| *it != served) {
+            return Err(KeysError::OtherRegion { asked, served, address });
+        }
+        let differs = |option, given: Option<u64>, served: u64| match given {
+            Some(given) if given != served => {
+                let (given, served) = (given.to_string(), served.to_string());
+                Err(KeysError::Differs { option, given, served, address })
+            }
+            _ => Ok(()),
+        };
+        differs("seed", *seed, hello.seed)?;
+        differs("port", port.map(u64::from), hello.port.into())?;
+        let has = |it: &OpType| hello.ops.iter().any(|op| op == it.name());
+        if let Some(missing) = op_types.iter().find(|&it| !has(it)) {
+            let all = OpType::ALL.into_iter().filter(|it| has(it) || op_types.contains(it));
+            let wanted: Vec<_> = all.map(|it| it.name().to_lowercase().replace('_', "-")).collect();
+            let (served, wanted) = (hello.ops.join(", "), wanted.join(","));
+            return Err(KeysError::NotOffered { op: missing.name(), served, address, wanted });
+        }
+        Ok(Self { region: served, seed: hello.seed, port: hello.port })
+    }
+
+    /// The name of what ops of these types go to: the region, or, of SEND, the queue beside it.
+    pub(crate) fn name_for(&self, op_types: &[OpType]) -> Result<RegionName, KeysError> {
+        if op_types.contains(&OpType::Send) {
+            return queue_name(&self.region);
+        }
+        Ok(self.region.clone())
+    }
+}
+
 impl Service {
-    /// The name of the region that is asked for.
-    pub(crate) const fn region(&self) -> &RegionName {
-        &self.region
+    /// Opens a session, as soon as it can be. `None` where a key service answers that knows none.
+    pub(crate) fn session(&self) -> Result<Option<Session>, KeysError> {
+        let credentials = match &self.credentials {
+            CredentialsFrom::Memory(it) => it.clone(),
+            CredentialsFrom::Directory(path) => own_credentials(path).map_err(Box::new)?,
+        };
+        let wall = Arc::new(Wall::new());
+        let config = credentials.client(&wall, self.expected.clone());
+        let began = clock::now().boot;
+        for (tried, &address) in self.addresses.iter().cycle().enumerate() {
+            wall.set(clock::now().wall);
+            let why = match Session::open(address, Arc::clone(&config)) {
+                Ok(session) => return Ok(Some(session)),
+                Err(NoSession::Unknown) => return Ok(None),
+                Err(NoSession::Error(why)) => return Err(why.into()),
+                Err(NoSession::Hindered(why)) => why,
+            };
+            let why = FetchError::Unanswered { expected: self.expected.clone(), address, why };
+            let waited = clock::now().boot.since(began);
+            // One that swallows everything takes all of the time, and others have their turn.
+            let is_over = waited >= PATIENCE && tried + 1 >= self.addresses.len();
+            if is_over || self.is_final(&why) {
+                let region = self.region.clone().unwrap_or_else(default_region);
+                let (service, why) = (self.expected.clone(), Box::new(why));
+                return Err(told(self.is_invited, NoKey::Late { region, service, waited, why }));
+            }
+            thread::park_timeout(LOOK_EVERY);
+        }
+        unreachable!("a service has an address")
     }
 
     /// The first address at which it is asked.
@@ -317,17 +477,18 @@ impl Service {
         is_final && self.addresses.len() == 1
     }
 
-    /// Fetches keys of the region for ops of these types, for `host`.
+    /// Fetches keys of what has this name for ops of these types, for `host`.
     pub(crate) fn fetch(
         &self,
         host: &InlineHost,
+        name: &RegionName,
         op_types: &[OpType],
     ) -> Result<RegionKeys, KeysError> {
         let holder = Holder { initiators: host.addresses(), pid: host.pid() };
         let fetched = KeyCache::start(holder, self.credentials.clone()).map_err(Box::new)?;
         let source = fetched.source(self.addresses.clone(), self.expected.clone())?;
         let ops: OpSet = op_types.iter().copied().collect();
-        let region = fetched.region(source, self.region.clone(), ops)?;
+        let region = fetched.region(source, name.clone(), ops)?;
         let op_type = *op_types.first().expect("at least one type of op");
         let began = clock::now().boot;
         let found = loop {
@@ -347,6 +508,20 @@ impl Service {
         keys.look();
         Ok(keys)
     }
+}
+
+/// Reads the certificate and key of this side.
+fn own_credentials(path: &Path) -> Result<Credentials, StartError> {
+    let (_, credentials) = Directory::open(path)?;
+    credentials.verify(Side::Client, clock::now().wall).map_err(|why| {
+        let (path, why) = (path.join("cert.pem"), Box::new(why));
+        StartError::Certificate { path, why }
+    })?;
+    Ok(credentials)
+}
+
+fn default_region() -> RegionName {
+    REGION.parse().expect("a name")
 }
 
 /// Whether somebody was reached, who has no service there.

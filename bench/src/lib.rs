@@ -38,6 +38,7 @@ pub mod remote;
 pub mod rotation;
 mod route;
 pub mod serve;
+pub mod session;
 pub mod stat;
 pub mod timeline;
 pub mod verify;

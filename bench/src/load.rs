@@ -14,7 +14,7 @@ mod checked;
 mod columns;
 mod conditions;
 mod contents;
-mod cpu;
+pub(crate) mod cpu;
 mod hdr;
 mod mix;
 mod null;

@@ -21,9 +21,12 @@ use crate::{
     grant_file::GrantFile,
     grants::Grants,
     interrupt::Interrupt,
-    keys::{ClientKeyArgs, RegionKeys, Service},
+    keys::{Agreed, ClientKeyArgs, RegionKeys, Service},
+    line,
+    load::row::Conditions,
     pair::{VERIFY_DEPTH, pin},
     serve::{HostArgs, ServeError, introduce, open, tell_ways},
+    session::{Session, Usage},
 };
 
 /// The arguments of all clients: this host, and the source of its keys.
@@ -46,11 +49,14 @@ pub struct RemoteArgs {
 
 /// The server that a client talks to, and the source of its keys: what to look at if it does not
 /// answer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Remote {
     responder: HostAddr,
     port: u16,
     permit: Permit,
+    /// The way to ask what the server tells beside the frames: none where keys come from a file, or
+    /// from a service that knows none, or once it was lost.
+    pub(crate) session: Option<Session>,
 }
 
 /// The source of a client's keys.
@@ -94,9 +100,23 @@ impl Remote {
         }
     }
 
+    /// Asks what the server has used and seen. A session that is lost is told of, and not asked any
+    /// more.
+    #[expect(dead_code, reason = "rows of a load have it")]
+    pub(crate) fn usage(&mut self) -> Option<Usage> {
+        match self.session.as_mut()?.usage() {
+            Ok(usage) => Some(usage),
+            Err(why) => {
+                eprintln!("rma-bench: {why}");
+                self.session = None;
+                None
+            }
+        }
+    }
+
     /// Explains what `error` means between two machines.
     pub(crate) fn explain(&self, error: PairError) -> ServeError {
-        let Self { responder, port, permit } = self.clone();
+        let (responder, port, permit) = (self.responder, self.port, self.permit.clone());
         let PairError::Failing { failures, status, .. } = error else { return error.into() };
         match (status, permit) {
             (OpStatus::Timeout, Permit::File(grant)) => {
@@ -164,6 +184,18 @@ pub(crate) fn open_client(
     Ok((client, remote))
 }
 
+/// Says what the server is.
+fn say_session(session: Option<&Session>) {
+    let Some(session) = session else {
+        line!(
+            "  peer      tells nothing of itself: keys are served there, but not by `rma-bench serve`"
+        );
+        return;
+    };
+    let Conditions { device, kernel, .. } = &session.hello().conditions;
+    line!("  peer      {device}; kernel {kernel}");
+}
+
 fn check_size(size: u32, grants: &Grants) -> Result<(), ServeError> {
     let region_len = grants.any().region_len;
     if u64::from(size) > region_len {
@@ -179,16 +211,20 @@ pub(crate) fn open_named(
     patience: Duration,
     quiet: bool,
 ) -> Result<(Client, Remote, RegionKeys), ServeError> {
-    let ClientKeyArgs { port, seed, .. } = *args;
+    let session = service.session()?;
+    let agreed = Agreed::new(args, session.as_ref(), op_types)?;
+    let name = agreed.name_for(op_types)?;
+    let Agreed { port, seed, .. } = agreed;
     let host = open(host_args, port, Pid(std::process::id()), Some(service.address()))?;
-    let keys = service.fetch(&host, op_types)?;
+    let keys = service.fetch(&host, &name, op_types)?;
     pin(host_args.core);
     let responder = keys.grants().any().responder;
     resolve(&host, responder, patience)?;
     if !quiet {
         introduce(&host);
+        say_session(session.as_ref());
     }
-    let remote = Remote { responder, port, permit: Permit::Service(service.region().clone()) };
+    let remote = Remote { responder, port, permit: Permit::Service(name), session };
     let client = Client::new(host, *keys.grants(), Pattern::new(seed), VERIFY_DEPTH)?;
     Ok((client, remote, keys))
 }
@@ -218,7 +254,7 @@ pub(crate) fn open_granted(
         introduce(&host);
     }
     let permit = Permit::File(path.to_owned());
-    let remote = Remote { responder: grant.responder, port, permit };
+    let remote = Remote { responder: grant.responder, port, permit, session: None };
     Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
@@ -228,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
-        let of = |permit| Remote { responder: [192, 0, 2, 9].into(), port: 10_999, permit };
+        let responder = [192, 0, 2, 9].into();
+        let of = |permit| Remote { responder, port: 10_999, permit, session: None };
         let remote = of(Permit::File("here/grant.json".into()));
         let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
         let explain = |error| remote.explain(error).to_string();

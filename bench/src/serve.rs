@@ -1,15 +1,11 @@
-//! `rma-bench serve`: a region or a receive queue for another process, on another machine or in
+//! `rma-bench serve`: a region and a receive queue for another process, on another machine or in
 //! another namespace. What measures there is [`load`](crate::load).
 
 use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::{
-    env,
-    fmt::{Display, Write},
-    path::PathBuf,
-};
+use std::{env, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
@@ -17,9 +13,8 @@ use rma_lab::Pattern;
 use rma_xdp::{
     HostAddr, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
     config::DEFAULT_PORT,
-    keys::{InlineKeyServer, RegionName},
+    keys::{InlineKeyServer, OpSet, RegionName},
     metrics::{EndpointError, MetricsEndpoint, NotSent},
-    time::{Clock, TscClock},
 };
 
 use crate::{
@@ -31,10 +26,17 @@ use crate::{
     interface_news::InterfaceNews,
     interrupt::Interrupt,
     invite::Invitation,
-    keys::{KeysError, PORT, REGION, SEED, ServeKeyArgs, asked_at},
+    keys::{KeysError, PORT, Published, SEED, ServeKeyArgs, asked_at, queue_name},
     line,
+    load::row::Conditions,
+    machine::Machine,
     pair::pin,
+    session::{Hello, Lane, Meter, Serving, Sessions, Versions},
 };
+
+mod status;
+
+use status::Status;
 
 /// Once in how many turns of the engine keys are served. More often, and ops wait for the system
 /// calls; less often, and clients do.
@@ -83,7 +85,7 @@ pub enum Op {
     Write,
     /// Rekey: install a new key for the region.
     Rekey,
-    /// SEND: send messages into a receive queue. Served alone.
+    /// SEND: send messages into a receive queue.
     Send,
     /// COMPARE_SWAP: replace a word of the region if it has the expected value.
     CompareSwap,
@@ -117,9 +119,10 @@ pub struct ServeArgs {
     /// Process number that the grant is for. `read-lat` and `write-lat` take it from the grant.
     #[arg(long, default_value_t = 1)]
     pid: u32,
-    /// Ops that the grant allows, separated by commas. `write-lat` needs read and write, since it
-    /// reads its bytes back. `send` is served alone, by a receive queue of 64 messages of up to
-    /// 4096 B. Default: read; for those who are invited, all of a region but rekey.
+    /// Ops that are allowed, separated by commas. `write-lat` needs read and write, since it reads
+    /// its bytes back. `send` goes to a receive queue of 64 messages of up to 4096 B. A grant file
+    /// is for that alone, or for the others. Default: read; for those who are invited, all but
+    /// rekey.
     #[arg(long = "op", value_enum, value_delimiter = ',', value_name = "OPS")]
     ops: Vec<Op>,
     /// File to write the grant to. It holds a key, and is created with mode 0600.
@@ -134,6 +137,10 @@ pub struct ServeArgs {
     /// Size of the served region, in bytes.
     #[arg(long, default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     region_len: u64,
+    /// How many clients may write at once, each to a part of the region's second half that is its
+    /// own. Nobody writes to the first half.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    lanes: u32,
     /// Seed of the pattern that fills the region.
     #[arg(long, default_value_t = SEED)]
     seed: u64,
@@ -144,6 +151,10 @@ pub struct ServeArgs {
     /// prefer a loopback address.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<Addresses>,
+    /// Say on standard error how it goes, each so many seconds; 0 for never. Default: each second,
+    /// if that is a terminal.
+    #[arg(long, value_name = "SECONDS")]
+    interval: Option<u64>,
     /// Stop after this many seconds. Default: serve until Ctrl-C.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
@@ -154,7 +165,7 @@ impl ServeArgs {
     fn op_types(&self) -> Vec<OpType> {
         let is_invitation = self.initiator.is_none() && self.keys.id.is_none();
         let ops = match &*self.ops {
-            [] if is_invitation => &[Op::Read, Op::Write, Op::CompareSwap, Op::FetchAdd],
+            [] if is_invitation => &[Op::Read, Op::Write, Op::CompareSwap, Op::FetchAdd, Op::Send],
             [] => &[Op::Read][..],
             ops => ops,
         };
@@ -302,15 +313,16 @@ pub enum ServeError {
         /// The grant file.
         grant: PathBuf,
     },
-    /// Ops for a queue and ops for a region cannot be granted in one.
+    /// Ops for a queue and ops for a region cannot be in one grant file.
     #[error(
-        "--op send is for a receive queue and the others are for a region: serve send alone, and the others from another \
-         `rma-bench serve`"
+        "--op send is for a receive queue and the others are for a region, and a grant file is for one of these: give send \
+         alone, or leave out --initiator and serve both by invitation"
     )]
     QueueAndRegion,
     /// An op of that size does not fit the region.
     #[error(
-        "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size"
+        "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size, or start \
+         `rma-bench serve` there with --region-len {size} or more"
     )]
     Size {
         /// The size.
@@ -379,54 +391,71 @@ pub(crate) fn introduce(host: &InlineHost) {
     }
 }
 
-/// The thing that is served.
-enum Served {
-    Region(RegisteredRegion),
-    Queue(Box<Inbox>),
+/// A region and a queue that are served: one of these at least.
+struct Served {
+    region: Option<RegisteredRegion>,
+    inbox: Option<Box<Inbox>>,
 }
 
 impl Served {
-    fn open(host: &InlineHost, args: &ServeArgs, op_types: &[OpType]) -> Result<Self, ServeError> {
+    fn open(host: &InlineHost, args: &ServeArgs, ops: OpSet) -> Result<Self, ServeError> {
+        let sent = ops.and(OpSet::NONE.with(OpType::Send));
         let permissions =
-            op_types.iter().fold(Permissions::NONE, |all, op| all | op.shape().permission);
-        if op_types.contains(&OpType::Send) {
-            if op_types.iter().any(|&op| op != OpType::Send) {
-                return Err(ServeError::QueueAndRegion);
-            }
-            return Ok(Self::Queue(Box::new(Inbox::open(host, args.seed, permissions)?)));
+            |ops: OpSet| ops.iter().fold(Permissions::NONE, |all, op| all | op.shape().permission);
+        let inbox = (!sent.is_empty()).then(|| Inbox::open(host, args.seed, permissions(sent)));
+        let inbox = inbox.transpose()?.map(Box::new);
+        if ops == sent {
+            return Ok(Self { region: None, inbox });
         }
         let len = usize::try_from(args.region_len)
             .ok()
             .ok_or(ServeError::RegionLen { len: args.region_len })?;
-        let region = host.register(len, permissions)?;
+        let region = host.register(len, permissions(of_region(ops)))?;
         Pattern::new(args.seed).fill_region(&region);
-        Ok(Self::Region(region))
+        Ok(Self { region: Some(region), inbox })
     }
 
-    const fn region(&self) -> &RegisteredRegion {
-        match self {
-            Self::Region(region) => region,
-            Self::Queue(inbox) => inbox.queue().region(),
-        }
+    /// The one that grant files are for: the region, or a queue that is served alone.
+    fn any(&self) -> &RegisteredRegion {
+        let queue = || self.inbox.as_ref().map(|it| it.queue().region());
+        self.region.as_ref().or_else(queue).expect("something is served")
+    }
+
+    /// Names what is published.
+    fn published(&self, name: &RegionName, ops: OpSet) -> Result<Vec<Published<'_>>, KeysError> {
+        let region = self
+            .region
+            .as_ref()
+            .map(|region| Ok(Published { name: name.clone(), region, ops: of_region(ops) }));
+        let queue = self.inbox.as_ref().map(|inbox| {
+            let (name, region) = (queue_name(name)?, inbox.queue().region());
+            Ok(Published { name, region, ops: OpSet::NONE.with(OpType::Send) })
+        });
+        region.into_iter().chain(queue).collect()
     }
 
     fn words(&self) -> String {
-        match self {
-            Self::Region(region) => format!("{} bytes as region", region.len()),
-            Self::Queue(inbox) => {
-                let layout = inbox.queue().layout();
-                let (receives, len) = (layout.receives(), layout.buffer_len());
-                format!("{receives} receives of {len} bytes as queue")
-            }
-        }
+        let region =
+            self.region.as_ref().map(|it| format!("{} bytes as region {}", it.len(), it.id()));
+        let queue = self.inbox.as_ref().map(|inbox| {
+            let (layout, id) = (inbox.queue().layout(), inbox.queue().region().id());
+            let (receives, len) = (layout.receives(), layout.buffer_len());
+            format!("{receives} receives of {len} bytes as queue {id}")
+        });
+        region.into_iter().chain(queue).collect::<Vec<_>>().join(" and ")
     }
 
     /// Does its application's work between turns.
     fn between_turns(&mut self) {
-        if let Self::Queue(inbox) = self {
+        if let Some(inbox) = &mut self.inbox {
             inbox.take();
         }
     }
+}
+
+/// The ops that go to a region.
+fn of_region(ops: OpSet) -> OpSet {
+    ops.iter().filter(|&it| it != OpType::Send).collect()
 }
 
 /// Returns the measurement that does such ops.
@@ -448,7 +477,7 @@ fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_type
     let address = asked_at(listen, host.addresses());
     line!("  keys      of {region} at {listen}, to whom the policy allows them");
     line!(
-        "            there: rma-bench {} {address} --expect IDENTITY --id DIR --region {region} ...",
+        "            there: rma-bench {} {address} --expect IDENTITY --id DIR ...",
         command(op_types)
     );
 }
@@ -466,17 +495,10 @@ fn say_invitation(
     let (sudo, device) =
         if args.host.device.udp.is_some() { ("", " --udp ADDRESS") } else { ("sudo ", "") };
     let mut options = String::new();
-    let mut option = |is_needed: bool, name: &str, value: &dyn Display| {
-        if is_needed {
-            write!(options, " --{name} {value}").expect("a string takes all");
-        }
-    };
-    let region = args.keys.region();
-    option(args.port != DEFAULT_PORT, "port", &args.port);
-    option(args.seed != SEED, "seed", &args.seed);
-    option(**region != *REGION, "region", region);
     // Without READ it cannot compare what it has written.
-    option(command(op_types) == "write-lat", "verify", &0);
+    if command(op_types) == "write-lat" {
+        options.push_str(" --verify 0");
+    }
     // The program as it was called here: where it was built, that is not in everybody's PATH.
     let program = env::args_os().next().unwrap_or_else(|| "rma-bench".into());
     line!(
@@ -522,12 +544,17 @@ fn grant(
     Ok(())
 }
 
-/// Serves a region or a receive queue until interrupted.
+/// Serves a region and a receive queue until interrupted.
 ///
 /// # Errors
 /// If something could not be set up.
 pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    let op_types = args.op_types();
+    let ops: OpSet = op_types.iter().copied().collect();
     if args.initiator.is_some() {
+        if ops.contains(OpType::Send) && ops.len() > 1 {
+            return Err(ServeError::QueueAndRegion);
+        }
         // Before anything is opened: what is there must not be lost.
         GrantFile::replaceable(&args.grant)?;
     }
@@ -536,54 +563,102 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
     let source = host.metrics_source();
     let start = |at: &Addresses| MetricsEndpoint::start(at.first(), source.clone());
     let metrics = args.metrics.as_ref().map(start).transpose()?;
+    // The cores of a pinned thread are one.
+    let machine = Machine::here();
     pin(args.host.core);
     introduce(&host);
-    let op_types = args.op_types();
-    let mut served = Served::open(&host, args, &op_types)?;
+    let mut served = Served::open(&host, args, ops)?;
     let mut keys = None;
     if args.initiator.is_none() {
-        keys = Some(args.keys.open(&host, served.region(), op_types.iter().copied().collect())?);
+        keys = Some(args.keys.open(&host, &served.published(args.keys.region(), ops)?)?);
     }
     let here: Vec<String> = host.addresses().iter().map(|it| it.to_string()).collect();
-    line!(
-        "  serving   {} {} at {}, port {}",
-        served.words(),
-        served.region().id(),
-        here.join(" and "),
-        args.port
-    );
+    line!("  serving   {} at {}, port {}", served.words(), here.join(" and "), args.port);
     match &keys {
         None => {}
         Some((keys, None)) => say_keys(args, keys, &host, &op_types),
         Some((keys, Some(it))) => say_invitation(args, keys, &host, (&op_types, it)),
     }
     if let Some(initiator) = args.initiator {
-        grant(args, &mut host, served.region(), (initiator, &op_types))?;
+        grant(args, &mut host, served.any(), (initiator, &op_types))?;
     }
     if let Some(metrics) = &metrics {
         line!("  metrics   http://{}/metrics", metrics.address());
     }
     line!("  stop      with Ctrl-C");
-    let clock = TscClock::new();
+    let serving = keys.map(|(keys, _)| {
+        let hello = hello(args, (&host, machine), &served, &op_types);
+        (keys, Sessions::new(hello))
+    });
+    let refused = turn(args, &mut host, &mut served, serving, interrupt);
+    report(&host, refused);
+    served.inbox.map_or(Ok(()), |inbox| Ok(inbox.report()?))
+}
+
+/// Returns what is told to clients.
+fn hello(
+    args: &ServeArgs,
+    (host, machine): (&InlineHost, Machine),
+    served: &Served,
+    op_types: &[OpType],
+) -> Hello {
+    Hello {
+        // This and the lanes' room are the session's own.
+        versions: Versions::own(),
+        writable: Lane::default(),
+        port: args.port,
+        region: args.keys.region().to_string(),
+        region_len: served.region.as_ref().map_or(0, |it| it.len()),
+        seed: args.seed,
+        ops: op_types.iter().map(|it| it.name().to_owned()).collect(),
+        lanes: args.lanes,
+        conditions: Conditions::new(machine, host, &args.host, false),
+    }
+}
+
+/// Turns the host, and serves keys and sessions between turns, until it is to end. Returns how many
+/// messages of sessions were refused.
+fn turn(
+    args: &ServeArgs,
+    host: &mut InlineHost,
+    served: &mut Served,
+    mut serving: Option<(InlineKeyServer, Sessions)>,
+    interrupt: &Interrupt,
+) -> u64 {
     let end = args.duration.map(Duration::from_secs);
-    let mut interface = InterfaceNews::new(&host);
+    let mut interface = InterfaceNews::new(host);
+    let mut status = Status::new(args.interval);
+    let mut meter = Meter::new();
     let mut turns: u32 = 0;
     while !interrupt.is_set() {
-        host.turn();
+        let worked = host.turn() > 0;
+        let elapsed = meter.turned(worked);
         served.between_turns();
         turns = turns.wrapping_add(1);
-        if let Some((keys, _)) = keys.as_mut().filter(|_| turns.is_multiple_of(KEYS_EVERY)) {
-            keys.turn(&host);
+        if !turns.is_multiple_of(KEYS_EVERY) {
+            continue;
+        }
+        let received = served.inbox.as_ref().map(|it| it.received()).unwrap_or_default();
+        let usage = || meter.usage(host, received);
+        if let Some((keys, sessions)) = &mut serving {
+            keys.turn_beside(host, &mut Serving { sessions, usage: &usage });
+        }
+        if status.is_due(elapsed) {
+            status.say(usage(), serving.as_ref().map(|(_, sessions)| sessions));
         }
         if turns.is_multiple_of(NEWS_EVERY) {
-            interface.say(&host);
+            interface.say(host);
         }
-        if turns.is_multiple_of(4096)
-            && end.is_some_and(|end| Duration::from_nanos(clock.now().as_nanos()) >= end)
-        {
+        if end.is_some_and(|end| elapsed >= end) {
             break;
         }
     }
+    status.end();
+    serving.map_or(0, |(_, sessions)| sessions.refused())
+}
+
+/// Says what came and went.
+fn report(host: &InlineHost, refused: u64) {
     let counters = host.counters();
     line!("\n  received  {} frames, sent {}", counters.frames_received(), counters.frames_sent());
     for (reason, count) in counters.all_drops() {
@@ -595,8 +670,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
             line!("  not sent  {count} ({reason:?})");
         }
     }
-    match &served {
-        Served::Region(_) => Ok(()),
-        Served::Queue(inbox) => Ok(inbox.report()?),
+    if refused > 0 {
+        line!("  refused   {refused} messages that were of no session of this version");
     }
 }

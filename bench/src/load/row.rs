@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rma_xdp::OpStatus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     checked::Checked,
@@ -60,7 +60,8 @@ pub struct Row {
 }
 
 /// The conditions of a measurement.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Conditions {
     /// The processor's name.
     pub machine: String,
@@ -69,11 +70,11 @@ pub struct Conditions {
     /// The kernel's release.
     pub kernel: String,
     /// The version of this program.
-    pub version: &'static str,
+    pub version: String,
     /// The device in words.
     pub device: String,
     /// `xdp` or `udp`.
-    pub backend: &'static str,
+    pub backend: String,
     /// The way in which the kernel passes frames, and why.
     pub mode: String,
     /// MTU of the device, in bytes of IP packet.

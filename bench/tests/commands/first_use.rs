@@ -175,7 +175,7 @@ fn from_nothing_to_a_verified_read_in_two_commands() {
     assert!(output.status.success(), "{line}: {output:?}");
     let said = text(&output.stdout);
     assert!(said.contains("verified  500 random ops with 127.0.0.2"), "{said}");
-    for command in ["write-lat", "atomic-lat -A COMPARE_SWAP", "mixed", "read-bw"] {
+    for command in ["write-lat", "atomic-lat -A COMPARE_SWAP", "mixed", "read-bw", "send-lat"] {
         let output = run(&line.replace("read-lat", command));
         assert!(output.status.success(), "{command}: {output:?}");
     }
@@ -198,14 +198,18 @@ fn from_nothing_to_a_verified_read_in_two_commands() {
     let wrong = format!("{before} --invite {}{end}", &code[..code.len() - 1]);
     refused(&run(&wrong), "a letter of the code is wrong");
     assert!(!text(&run(&wrong).stderr).contains(&code[..8]), "an error shows no code");
-    let elsewhere = line.replace("--region bench/other", "--region bench/region");
-    refused(&run(&elsewhere), "serves no bench/region");
+    let given = |option: &str| run(&format!("{line} {option}"));
+    refused(&given("--region bench/region"), "serves no bench/region but bench/other");
+    refused(&given("--seed 8"), "--seed 8, and `rma-bench serve` at");
+    refused(&given("--port 1"), "leave out --port");
+    assert!(given(&format!("--seed 7 --port {}", lab.port)).status.success());
     drop(server);
     refused(&run(&line), "start `rma-bench serve` there");
     let (_server, new) = lab.invite(" --op read");
     refused(&run(&line), "makes a code of its own");
     assert!(run(&new).status.success());
-    refused(&run(&new.replace("read-lat", "write-lat")), "or not for such ops");
+    refused(&run(&new.replace("read-lat", "write-lat")), "with --op read,write");
+    refused(&run(&new.replace("read-lat", "send-lat")), "SEND is not served");
 }
 
 #[test]
@@ -236,7 +240,7 @@ fn from_nothing_to_a_verified_read_with_certificates() {
     assert!(text(&output.stdout).contains("in 2 rounds"), "{output:?}");
 
     // The error names what is wrong.
-    refused(&lab.client("read-lat", "server", " --region other/region"), "no key of other/region");
+    refused(&lab.client("read-lat", "server", " --region other/region"), "serves no other/region");
     refused(&lab.client("read-lat", "other", few), "spiffe://example.org/server");
     drop(server);
     refused(&lab.client("read-lat", "server", few), "cannot connect: connection refused");

@@ -290,7 +290,7 @@ fn two_processes_send_swap_and_add_over_udp() {
 
     let both = ["serve", "--udp", &address, "--initiator", &client, "--op", "send,read"];
     let output = bench(None, &[&both[..], &["--grant", grant_arg]].concat()).output().unwrap();
-    assert!(text(&output.stderr).contains("serve send alone"), "{output:?}");
+    assert!(text(&output.stderr).contains("give send alone"), "{output:?}");
 }
 
 /// The next event of a `verify` that is `wanted`. Rounds may end meanwhile.

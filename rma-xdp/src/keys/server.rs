@@ -13,7 +13,7 @@ use rma_keys::{
     io::{
         PolicyFrom, clock,
         keeper::{Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, PublishError},
-        server::{Limits, ServerCounters, StartError},
+        server::{Beside, Limits, ServerCounters, StartError},
     },
     name::RegionName,
     rotation::Schedule,
@@ -234,10 +234,15 @@ impl InlineKeyServer {
 
     /// Does what can be done now, and waits for nobody.
     pub fn turn(&mut self, host: &InlineHost) {
+        self.turn_beside(host, &mut ());
+    }
+
+    /// [`Self::turn`], with somebody who answers what is no key message.
+    pub fn turn_beside(&mut self, host: &InlineHost, beside: &mut dyn Beside) {
         let now = clock::now();
         // A wait finds which connections have something.
         self.turns.wait_for(now.boot, Duration::ZERO);
-        self.turns.turn(now, host);
+        self.turns.turn_beside(now, host, beside);
     }
 
     /// Waits for something to do, no longer than `most`; of no use to whoever has an engine to

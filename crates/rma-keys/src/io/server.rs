@@ -5,6 +5,7 @@
 //! takes nothing from the others.
 
 mod admission;
+mod beside;
 #[cfg(test)]
 mod cold_clients;
 mod connection;
@@ -22,6 +23,7 @@ use std::{
 use rma_core::process::Worker;
 
 pub use admission::Places;
+pub use beside::Beside;
 pub use connection::Times;
 pub use counters::{Limits, ServerCounters};
 pub use handler::{Answers, Handler};

@@ -11,7 +11,7 @@ use rma_core::{gate::Gate, time::Instant};
 use crate::{
     io::{
         keeper::Keeper,
-        server::{Handler, Limits, ServerCounters, ServerLoop, StartError},
+        server::{Beside, Handler, Limits, ServerCounters, ServerLoop, StartError},
     },
     peer::Peer,
     secret::Octets,
@@ -102,8 +102,13 @@ impl KeeperLoop {
 
     /// Does what can be done now, and never waits but for `host`.
     pub fn turn(&mut self, now: Now, host: &dyn Gate) {
+        self.turn_beside(now, host, &mut ());
+    }
+
+    /// The same, with somebody who answers what is no key message.
+    pub fn turn_beside(&mut self, now: Now, host: &dyn Gate, beside: &mut dyn Beside) {
         self.shared.lock().handle_timeout(now, host);
-        self.turns.turn_within(now, CONNECTIONS_PER_TURN);
+        self.turns.turn_beside(now, CONNECTIONS_PER_TURN, beside);
         self.shared.lock().prepare(host);
     }
 }

@@ -24,6 +24,7 @@ use crate::{
         poller::{Interest, Poller},
         server::{
             admission::{Admission, Verdict},
+            beside::{Beside, With},
             connection::{Connection, Turn},
             counters::{Limits, ServerCounters, Shared},
             handler::Handler,
@@ -74,6 +75,8 @@ pub struct ServerLoop<H> {
     /// Those of them whose turn it is, before any other: nobody has a second one sooner.
     serving: VecDeque<u64>,
     next_key: u64,
+    /// Connections that have ended in this turn.
+    ended: Vec<u64>,
     /// Until when no connection is accepted.
     paused: Option<Instant>,
     /// When people were last told of a certificate that was refused.
@@ -135,6 +138,7 @@ impl<H: Handler> ServerLoop<H> {
             ready: BTreeSet::new(),
             serving: VecDeque::new(),
             next_key: 0,
+            ended: Vec::new(),
             paused: None,
             told_at: None,
             counters: ServerCounters::default(),
@@ -219,6 +223,11 @@ impl<H: Handler> ServerLoop<H> {
     /// [`Self::turn`] that serves so many connections at most. The others come first in the next
     /// one, whatever is found until then.
     pub fn turn_within(&mut self, now: Now, connections: usize) {
+        self.turn_beside(now, connections, &mut ());
+    }
+
+    /// The same, with somebody who answers what is none of the service's own.
+    pub fn turn_beside(&mut self, now: Now, connections: usize, beside: &mut dyn Beside) {
         self.wall.set(now.wall);
         self.reload(now);
         self.handler_at = self.handler.poll(now);
@@ -240,9 +249,10 @@ impl<H: Handler> ServerLoop<H> {
                 None => break,
                 Some(LISTENER) if self.paused.is_none() => self.accept(now),
                 Some(LISTENER) => {}
-                Some(key) => self.serve(now, key),
+                Some(key) => self.serve(now, key, beside),
             }
         }
+        self.ended.drain(..).for_each(|key| beside.ended(key));
         *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
     }
 
@@ -325,12 +335,13 @@ impl<H: Handler> ServerLoop<H> {
         self.ready.insert(LISTENER);
     }
 
-    fn serve(&mut self, now: Now, key: u64) {
+    fn serve(&mut self, now: Now, key: u64, beside: &mut dyn Beside) {
         // It may have ended since it was found ready.
         let Some(place) = self.connections.get_mut(&key) else { return };
         let connection = &mut place.connection;
         let before = connection.messages;
-        let turn = connection.turn(now, &self.config, &mut self.handler);
+        let mut handler = With { handler: &mut self.handler, beside, connection: key };
+        let turn = connection.turn(now, &self.config, &mut handler);
         self.counters.messages += connection.messages - before;
         if place.is_silent && !connection.is_silent() {
             place.is_silent = false;
@@ -388,6 +399,7 @@ impl<H: Handler> ServerLoop<H> {
         connection.close();
         self.deadlines.remove(&(place.deadline.0, key));
         self.admission.leave(key);
+        self.ended.push(key);
         self.counters.count(reason);
         let identity = connection.peer().map(|it| it.identity.as_str());
         tracing::debug!(

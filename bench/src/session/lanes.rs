@@ -1,0 +1,102 @@
+//! Lanes: the parts of a region that one writer each has for itself.
+
+use std::collections::BTreeMap;
+
+use crate::session::message::{Lane, Refusal};
+
+/// Lanes begin at multiples of this: a line of the cache, so that words lie in it as in the region.
+const ALIGN: u64 = 64;
+
+/// The lanes that are taken.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// The bytes that lanes are in.
+    room: Lane,
+    most: u32,
+    /// By the connection of their owners: at most one each.
+    taken: BTreeMap<u64, Lane>,
+}
+
+impl Lanes {
+    /// At most so many, in the second half of a region of `len` bytes.
+    pub(super) fn new(len: u64, most: u32) -> Self {
+        let offset = (len / 2).next_multiple_of(ALIGN).min(len);
+        let room = Lane { offset, len: len - offset };
+        Self { room, most, taken: BTreeMap::new() }
+    }
+
+    /// The bytes that lanes are in.
+    pub(super) const fn room(&self) -> Lane {
+        self.room
+    }
+
+    /// Gives `owner` the first `len` bytes that are free in a row, in place of what it had.
+    pub(super) fn take(&mut self, owner: u64, len: u64) -> Result<Lane, Refusal> {
+        let Self { room, most, .. } = *self;
+        self.give_back(owner);
+        if len == 0 || len > room.len {
+            return Err(Refusal::LaneLen { most: room.len });
+        }
+        if self.taken.len() >= most as usize {
+            return Err(Refusal::Lanes { lanes: most });
+        }
+        let mut taken: Vec<Lane> = self.taken.values().copied().collect();
+        taken.sort_by_key(|it| it.offset);
+        let end = room.offset + room.len;
+        let (mut offset, mut longest) = (room.offset, 0);
+        for next in taken.into_iter().chain([Lane { offset: end, len: 0 }]) {
+            let free = next.offset.saturating_sub(offset);
+            if free >= len {
+                let lane = Lane { offset, len };
+                self.taken.insert(owner, lane);
+                return Ok(lane);
+            }
+            longest = longest.max(free);
+            offset = (next.offset + next.len).next_multiple_of(ALIGN);
+        }
+        Err(Refusal::Stretch { longest })
+    }
+
+    /// The lane of `owner`, if it has one, is free.
+    pub(super) fn give_back(&mut self, owner: u64) {
+        self.taken.remove(&owner);
+    }
+
+    /// How many are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_in_the_second_half_apart_and_free_again_when_given_back() {
+        let mut lanes = Lanes::new(1000, 3);
+        assert_eq!(lanes.room(), Lane { offset: 512, len: 488 });
+        assert_eq!(lanes.take(1, 100), Ok(Lane { offset: 512, len: 100 }));
+        assert_eq!(lanes.take(2, 64), Ok(Lane { offset: 640, len: 64 }));
+        assert_eq!(lanes.take(3, 300), Err(Refusal::Stretch { longest: 296 }));
+        assert_eq!(lanes.take(3, 296), Ok(Lane { offset: 704, len: 296 }));
+        assert_eq!(lanes.take(4, 1), Err(Refusal::Lanes { lanes: 3 }));
+        // Another one in place of its own, at the same place.
+        assert_eq!(lanes.take(1, 128), Ok(Lane { offset: 512, len: 128 }));
+        lanes.give_back(2);
+        assert_eq!((lanes.taken(), lanes.take(4, 65)), (2, Err(Refusal::Stretch { longest: 64 })));
+        assert_eq!(lanes.take(4, 64), Ok(Lane { offset: 640, len: 64 }));
+    }
+
+    #[test]
+    fn a_lane_that_cannot_be_is_refused_with_the_most_that_can() {
+        for (region, len, most) in [(1000, 489, 488), (1000, u64::MAX, 488), (1000, 0, 488)] {
+            assert_eq!(Lanes::new(region, 16).take(1, len), Err(Refusal::LaneLen { most }));
+        }
+        for region in [0, 1, 63, 65] {
+            let most = Lanes::new(region, 16).room().len;
+            assert_eq!(Lanes::new(region, 16).take(1, most + 1), Err(Refusal::LaneLen { most }));
+        }
+        assert_eq!(Lanes::new(1000, 0).take(1, 8), Err(Refusal::Lanes { lanes: 0 }));
+    }
+}

@@ -1,0 +1,97 @@
+//! The server's end: answers clients between turns of the engine.
+
+use std::collections::BTreeSet;
+
+use rma_xdp::keys::{Beside, Octets, Peer};
+
+use crate::session::{
+    lanes::Lanes,
+    message::{Hello, Lane, Refusal, VERSION, Versions, WantedLane, kind, message},
+    usage::Usage,
+};
+
+/// The sessions of all clients.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    hello: Hello,
+    lanes: Lanes,
+    /// Connections that have asked what is served.
+    open: BTreeSet<u64>,
+    /// Messages that were none, or of another version.
+    refused: u64,
+}
+
+impl Sessions {
+    /// Of a server that says this of itself, but for its versions and lanes: of these it has as
+    /// many as are said, in a region of that length.
+    pub(crate) fn new(hello: Hello) -> Self {
+        let lanes = Lanes::new(hello.region_len, hello.lanes);
+        let hello = Hello { versions: Versions::own(), writable: lanes.room(), ..hello };
+        Self { hello, lanes, open: BTreeSet::new(), refused: 0 }
+    }
+
+    /// How many clients there are.
+    pub(crate) fn clients(&self) -> usize {
+        self.open.len()
+    }
+
+    /// How many of them have a lane.
+    pub(crate) fn writers(&self) -> usize {
+        self.lanes.taken()
+    }
+
+    /// How many messages were refused that were none, or of another version.
+    pub(crate) const fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+/// Sessions, and the source of what is told of the server's usage.
+pub(crate) struct Serving<'a> {
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) usage: &'a dyn Fn() -> Usage,
+}
+
+impl Serving<'_> {
+    fn reply(&mut self, connection: u64, asked: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let malformed = Refusal::Malformed {};
+        let (kind, body) = match asked {
+            [VERSION, kind, body @ ..] => (*kind, body),
+            _ => return Err(Refusal::Versions(Versions::own())),
+        };
+        let Sessions { hello, lanes, open, .. } = self.sessions;
+        match kind {
+            kind::HELLO => {
+                let theirs: Versions = serde_json::from_slice(body).ok().ok_or(malformed)?;
+                if !theirs.goes_with(&hello.versions) {
+                    return Err(Refusal::Versions(hello.versions.clone()));
+                }
+                open.insert(connection);
+                Ok(message(kind, hello))
+            }
+            kind::LANE => {
+                let WantedLane { len } = serde_json::from_slice(body).ok().ok_or(malformed)?;
+                let lane: Lane = lanes.take(connection, len)?;
+                Ok(message(kind, &lane))
+            }
+            kind::USAGE => Ok(message(kind, &(self.usage)())),
+            _ => Err(malformed),
+        }
+    }
+}
+
+impl Beside for Serving<'_> {
+    fn answer(&mut self, connection: u64, _: &Peer, asked: &[u8]) -> Option<Octets> {
+        let reply = self.reply(connection, asked).unwrap_or_else(|why| {
+            let is_fault = matches!(why, Refusal::Versions(_) | Refusal::Malformed {});
+            self.sessions.refused += u64::from(is_fault);
+            message(kind::REFUSED, &why)
+        });
+        Some(Octets::new(reply))
+    }
+
+    fn ended(&mut self, connection: u64) {
+        self.sessions.open.remove(&connection);
+        self.sessions.lanes.give_back(connection);
+    }
+}

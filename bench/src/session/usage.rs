@@ -1,0 +1,157 @@
+//! The usage of a server: all that it has used and seen since it began.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use rma_core::time::Instant;
+use rma_xdp::{
+    InlineHost,
+    metrics::NotSent,
+    time::{Clock, TscClock},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{inbox::Received, load::cpu::CpuTime};
+
+/// A time between two turns above which the engine did not run.
+const GAP: Duration = Duration::from_micros(100);
+
+/// All that a server has used and seen since it began. Times are in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// For how long it has served.
+    pub(crate) elapsed_us: u64,
+    /// Processor time of the engine's thread: its own.
+    pub(crate) user_us: u64,
+    /// That of the kernel for it.
+    pub(crate) system_us: u64,
+    /// Time that the engine's turns took in which there was something to do.
+    pub(crate) busy_us: u64,
+    /// How often more than 100 µs went by between two turns: what comes meanwhile waits.
+    pub(crate) gaps: u64,
+    /// The longest of these times.
+    pub(crate) longest_gap_us: u64,
+    /// Frames that came.
+    pub(crate) frames_received: u64,
+    /// Frames that left.
+    pub(crate) frames_sent: u64,
+    /// Frames that came and were dropped, by reason; without those that there were none of.
+    pub(crate) drops: BTreeMap<String, u64>,
+    /// Frames that were dropped instead of sent, likewise.
+    pub(crate) not_sent: BTreeMap<String, u64>,
+    /// Messages that came into the queue.
+    pub(crate) messages: u64,
+    /// Their bytes.
+    pub(crate) message_bytes: u64,
+}
+
+impl Usage {
+    /// The difference between an earlier one of the same server and this. The longest gap is kept
+    /// if it came meanwhile, and is 0 otherwise.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let by_reason = |now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>| {
+            let left = |(reason, count): (&String, &u64)| {
+                let count = count.saturating_sub(then.get(reason).copied().unwrap_or(0));
+                (count > 0).then(|| (reason.clone(), count))
+            };
+            now.iter().filter_map(left).collect()
+        };
+        let is_new = self.longest_gap_us > earlier.longest_gap_us;
+        Self {
+            elapsed_us: self.elapsed_us.saturating_sub(earlier.elapsed_us),
+            user_us: self.user_us.saturating_sub(earlier.user_us),
+            system_us: self.system_us.saturating_sub(earlier.system_us),
+            busy_us: self.busy_us.saturating_sub(earlier.busy_us),
+            gaps: self.gaps.saturating_sub(earlier.gaps),
+            longest_gap_us: if is_new { self.longest_gap_us } else { 0 },
+            frames_received: self.frames_received.saturating_sub(earlier.frames_received),
+            frames_sent: self.frames_sent.saturating_sub(earlier.frames_sent),
+            drops: by_reason(&self.drops, &earlier.drops),
+            not_sent: by_reason(&self.not_sent, &earlier.not_sent),
+            messages: self.messages.saturating_sub(earlier.messages),
+            message_bytes: self.message_bytes.saturating_sub(earlier.message_bytes),
+        }
+    }
+}
+
+/// Measures the turns of an engine.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    clock: TscClock,
+    began: Instant,
+    last: Instant,
+    busy: Duration,
+    gaps: u64,
+    longest: Duration,
+    cpu: CpuTime,
+}
+
+impl Meter {
+    /// From now on, of this thread's engine.
+    pub(crate) fn new() -> Self {
+        let clock = TscClock::new();
+        let (began, cpu) = (clock.now(), CpuTime::of_this_thread());
+        let (busy, gaps, longest) = (Duration::ZERO, 0, Duration::ZERO);
+        Self { clock, began, last: began, busy, gaps, longest, cpu }
+    }
+
+    /// A turn is over, in which there was something to do or not. Returns how long it has been
+    /// measured for.
+    #[inline]
+    pub(crate) fn turned(&mut self, worked: bool) -> Duration {
+        let now = self.clock.now();
+        let step = now.since(self.last);
+        self.last = now;
+        if worked {
+            self.busy += step;
+        }
+        if step > GAP {
+            self.gaps += 1;
+            self.longest = self.longest.max(step);
+        }
+        now.since(self.began)
+    }
+
+    /// Returns all that is known of `host`, which has received so many messages.
+    pub(crate) fn usage(&self, host: &InlineHost, received: Received) -> Usage {
+        let Self { began, last, busy, gaps, longest, cpu, .. } = *self;
+        let (used, counters) = (CpuTime::of_this_thread().since(cpu), host.counters());
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let not_sent = NotSent::ALL.map(|reason| (reason, counters.not_sent(reason)));
+        let not_sent = not_sent.into_iter().filter(|&(_, count)| count > 0);
+        Usage {
+            elapsed_us: micros(last.since(began)),
+            user_us: micros(used.user),
+            system_us: micros(used.system),
+            busy_us: micros(busy),
+            gaps,
+            longest_gap_us: micros(longest),
+            frames_received: counters.frames_received(),
+            frames_sent: counters.frames_sent(),
+            drops: counters.all_drops().map(|(it, count)| (format!("{it:?}"), count)).collect(),
+            not_sent: not_sent.map(|(it, count)| (format!("{it:?}"), count)).collect(),
+            messages: received.messages,
+            message_bytes: received.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usage_since_an_earlier_one_has_the_longest_gap_only_if_it_is_new() {
+        let of = |gaps, longest_gap_us, drops: &[(&str, u64)]| Usage {
+            gaps,
+            longest_gap_us,
+            drops: drops.iter().map(|&(it, count)| (it.to_owned(), count)).collect(),
+            ..Usage::default()
+        };
+        let earlier = of(3, 200, &[("WrongTag", 2), ("Version", 1)]);
+        let later = of(5, 200, &[("WrongTag", 2), ("Version", 4), ("Closed", 1)]);
+        assert_eq!(later.since(&earlier), of(2, 0, &[("Version", 3), ("Closed", 1)]));
+        assert_eq!(of(4, 201, &[]).since(&earlier), of(1, 201, &[]));
+        assert_eq!(earlier.since(&later), Usage::default(), "of two servers");
+    }
+}
