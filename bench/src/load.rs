@@ -46,7 +46,7 @@ use self::{
     output::Output,
     portal_work::PortalWork,
     recorder::{Interval, Recorder},
-    row::{Conditions, Limit, Peer, Row},
+    row::{Conditions, Limit, Peer, Row, ServerUsage},
     run::{Extent, Plan, Tell},
     schedule::Schedule,
     work::Work,
@@ -62,11 +62,13 @@ use crate::{
     client::{Area, Client},
     error::PairError,
     interrupt::Interrupt,
+    keys::KeysError,
     latency::Latencies,
     line,
     machine::Machine,
     remote::{Remote, open_client},
     serve::{ServeError, tell_ways},
+    session::Usage,
 };
 
 /// How long a closed loop runs that tells what a share of is the rate of an open one.
@@ -166,17 +168,46 @@ impl<'a> Task<'a> {
         op_types
     }
 
-    /// The part of a region of `len` bytes that ops go to.
-    fn area(&self, len: u64, span: u64) -> Area {
-        let is_sent = self.mix.ops().any(|it| it == LoadOp::Send);
-        // Messages have no place in the region: theirs is in what they are sent from.
-        let len = match is_sent {
-            true => WARM,
-            false if self.mix.ops().any(LoadOp::writes) => len.min(span),
-            false => len,
+    /// The part of the region that ops go to: of who changes bytes or words a lane, where the server
+    /// has lanes; of readers the part that has none, so that they see no writer.
+    fn area(
+        &self,
+        remote: &mut Remote,
+        region_len: u64,
+        spread: Spread,
+    ) -> Result<Area, ServeError> {
+        let Spread { span, largest } = spread;
+        if self.mix.ops().any(|it| it == LoadOp::Send) {
+            // Messages have no place in the region: theirs is in what they are sent from.
+            return Ok(Area { offset: 0, len: WARM });
+        }
+        let changes = self.mix.ops().any(|it| it.writes() || it.is_atomic());
+        let Some(session) = &mut remote.session else {
+            let writes = self.mix.ops().any(LoadOp::writes);
+            let len = if writes { region_len.min(span) } else { region_len };
+            return Ok(Area { offset: 0, len });
         };
-        Area { offset: 0, len }
+        let hello = session.hello();
+        let (room, lanes) = (hello.writable, hello.lanes);
+        if !changes {
+            // Of a short region readers have all.
+            let is_enough = room.offset >= largest;
+            return Ok(Area { offset: 0, len: if is_enough { room.offset } else { region_len } });
+        }
+        // As much as each of them may have, if all are there.
+        let fair = (room.len / u64::from(lanes.max(1))).max(largest).max(WARM);
+        let is_asked = self.args.span.is_some();
+        let wanted = if is_asked { span } else { span.min(fair).min(room.len.max(largest)) };
+        let lane = session.lane(wanted).map_err(KeysError::from)?;
+        Ok(Area { offset: lane.offset, len: lane.len })
     }
+}
+
+/// The bytes that ops are spread over, and the largest op.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    span: u64,
+    largest: u64,
 }
 
 /// One type of op, or both directions.
@@ -207,35 +238,37 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     // Before this thread is pinned to one core of them.
     let machine = Machine::here();
     let largest = sizes.iter().max().map_or(0, |&it| it as u32);
-    let (mut client, remote) =
+    let (mut client, mut remote) =
         open_client(&args.remote, (largest, &task.op_types()), quiet, interrupt)?;
     let small = sizes.iter().any(|&it| it <= u64::from(OP_SIZE_MAX));
     if let Some(&deepest) = depths.iter().max().filter(|_| small) {
         client.deepen(deepest as u16).map_err(ServeError::from)?;
     }
     let region_len = client.grants.any().region_len;
-    client.set_area(task.area(region_len, span));
+    let spread = Spread { span, largest: largest.into() };
+    client.set_area(task.area(&mut remote, region_len, spread)?);
     let conditions = Conditions::new(machine, &client.host, &args.remote.host, args.yields());
     let peer = Peer::new(&remote, region_len);
-    let mut session = Session {
+    let mut run = Run {
         task,
         span,
         seed: client.pattern.seed(),
         output: RefCell::new(output),
         hdr,
         conditions,
+        server: remote.session.as_ref().map(|it| it.hello().conditions.clone()),
         peer,
         contents: Contents::default(),
         missed: 0,
         limits: 0,
     };
-    let start =
-        Start { command: task.command, conditions: &session.conditions, peer: &session.peer };
-    session.output.borrow_mut().event("start", &start)?;
-    let done = session.contents.before(&mut client, mix, args.verify, interrupt);
+    let start = Start { command: task.command, conditions: &run.conditions, peer: &run.peer };
+    run.output.borrow_mut().event("start", &start)?;
+    let done = run.contents.before(&mut client, mix, args.verify, interrupt);
     let done = done.map_err(LoadError::from);
-    let done = done.and_then(|()| session.rows(&mut client, (&sizes, &depths), interrupt));
-    session.finish(&mut client, &remote, done, interrupt)
+    let lists = Lists { sizes: &sizes, depths: &depths };
+    let done = done.and_then(|()| run.rows(&mut client, &mut remote, lists, interrupt));
+    run.finish(&mut client, &remote, done, interrupt)
 }
 
 /// The first event of a run.
@@ -257,7 +290,7 @@ struct End {
 }
 
 /// A run between its first event and its last.
-struct Session<'a> {
+struct Run<'a> {
     task: &'a Task<'a>,
     span: u64,
     /// The seed that arrivals follow from.
@@ -265,10 +298,25 @@ struct Session<'a> {
     output: RefCell<Output>,
     hdr: Option<HdrLog>,
     conditions: Conditions,
+    server: Option<Conditions>,
     peer: Peer,
     contents: Contents,
     missed: usize,
     limits: usize,
+}
+
+/// What was seen of a row, here and at the server.
+struct Seen<'a> {
+    recorder: &'a Recorder,
+    per_second: Option<f64>,
+    served: Option<Usage>,
+}
+
+/// The rows to measure.
+#[derive(Clone, Copy, Debug)]
+struct Lists<'a> {
+    sizes: &'a [u64],
+    depths: &'a [u32],
 }
 
 /// One row to measure.
@@ -280,11 +328,12 @@ struct Point {
     rate: Option<args::Load>,
 }
 
-impl Session<'_> {
+impl Run<'_> {
     fn rows(
         &mut self,
         client: &mut Client,
-        (sizes, depths): (&[u64], &[u32]),
+        remote: &mut Remote,
+        Lists { sizes, depths }: Lists<'_>,
         interrupt: &Interrupt,
     ) -> Result<(), LoadError> {
         let args = self.task.args;
@@ -296,7 +345,7 @@ impl Session<'_> {
             for &depth in depths {
                 for &rate in &rates {
                     let point = Point { size, depth, class: args.class(size), rate };
-                    self.point(client, point, interrupt)?;
+                    self.point(client, remote, point, interrupt)?;
                 }
             }
         }
@@ -307,6 +356,7 @@ impl Session<'_> {
     fn point(
         &mut self,
         client: &mut Client,
+        remote: &mut Remote,
         point: Point,
         interrupt: &Interrupt,
     ) -> Result<(), LoadError> {
@@ -314,13 +364,13 @@ impl Session<'_> {
         let Point { size, depth, class, .. } = point;
         if size <= u64::from(OP_SIZE_MAX) {
             let mut work = PortalWork::new(client, mix.clone(), size as u32, span, class)?;
-            let done = self.measure(&mut work, &clock, point, interrupt);
+            let done = self.measure(&mut work, &clock, remote, point, interrupt);
             work.finish();
             done
         } else {
             let calls = call_work::Calls { size, depth, span, class };
             let mut work = CallWork::new(client, mix.clone(), calls)?;
-            let done = self.measure(&mut work, &clock, point, interrupt);
+            let done = self.measure(&mut work, &clock, remote, point, interrupt);
             work.finish();
             done
         }
@@ -330,6 +380,7 @@ impl Session<'_> {
         &mut self,
         work: &mut impl Work,
         clock: &TscClock,
+        remote: &mut Remote,
         point: Point,
         interrupt: &Interrupt,
     ) -> Result<(), LoadError> {
@@ -368,25 +419,23 @@ impl Session<'_> {
         let tell = args.output.interval.map(|every| Tell { every, say: &say });
         let mut recorder = Recorder::new(kinds, amount.rounds as usize);
         let plan = Plan { tell, ..plan };
+        let before = remote.usage();
         let done = run::run(work, &mut schedule, clock, plan, &mut recorder);
+        let served = before.and_then(|it| Some(remote.usage()?.since(&it)));
         if let Some(error) = failed.into_inner() {
             return Err(error.into());
         }
         if recorder.moved().ops > 0 {
             let partial = done.is_err();
-            self.row(point, per_second, &recorder, partial)?;
+            let seen = Seen { recorder: &recorder, per_second, served };
+            self.row(point, &seen, partial)?;
         }
         Ok(done?)
     }
 
     /// Makes a row for each kind of op.
-    fn row(
-        &mut self,
-        point: Point,
-        per_second: Option<f64>,
-        recorder: &Recorder,
-        partial: bool,
-    ) -> Result<(), LoadError> {
+    fn row(&mut self, point: Point, seen: &Seen<'_>, partial: bool) -> Result<(), LoadError> {
+        let &Seen { recorder, per_second, ref served } = seen;
         let Task { command, mix, args, .. } = self.task;
         let mut output = self.output.borrow_mut();
         for (op, kind) in mix.ops().zip(&recorder.kinds) {
@@ -411,6 +460,8 @@ impl Session<'_> {
                 peer: self.peer.clone(),
                 load,
                 verified: self.contents.checked,
+                server: self.server.clone(),
+                server_usage: served.as_ref().map(|it| ServerUsage::new(it, recorder)),
                 ..Row::of(kind, recorder, per_second)
             };
             if let Some(log) = &mut self.hdr {

@@ -102,7 +102,6 @@ impl Remote {
 
     /// Asks what the server has used and seen. A session that is lost is told of, and not asked any
     /// more.
-    #[expect(dead_code, reason = "rows of a load have it")]
     pub(crate) fn usage(&mut self) -> Option<Usage> {
         match self.session.as_mut()?.usage() {
             Ok(usage) => Some(usage),

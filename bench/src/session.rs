@@ -172,12 +172,11 @@ impl Session {
         self.wire.address
     }
 
-    /// Takes `len` bytes that nobody else writes to, as long as the connection lasts. A lane that
-    /// was taken before is given back. Its bytes are those that its last writer has left.
+    /// Takes `len` bytes that nobody else writes to, as long as the connection lasts, and which hold
+    /// the region's pattern. A lane that was taken before is given back.
     ///
     /// # Errors
     /// If there is no such lane, and which; if the session is lost.
-    #[cfg_attr(not(test), expect(dead_code, reason = "loads that write take one"))]
     pub(crate) fn lane(&mut self, len: u64) -> Result<Lane, SessionError> {
         let reply = self.wire.ask(&message(kind::LANE, &WantedLane { len }))?;
         let address = self.wire.address;

@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::{
     args::{Asks, Format},
-    row::{Cpu, Latency, Row, Throughput},
+    row::{Cpu, Gaps, Latency, Row, ServerUsage, Throughput},
 };
 
 /// The head of the columns.
@@ -16,11 +16,11 @@ pub(crate) fn head(asks: Asks, format: Format) -> String {
             format!("{:>12} {}", "op", head(Asks::Latency, format))
         }
         (Asks::Latency, Format::People) => format!(
-            "{:>8} {:>10} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  [µs]  CPU/op[ns] user   sys",
+            "{:>8} {:>10} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  [µs]  CPU/op[ns] user   sys  server",
             "#bytes", "#iterations", "t_min", "t_max", "t_typical", "t_avg", "t_stdev", "90%", "99%", "99.9%", "99.99%"
         ),
         (Asks::Bandwidth, Format::People) => format!(
-            "{:>8} {:>10} {:>17} {:>10} {:>8} {:>13} {:>8} {:>6} {:>6} {:>11}",
+            "{:>8} {:>10} {:>17} {:>10} {:>8} {:>13} {:>8} {:>6} {:>6} {:>11} {:>7}",
             "#bytes",
             "#iterations",
             "BW peak[Gbit/s]",
@@ -30,7 +30,8 @@ pub(crate) fn head(asks: Asks, format: Format) -> String {
             "retried",
             "busy",
             "burnt",
-            "core-s/Gbit"
+            "core-s/Gbit",
+            "server"
         ),
         (Asks::Latency | Asks::Mixed, Format::Perftest) => " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] ".to_owned(),
         (Asks::Bandwidth, Format::Perftest) => {
@@ -54,8 +55,11 @@ pub(crate) fn row(row: &Row, asks: Asks, format: Format) -> String {
                 [min, max, p50, mean, stdev, p90, p99, p99_9, p99_99].map(in_columns);
             let Cpu { user_ns_per_op, sys_ns_per_op, .. } = row.cpu;
             let (user, sys) = (Number(user_ns_per_op, 0), Number(sys_ns_per_op, 0));
+            // All of a spinning engine's time would say nothing.
+            let busy_ns = |it: &ServerUsage| it.cpu.busy / ops_per_s * 1e9;
+            let server = Number(row.server_usage.as_ref().map(busy_ns), 0);
             format!(
-                "{size:>8} {count:>11} {min:>8} {max:>9} {p50:>9} {mean:>8} {stdev:>8} {p90:>8} {p99:>8} {p99_9:>8} {p99_99:>8}             {user:>9} {sys:>5}"
+                "{size:>8} {count:>11} {min:>8} {max:>9} {p50:>9} {mean:>8} {stdev:>8} {p90:>8} {p99:>8} {p99_9:>8} {p99_99:>8}             {user:>9} {sys:>5} {server:>7}"
             )
         }
         (Asks::Bandwidth, Format::People) => {
@@ -63,8 +67,10 @@ pub(crate) fn row(row: &Row, asks: Asks, format: Format) -> String {
             let retried = share(row, "retried");
             let Cpu { busy, burnt, core_s_per_gbit, .. } = row.cpu;
             let core_s = Number(core_s_per_gbit, 3);
+            let server = row.server_usage.as_ref().and_then(|it| it.cpu.core_s_per_gbit);
+            let server = Number(server, 3);
             format!(
-                "{size:>8} {count:>11} {best:>17} {payload_gbit_per_s:>10.3} {worst:>8} {mops:>13.6} {retried:>7.2}% {busy:>6.2} {burnt:>6.2} {core_s:>11}"
+                "{size:>8} {count:>11} {best:>17} {payload_gbit_per_s:>10.3} {worst:>8} {mops:>13.6} {retried:>7.2}% {busy:>6.2} {burnt:>6.2} {core_s:>11} {server:>7}"
             )
         }
         (Asks::Latency | Asks::Mixed, Format::Perftest) => {
@@ -130,6 +136,22 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
             gaps.count,
             gaps.longest_us,
         ));
+    }
+    if let Some(ServerUsage { gaps, drops, .. }) = &row.server_usage {
+        if gaps.count > 0 {
+            let Gaps { count, longest_us } = gaps;
+            // That of a row before was longer.
+            let longest = match *longest_us > 0.0 {
+                true => format!(", the longest of {longest_us:.0} µs"),
+                false => String::new(),
+            };
+            notes.push(format!("gaps above 100 µs of the server's engine: {count}{longest}"));
+        }
+        let drops: Vec<String> =
+            drops.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        if !drops.is_empty() {
+            notes.push(format!("the server dropped {}", drops.join(", ")));
+        }
     }
     if !throughput.steady {
         notes.push(

@@ -181,7 +181,7 @@ impl Output {
 /// there in another, the columns of a file would not be the same: those are one column, as JSON.
 fn collect(name: String, value: &Value, leaves: &mut Vec<(String, String)>) {
     /// Objects that are not there in each row.
-    const WHOLE: [&str; 2] = ["service_us", "lateness_us"];
+    const WHOLE: [&str; 4] = ["service_us", "lateness_us", "server", "server_usage"];
     match value {
         Value::Object(fields) if !WHOLE.contains(&&*name) => {
             for (field, value) in fields {

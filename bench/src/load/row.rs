@@ -12,7 +12,7 @@ use super::{
     checked::Checked,
     recorder::{Kind, Moved, Rate, Recorder, Windows},
 };
-use crate::latency::Latencies;
+use crate::{latency::Latencies, session::Usage};
 
 /// The schema, and its number.
 pub(crate) const SCHEMA: &str = "rma-bench/1";
@@ -35,6 +35,8 @@ pub struct Row {
     pub partial: bool,
     /// The place where it was measured.
     pub conditions: Conditions,
+    /// The same of the server, where it tells of itself. Else null.
+    pub server: Option<Conditions>,
     /// With whom, and what is allowed there.
     pub peer: Peer,
     /// The load that was asked for.
@@ -53,6 +55,8 @@ pub struct Row {
     pub cpu: Cpu,
     /// Times at which that thread did not run.
     pub gaps: Gaps,
+    /// The server's engine meanwhile, where it tells of itself. Else null.
+    pub server_usage: Option<ServerUsage>,
     /// The ops that were verified before.
     pub verified: Checked,
     /// Limits that were asked for.
@@ -218,6 +222,17 @@ pub struct Gaps {
     pub longest_us: f64,
 }
 
+/// The server's engine while a row was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerUsage {
+    /// Its processor time, over the same ops.
+    pub cpu: Cpu,
+    /// Times at which it did not turn.
+    pub gaps: Gaps,
+    /// Frames that it received, and dropped or did not send, by reason.
+    pub drops: BTreeMap<String, u64>,
+}
+
 /// A limit that was asked for.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limit {
@@ -246,6 +261,7 @@ impl Row {
             row: 0,
             partial: false,
             conditions: Conditions::default(),
+            server: None,
             peer: Peer::default(),
             load: Load::default(),
             latency_us,
@@ -255,6 +271,7 @@ impl Row {
             outcomes: outcomes(kind),
             cpu: Cpu::new(recorder),
             gaps: Gaps::new(recorder),
+            server_usage: None,
             verified: Checked::default(),
             limits: Vec::new(),
         }
@@ -318,6 +335,28 @@ impl Cpu {
             busy: busy / elapsed,
             burnt: (user + system).as_secs_f64() / elapsed,
             core_s_per_gbit: (gbit > 0.0).then(|| busy / gbit),
+        }
+    }
+}
+
+impl ServerUsage {
+    /// Of what a server has used while ops were recorded.
+    pub(crate) fn new(usage: &Usage, recorder: &Recorder) -> Self {
+        let Moved { ops, bytes } = recorder.moved();
+        let elapsed = usage.elapsed_us.max(1) as f64;
+        let of_op = |us: u64| (ops > 0).then(|| us as f64 * 1e3 / ops as f64);
+        let (gbit, busy) = (bytes as f64 * 8.0 / 1e9, usage.busy_us as f64);
+        let drops = usage.drops.iter().chain(&usage.not_sent);
+        Self {
+            cpu: Cpu {
+                user_ns_per_op: of_op(usage.user_us),
+                sys_ns_per_op: of_op(usage.system_us),
+                busy: busy / elapsed,
+                burnt: (usage.user_us + usage.system_us) as f64 / elapsed,
+                core_s_per_gbit: (gbit > 0.0).then(|| busy / 1e6 / gbit),
+            },
+            gaps: Gaps { count: usage.gaps, longest_us: usage.longest_gap_us as f64 },
+            drops: drops.map(|(reason, count)| (reason.clone(), *count)).collect(),
         }
     }
 }
@@ -421,7 +460,7 @@ mod tests {
             let name = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             found.push(name.clone());
             // Statuses, and a second distribution.
-            if !["outcomes", "service_us"].contains(&&*name) {
+            if !["outcomes", "service_us", "server", "server_usage.drops"].contains(&&*name) {
                 names(&name, value, found);
             }
         }
@@ -431,7 +470,10 @@ mod tests {
     fn the_documentation_names_each_field_of_a_row_and_no_other() {
         let recorder = Recorder::new(1, 1);
         let limits = vec![Limit { name: "p99_us", limit: 1.0, value: None, ok: false }];
-        let row = Row { limits, ..Row::of(&recorder.kinds[0], &recorder, Some(1000.0)) };
+        let server = Some(Conditions::default());
+        let server_usage = Some(ServerUsage::new(&Usage::default(), &recorder));
+        let of = Row::of(&recorder.kinds[0], &recorder, Some(1000.0));
+        let row = Row { limits, server, server_usage, ..of };
         let mut found = Vec::new();
         names("", &serde_json::to_value(row).unwrap(), &mut found);
         let text = include_str!("../../../docs/RMA-BENCH.md");

@@ -15,6 +15,8 @@ pub(super) struct Lanes {
     most: u32,
     /// By the connection of their owners: at most one each.
     taken: BTreeMap<u64, Lane>,
+    /// The end of all that was ever in a lane: beyond it the region is as it was filled.
+    used_up_to: u64,
 }
 
 impl Lanes {
@@ -22,7 +24,7 @@ impl Lanes {
     pub(super) fn new(len: u64, most: u32) -> Self {
         let offset = (len / 2).next_multiple_of(ALIGN).min(len);
         let room = Lane { offset, len: len - offset };
-        Self { room, most, taken: BTreeMap::new() }
+        Self { room, most, taken: BTreeMap::new(), used_up_to: offset }
     }
 
     /// The bytes that lanes are in.
@@ -57,6 +59,14 @@ impl Lanes {
         Err(Refusal::Stretch { longest })
     }
 
+    /// Notes that a lane was given. Returns its part that an earlier owner may have written to.
+    pub(super) fn give(&mut self, lane: Lane) -> Lane {
+        let end = lane.offset + lane.len;
+        let used = self.used_up_to.clamp(lane.offset, end) - lane.offset;
+        self.used_up_to = self.used_up_to.max(end);
+        Lane { len: used, ..lane }
+    }
+
     /// The lane of `owner`, if it has one, is free.
     pub(super) fn give_back(&mut self, owner: u64) {
         self.taken.remove(&owner);
@@ -86,6 +96,21 @@ mod tests {
         lanes.give_back(2);
         assert_eq!((lanes.taken(), lanes.take(4, 65)), (2, Err(Refusal::Stretch { longest: 64 })));
         assert_eq!(lanes.take(4, 64), Ok(Lane { offset: 640, len: 64 }));
+    }
+
+    #[test]
+    fn of_a_lane_only_what_was_in_one_before_is_to_be_filled_anew() {
+        let mut lanes = Lanes::new(1024, 16);
+        let used = |lanes: &mut Lanes, owner, len| {
+            let lane = lanes.take(owner, len).unwrap();
+            (lane, lanes.give(lane).len)
+        };
+        assert_eq!(used(&mut lanes, 1, 100), (Lane { offset: 512, len: 100 }, 0));
+        assert_eq!(used(&mut lanes, 2, 64), (Lane { offset: 640, len: 64 }, 0));
+        lanes.give_back(1);
+        assert_eq!(used(&mut lanes, 3, 128), (Lane { offset: 512, len: 128 }, 128));
+        lanes.give_back(2);
+        assert_eq!(used(&mut lanes, 4, 256), (Lane { offset: 640, len: 256 }, 64));
     }
 
     #[test]

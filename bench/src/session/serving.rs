@@ -46,8 +46,10 @@ impl Sessions {
     }
 }
 
-/// Sessions, and the source of what is told of the server's usage.
+/// Sessions, and what they need of the server.
 pub(crate) struct Serving<'a> {
+    /// Fills these bytes of the region with its pattern: an owner that was killed restores nothing.
+    pub(crate) fill: &'a dyn Fn(Lane),
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) usage: &'a dyn Fn() -> Usage,
 }
@@ -72,6 +74,7 @@ impl Serving<'_> {
             kind::LANE => {
                 let WantedLane { len } = serde_json::from_slice(body).ok().ok_or(malformed)?;
                 let lane: Lane = lanes.take(connection, len)?;
+                (self.fill)(lanes.give(lane));
                 Ok(message(kind, &lane))
             }
             kind::USAGE => Ok(message(kind, &(self.usage)())),

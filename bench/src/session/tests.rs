@@ -57,7 +57,7 @@ impl Server {
                 meter.turned(worked);
                 let received = Received { messages: 3, bytes: 5 };
                 let (sessions, usage) = (&mut sessions, &|| meter.usage(&host, received));
-                keys.turn_beside(&host, &mut Serving { sessions, usage });
+                keys.turn_beside(&host, &mut Serving { fill: &|_| (), sessions, usage });
                 thread::yield_now();
             }
             sessions.refused()
