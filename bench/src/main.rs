@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use rma_bench::{
     demo::{self, DemoArgs},
+    diff::{self, DiffArgs},
     generate::{self, GenerateArgs},
     interrupt::Interrupt,
     load::{
@@ -14,6 +15,7 @@ use rma_bench::{
         args::{AtomicArgs, LoadArgs, MixedArgs},
     },
     program::{self, Common, Failure},
+    report::{self, ReportArgs},
     serve::{self, ServeArgs},
     stat::{self, StatArgs},
     verify::{self, VerifyArgs},
@@ -59,6 +61,10 @@ enum Command {
     Verify(VerifyArgs),
     /// Shows what changes at a host with metrics, a line a second: ops, frames, delays, drops.
     Stat(StatArgs),
+    /// Compares the rows of two runs: conditions that are not alike, and what became worse.
+    Diff(DiffArgs),
+    /// Makes one page of saved rows, with their figures.
+    Report(ReportArgs),
     /// Writes the man pages, or what a shell completes, for packages.
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -83,6 +89,10 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
         }
         Command::Stat(args) => return Ok(stat::stat(args, interrupt)?),
         Command::Generate(args) => return Ok(generate::generate(args, Cli::command())?),
+        Command::Diff(args) => {
+            return diff::run(args).map_err(|it| Failure::with_status(it.status(), it));
+        }
+        Command::Report(args) => return Ok(report::run(args)?),
         Command::ReadLat(args) => Task::latency("read-lat", Read, args),
         Command::WriteLat(args) => Task::latency("write-lat", Write, args),
         Command::SendLat(args) => Task::latency("send-lat", Send, args),

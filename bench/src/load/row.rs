@@ -427,8 +427,29 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A row of READs of this size as it is written, with a median of 4 µs.
+    pub(crate) fn row(size: u64) -> serde_json::Value {
+        row_at(size, None)
+    }
+
+    /// The same, in an open loop of so many a second.
+    pub(crate) fn row_at(size: u64, asked_per_s: Option<f64>) -> serde_json::Value {
+        let recorder = Recorder::new(1, 1);
+        let mut row = Row::of(&recorder.kinds[0], &recorder, asked_per_s);
+        row.command = "read-lat";
+        row.conditions.kernel = "6.1".to_owned();
+        row.load = Load { op: "READ", depth: 1, size, asked_per_s, ..Load::default() };
+        let latency = &mut row.latency_us;
+        (latency.p50, latency.p50_ci95) = (Some(4.0), Some([3.9, 4.1]));
+        (latency.p90, latency.p99) = (Some(4.5), Some(5.0));
+        let throughput = &mut row.throughput;
+        (throughput.ops_per_s, throughput.ci95) = (1000.0, Some([990.0, 1010.0]));
+        throughput.payload_gbit_per_s = size as f64 * 8e-6;
+        serde_json::to_value(row).expect("plain data")
+    }
 
     #[test]
     fn the_interval_of_ten_rounds_goes_from_the_second_to_the_ninth() {

@@ -3,3 +3,4 @@
 mod first_use;
 mod generated;
 mod processes;
+mod saved;
