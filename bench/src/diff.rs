@@ -269,7 +269,8 @@ impl Diff {
 
 /// Adds what is not alike in two rows.
 fn note(all: &mut Vec<NotAlike>, before: &Saved, after: &Saved) {
-    let [before, after] = [before, after].map(|it| it.leaves(&["conditions", "peer", "load"]));
+    let [before, after] =
+        [before, after].map(|it| it.leaves(&["conditions", "server", "peer", "load"]));
     let value = |leaves: &[Leaf], name: &str| {
         let found = leaves.iter().find(|it| it.name == name);
         found.map_or_else(|| "not told".to_owned(), |it| it.value.clone())

@@ -124,7 +124,7 @@ fn table_of_rows(runs: &[Run]) -> String {
 fn table_of_conditions(runs: &[Run]) -> String {
     let mut table: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
-        for leaf in run.rows.iter().flat_map(|it| it.leaves(&["conditions", "peer"])) {
+        for leaf in run.rows.iter().flat_map(|it| it.leaves(&["conditions", "server", "peer"])) {
             let columns = table.entry(leaf.name).or_insert_with(|| vec![Vec::new(); runs.len()]);
             if !columns[index].contains(&leaf.value) {
                 columns[index].push(leaf.value);

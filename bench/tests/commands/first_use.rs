@@ -213,6 +213,48 @@ fn from_nothing_to_a_verified_read_in_two_commands() {
 }
 
 #[test]
+fn several_writers_and_a_reader_at_once_find_every_byte_of_their_own() {
+    let lab = Lab::new();
+    let (_server, line) = lab.invite("");
+    let loads = ["write-lat", "write-bw", "mixed --ratio read=50,write=50", "read-bw"];
+    let atomics = ["atomic-lat", "atomic-bw -A COMPARE_SWAP"];
+    let clients = loads.into_iter().chain(atomics).zip(3..).map(|(load, host)| {
+        let line = line.replace("read-lat", load);
+        let line = line.replace("--udp 127.0.0.1", &format!("--udp 127.0.0.{host}"));
+        let mut client = lab.bench(&format!("{line} --verify 500 -n 2000 -s 64"));
+        if load.starts_with("atomic") {
+            client = lab.bench(&format!("{line} --verify 500 -n 2000"));
+        }
+        client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    // All have been started before the first is waited for.
+    let clients: Vec<_> = clients.collect();
+    for client in clients {
+        let output = client.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(text(&output.stdout).contains("verified  500 random ops"), "{output:?}");
+    }
+    // One that is killed restores nothing, and whoever has its lane next does not find that.
+    let mut killed =
+        lab.bench(&format!("{} --verify 0 -D 60", line.replace("read-lat", "write-bw")));
+    let mut killed = Process(killed.stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(killed.0.stdout.take().unwrap()).lines();
+    assert!(said.any(|it| it.unwrap().contains("peer ")));
+    kill_process(Pid::from_child(&killed.0), Signal::KILL).unwrap();
+    killed.0.wait().unwrap();
+    let output =
+        lab.bench(&format!("{} --verify 500 -n 500", line.replace("read-lat", "atomic-lat")));
+    let output = { output }.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    refused(
+        &lab.bench(&format!("{} --span 2M", line.replace("read-lat", "write-lat")))
+            .output()
+            .unwrap(),
+        "give less with --span",
+    );
+}
+
+#[test]
 fn from_nothing_to_a_verified_read_with_certificates() {
     let lab = Lab::new();
     lab.certificates();
