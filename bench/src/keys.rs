@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// How long a client waits for keys.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a connection may say nothing: a session does not while ops are measured. A client that
 /// is gone without a word has its lane for as long.
@@ -454,6 +454,9 @@ impl Service {
                 let region = self.region.clone().unwrap_or_else(default_region);
                 let (service, why) = (self.expected.clone(), Box::new(why));
                 return Err(told(self.is_invited, NoKey::Late { region, service, waited, why }));
+            }
+            if tried == 0 {
+                eprintln!("rma-bench: {why}; trying again for {} s", PATIENCE.as_secs());
             }
             thread::park_timeout(LOOK_EVERY);
         }

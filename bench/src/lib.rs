@@ -10,6 +10,8 @@ pub mod amount;
 pub mod backend;
 pub mod client;
 pub mod compare;
+pub mod conditions;
+mod cpu;
 pub mod demo;
 pub mod diff;
 pub mod error;

@@ -12,9 +12,7 @@ mod atomics;
 mod call_work;
 mod checked;
 mod columns;
-mod conditions;
 mod contents;
-pub(crate) mod cpu;
 mod hdr;
 mod mix;
 mod null;
@@ -46,7 +44,7 @@ use self::{
     output::Output,
     portal_work::PortalWork,
     recorder::{Interval, Recorder},
-    row::{Conditions, Limit, Peer, Row, ServerUsage},
+    row::{Limit, Peer, Row, ServerUsage},
     run::{Extent, Plan, Tell},
     schedule::Schedule,
     work::Work,
@@ -60,6 +58,7 @@ pub use self::{
 use crate::{
     amount::WARM,
     client::{Area, Client},
+    conditions::Conditions,
     error::PairError,
     interrupt::Interrupt,
     keys::KeysError,
@@ -168,8 +167,8 @@ impl<'a> Task<'a> {
         op_types
     }
 
-    /// The part of the region that ops go to: of who changes bytes or words a lane, where the server
-    /// has lanes; of readers the part that has none, so that they see no writer.
+    /// The part of the region that ops go to. Whoever changes bytes or words has a lane, where the
+    /// server has lanes; readers have the part without lanes, so that they see no writer.
     fn area(
         &self,
         remote: &mut Remote,
@@ -247,7 +246,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let region_len = client.grants.any().region_len;
     let spread = Spread { span, largest: largest.into() };
     client.set_area(task.area(&mut remote, region_len, spread)?);
-    let conditions = Conditions::new(machine, &client.host, &args.remote.host, args.yields());
+    let conditions = Conditions::new(machine, &client.host, args.remote.host.core, args.yields());
     let peer = Peer::new(&remote, region_len);
     let mut run = Run {
         task,
@@ -305,7 +304,7 @@ struct Run<'a> {
     limits: usize,
 }
 
-/// What was seen of a row, here and at the server.
+/// The record of a row, here and at the server.
 struct Seen<'a> {
     recorder: &'a Recorder,
     per_second: Option<f64>,

@@ -17,13 +17,13 @@ use rma_xdp::{
 
 use crate::{
     client::{Client, REACH},
+    conditions::Conditions,
     error::PairError,
     grant_file::GrantFile,
     grants::Grants,
     interrupt::Interrupt,
     keys::{Agreed, ClientKeyArgs, RegionKeys, Service},
     line,
-    load::row::Conditions,
     pair::{VERIFY_DEPTH, pin},
     serve::{HostArgs, ServeError, introduce, open, tell_ways},
     session::{Session, Usage},

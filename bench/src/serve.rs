@@ -19,6 +19,7 @@ use rma_xdp::{
 
 use crate::{
     backend::{DeviceArgs, DeviceError},
+    conditions::Conditions,
     error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
@@ -28,7 +29,6 @@ use crate::{
     invite::Invitation,
     keys::{KeysError, PORT, Published, SEED, ServeKeyArgs, asked_at, queue_name},
     line,
-    load::row::Conditions,
     machine::Machine,
     pair::pin,
     session::{Hello, Lane, Meter, Serving, Sessions, Versions},
@@ -445,8 +445,7 @@ impl Served {
         region.into_iter().chain(queue).collect::<Vec<_>>().join(" and ")
     }
 
-    /// Fills a part of the region with its pattern. Whoever serves clients waits for it: 64 KiB take
-    /// some 10 µs.
+    /// Fills a part of the region with its pattern, while the engine waits: 64 KiB take 10 µs.
     fn fill(&self, Lane { offset, len }: Lane, seed: u64) {
         let Some(region) = self.region.as_ref().filter(|_| len > 0) else { return };
         let mut bytes = vec![0; len as usize];
@@ -621,7 +620,7 @@ fn hello(
         seed: args.seed,
         ops: op_types.iter().map(|it| it.name().to_owned()).collect(),
         lanes: args.lanes,
-        conditions: Conditions::new(machine, host, &args.host, false),
+        conditions: Conditions::new(machine, host, args.host.core, false),
     }
 }
 

@@ -172,8 +172,8 @@ impl Session {
         self.wire.address
     }
 
-    /// Takes `len` bytes that nobody else writes to, as long as the connection lasts, and which hold
-    /// the region's pattern. A lane that was taken before is given back.
+    /// Takes `len` bytes that hold the region's pattern, and that nobody else writes to as long as
+    /// the connection lasts. A lane that was taken before is given back.
     ///
     /// # Errors
     /// If there is no such lane, and which; if the session is lost.

@@ -9,8 +9,8 @@ use core::time::Duration;
 use rma_core::time::Instant;
 use rma_xdp::OpStatus;
 
-use super::{cpu::CpuTime, work::Ended};
-use crate::latency::Latencies;
+use super::work::Ended;
+use crate::{cpu::CpuTime, latency::Latencies};
 
 /// Nanoseconds between two turns above which the thread did not run.
 const GAP: u64 = 100_000;

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use rma_xdp::OpStatus;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
     checked::Checked,
     recorder::{Kind, Moved, Rate, Recorder, Windows},
 };
-use crate::{latency::Latencies, session::Usage};
+use crate::{conditions::Conditions, latency::Latencies, remote::Remote, session::Usage};
 
 /// The schema, and its number.
 pub(crate) const SCHEMA: &str = "rma-bench/1";
@@ -61,40 +61,6 @@ pub struct Row {
     pub verified: Checked,
     /// Limits that were asked for.
     pub limits: Vec<Limit>,
-}
-
-/// The conditions of a measurement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Conditions {
-    /// The processor's name.
-    pub machine: String,
-    /// Cores that this process may use, before it is pinned.
-    pub cores: usize,
-    /// The kernel's release.
-    pub kernel: String,
-    /// The version of this program.
-    pub version: String,
-    /// The device in words.
-    pub device: String,
-    /// `xdp` or `udp`.
-    pub backend: String,
-    /// The way in which the kernel passes frames, and why.
-    pub mode: String,
-    /// MTU of the device, in bytes of IP packet.
-    pub mtu: u32,
-    /// MTU of the path, if it is less.
-    pub path_mtu: Option<u32>,
-    /// The AEAD, and its implementation.
-    pub aead: String,
-    /// The core that the thread is pinned to.
-    pub core: Option<usize>,
-    /// The frequency governor of that core, or of the first.
-    pub governor: Option<String>,
-    /// Whether the thread offers its core to others whenever there is nothing to do.
-    pub yields: bool,
-    /// Features that fell back to a slower way.
-    pub fallbacks: Vec<String>,
 }
 
 /// The other side.
@@ -275,6 +241,14 @@ impl Row {
             verified: Checked::default(),
             limits: Vec::new(),
         }
+    }
+}
+
+impl Peer {
+    /// The server with its region of so many bytes.
+    pub(crate) fn new(remote: &Remote, region_len: u64) -> Self {
+        let (address, permit) = (remote.responder().to_string(), remote.permit_name());
+        Self { address, region_len, permit }
     }
 }
 

@@ -18,7 +18,7 @@ use core::fmt;
 use rma_core::wire;
 use serde::{Deserialize, Serialize};
 
-use crate::load::row::Conditions;
+use crate::conditions::Conditions;
 
 /// The version of what is told. Another one is refused.
 pub(super) const VERSION: u8 = 1;

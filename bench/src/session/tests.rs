@@ -21,7 +21,7 @@ use rma_xdp::{
 };
 
 use super::*;
-use crate::{inbox::Received, invite, load::row::Conditions};
+use crate::{conditions::Conditions, inbox::Received, invite};
 
 /// A region of so many bytes, without any behind it: keys are not asked for here.
 const REGION_LEN: u64 = 1 << 20;

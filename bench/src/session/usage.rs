@@ -11,7 +11,7 @@ use rma_xdp::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{inbox::Received, load::cpu::CpuTime};
+use crate::{cpu::CpuTime, inbox::Received};
 
 /// A time between two turns above which the engine did not run.
 const GAP: Duration = Duration::from_micros(100);
