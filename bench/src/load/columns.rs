@@ -56,8 +56,8 @@ pub(crate) fn row(row: &Row, asks: Asks, format: Format) -> String {
             let Cpu { user_ns_per_op, sys_ns_per_op, .. } = row.cpu;
             let (user, sys) = (Number(user_ns_per_op, 0), Number(sys_ns_per_op, 0));
             // All of a spinning engine's time would say nothing.
-            let busy_ns = |it: &ServerUsage| it.cpu.busy / ops_per_s * 1e9;
-            let server = Number(row.server_usage.as_ref().map(busy_ns), 0);
+            let server = row.server_usage.as_ref().and_then(|it| it.cpu.busy_ns_per_op);
+            let server = Number(server, 0);
             format!(
                 "{size:>8} {count:>11} {min:>8} {max:>9} {p50:>9} {mean:>8} {stdev:>8} {p90:>8} {p99:>8} {p99_9:>8} {p99_99:>8}             {user:>9} {sys:>5} {server:>7}"
             )

@@ -171,6 +171,8 @@ pub struct Cpu {
     pub user_ns_per_op: Option<f64>,
     /// System time of an op.
     pub sys_ns_per_op: Option<f64>,
+    /// Time of turns that had something to do, for an op.
+    pub busy_ns_per_op: Option<f64>,
     /// The share of time in which turns of the engine had something to do.
     pub busy: f64,
     /// The share of time in which the thread had a core.
@@ -306,6 +308,7 @@ impl Cpu {
         Self {
             user_ns_per_op: of_op(user),
             sys_ns_per_op: of_op(system),
+            busy_ns_per_op: (ops > 0).then(|| recorder.busy as f64 / ops as f64),
             busy: busy / elapsed,
             burnt: (user + system).as_secs_f64() / elapsed,
             core_s_per_gbit: (gbit > 0.0).then(|| busy / gbit),
@@ -325,6 +328,7 @@ impl ServerUsage {
             cpu: Cpu {
                 user_ns_per_op: of_op(usage.user_us),
                 sys_ns_per_op: of_op(usage.system_us),
+                busy_ns_per_op: of_op(usage.busy_us),
                 busy: busy / elapsed,
                 burnt: (usage.user_us + usage.system_us) as f64 / elapsed,
                 core_s_per_gbit: (gbit > 0.0).then(|| busy / 1e6 / gbit),
