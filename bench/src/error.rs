@@ -148,12 +148,27 @@ pub const fn hint(status: OpStatus) -> &'static str {
              port, and whether the machine is too busy"
         }
         OpStatus::RemoteAuthenticationFailure => {
-            "the grant is for an older key of the region: make a new one"
+            "the grant is for an older key of the region: run this again, or have `rma-bench serve` write a new grant file"
         }
         OpStatus::RemoteNotReady => {
             "the other host has no receive posted: look whether it is too busy"
         }
-        OpStatus::RemoteOutOfBounds => "the region is shorter than the grant says: make a new one",
-        _ => "the documentation of `OpStatus` in rma-core says what this status means",
+        OpStatus::RemoteOutOfBounds => {
+            "the region is shorter than the grant says: run this again, or have `rma-bench serve` write a new grant file"
+        }
+        OpStatus::RemotePermissionDenied => {
+            "the region there does not permit such ops: start `rma-bench serve` with all of them in --op"
+        }
+        OpStatus::Nack => {
+            "the other host has more requests than it can queue: give a smaller --depth, or have fewer clients at once"
+        }
+        OpStatus::DispatchTimeout => {
+            "ops waited too long here for others to be answered: give a smaller --depth, or look whether the other host \
+             stands still"
+        }
+        OpStatus::InvalidCommand => {
+            "this host's own NIC refused the command, which is a bug: please report it, with the command line"
+        }
+        OpStatus::Ok => "nothing is wrong with it",
     }
 }
