@@ -1,11 +1,10 @@
 //! Loads on a host that serves: `rma-bench read-lat` and its siblings.
 //!
-//! One loop ([`run`](run::run)) for all: a [`Schedule`](schedule::Schedule) says when the next op
-//! may be issued, a [`Work`](work::Work) issues it and tells how it ended, a
-//! [`Recorder`](recorder::Recorder) keeps what was seen. From issue to completion, never halved.
+//! One loop (`run.rs`) for all: a schedule says when the next op may be issued, a work issues it and
+//! tells how it ended, a recorder keeps what was seen. From issue to completion, never halved.
 //! Ops of up to 4 KiB go through a portal, larger ones are calls of an executor. What is written
 //! depends on its place alone, and the region holds afterwards what it held before
-//! ([`contents`]).
+//! (`contents.rs`).
 
 pub mod args;
 mod atomics;
