@@ -1,7 +1,7 @@
 //! Loads on a host that serves: `rma-bench read-lat` and its siblings.
 //!
-//! One loop (`run.rs`) for all: a schedule says when the next op may be issued, a work issues it and
-//! tells how it ended, a recorder keeps what was seen. From issue to completion, never halved.
+//! One loop (`run.rs`) for all: a schedule says when the next op may be issued, a work issues it
+//! and tells how it ended, a recorder keeps what was seen. From issue to completion, never halved.
 //! Ops of up to 4 KiB go through a portal, larger ones are calls of an executor. What is written
 //! depends on its place alone, and the region holds afterwards what it held before
 //! (`contents.rs`).
