@@ -93,6 +93,15 @@ pub struct Area {
 }
 
 impl Area {
+    /// The ops that cover it.
+    pub(crate) fn spans(self) -> impl Iterator<Item = Span> {
+        let Self { offset: base, len } = self;
+        (0..parts(len)).map(move |index| {
+            let (offset, size) = part(index, len);
+            (base + offset, size)
+        })
+    }
+
     /// Its beginning.
     pub(crate) fn with_len_at_most(self, len: u64) -> Self {
         Self { len: self.len.min(len), ..self }
@@ -229,10 +238,8 @@ impl Client {
             bytes[(offset - base) as usize..][..size as usize].copy_from_slice(arrived);
             Ok(())
         };
-        let place = |index| {
-            let (offset, size) = part(index, len);
-            (base + offset, size)
-        };
+        let mut spans = area.spans();
+        let place = |_| spans.next().expect("as many as there are parts");
         let what = (place, |_: Span, _: &mut [u8]| ());
         self.pipelined(OpType::Read, parts(len), interrupt, what, &mut landed, |_| ())?;
         Ok(bytes)
@@ -247,9 +254,8 @@ impl Client {
         let Some(model) = &self.model else { return Ok(Verified::default()) };
         let (base, len) = (self.area.offset, bytes.len() as u64);
         let of = |(offset, size): Span| &bytes[(offset - base) as usize..][..size as usize];
-        let changed: Vec<Span> = (0..parts(len))
-            .map(|index| part(index, len))
-            .map(|(offset, size)| (base + offset, size))
+        let changed: Vec<Span> = Area { offset: base, len }
+            .spans()
             .filter(|&span| {
                 model.first_difference(span.0, of(span)).is_some()
                     || doubtful.iter().any(|&other| overlap(span, other))
@@ -402,9 +408,7 @@ impl Client {
 
     /// [`Client::doubt`], of a write of any size.
     pub(crate) fn doubt_area(&mut self, area: Area) {
-        let Area { offset: base, len } = area;
-        let spans = (0..parts(len)).map(|index| part(index, len));
-        self.doubtful.extend(spans.map(|(offset, size)| (base + offset, size)));
+        self.doubtful.extend(area.spans());
     }
 
     /// Notes that some bytes of a write may be there though it did not end well.
@@ -429,12 +433,12 @@ pub(crate) fn word_at(model: Option<&Model>, pattern: Pattern, offset: u64) -> u
 }
 
 /// How many ops the first `len` bytes of a region are.
-pub(crate) const fn parts(len: u64) -> u64 {
+const fn parts(len: u64) -> u64 {
     len.div_ceil(OP_SIZE_MAX as u64)
 }
 
 /// The one with this index, as large as can be.
-pub(crate) fn part(index: u64, len: u64) -> Span {
+fn part(index: u64, len: u64) -> Span {
     let offset = index * u64::from(OP_SIZE_MAX);
     (offset, (len - offset).min(OP_SIZE_MAX.into()) as u32)
 }

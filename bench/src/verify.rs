@@ -24,15 +24,16 @@ use rma_xdp::{
 };
 
 use crate::{
-    client::{Client, Span, overlap, part, parts},
+    client::{Area, Client, Span, overlap},
     error::{PairError, hint},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     interrupt::Interrupt,
-    keys::RegionKeys,
+    keys::{KeysError, RegionKeys},
     model::Model,
-    remote::{RemoteArgs, open_granted, open_named},
+    remote::{Remote, RemoteArgs, open_granted, open_named},
     serve::ServeError,
+    session::Lane,
 };
 
 mod events;
@@ -50,7 +51,8 @@ pub struct VerifyArgs {
     /// Random ops in a round, reads and writes mixed. After each round the whole span is read back.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     ops: u64,
-    /// Use only this many bytes from the region's beginning.
+    /// Use this many bytes: a lane of them, where the server has lanes, or else those at the region's
+    /// beginning.
     #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
     span: u64,
     /// Rotate the region's key in every round by the Rekey op, which `serve --op` must grant. Each
@@ -186,7 +188,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
             Ok((client, remote, Source::File(grant, file)))
         }
     };
-    let (client, remote, source) = interrupt.leaving_at_once(open)?;
+    let (mut client, mut remote, source) = interrupt.leaving_at_once(open)?;
     if args.json {
         let (device, fallbacks) = (client.host.info().to_string(), client.host.fallbacks());
         Event::Open { device, fallbacks }.say(true);
@@ -197,6 +199,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     if args.rekey {
         client.grants.get(OpType::Rekey)?;
     }
+    client.set_area(area(&mut remote, &client, args.span)?);
     let mut run = Run::new(args, client, source, interrupt);
     let result = run.all();
     // Whatever went wrong: the old grants are of no use any longer.
@@ -259,7 +262,7 @@ impl<'a> Run<'a> {
         Self {
             args,
             random: StdRng::seed_from_u64(client.pattern.seed()),
-            model: fresh_model(args, &client),
+            model: fresh_model(&client),
             fresh: None,
             seen: Vec::new(),
             in_flight: HashMap::new(),
@@ -349,19 +352,19 @@ impl<'a> Run<'a> {
     }
 
     fn random_work(&mut self) -> Work {
-        let len = self.model.len();
+        let Area { offset, len } = self.client.area();
         let size = self.random.random_range(1..=u64::from(rma_xdp::ops::OP_SIZE_MAX).min(len));
         let kind = if self.random.random() { Kind::Read } else { Kind::Write };
-        Work { kind, span: (self.random.random_range(0..=len - size), size as u32) }
+        Work { kind, span: (offset + self.random.random_range(0..=len - size), size as u32) }
     }
 
     /// Reads everything and compares it with what should be there.
     fn compare(&mut self) -> Result<(), PairError> {
         loop {
             let regrants = self.totals.regrants;
-            let len = self.model.len();
-            self.seen = vec![0; usize::try_from(len).expect("as long as a model in memory")];
-            let mut places = (0..parts(len)).map(|index| part(index, len));
+            let area = self.client.area();
+            self.seen = vec![0; self.model.len() as usize];
+            let mut places = area.spans();
             self.drive(&mut |_| places.next().map(|span| Work { kind: Kind::Look, span }))?;
             // Findings before a new grant say nothing about the region after it.
             if self.totals.regrants == regrants {
@@ -373,10 +376,12 @@ impl<'a> Run<'a> {
         }
         let fresh = self.fresh.take();
         let regranted = fresh.is_some();
-        let wrong = self.model.first_difference(0, &self.seen);
+        let wrong = self.model.first_difference(self.client.area().offset, &self.seen);
         let found = match (wrong, fresh) {
             (None, _) => Found::Kept,
-            (Some(_), Some(fresh)) if fresh.first_difference(0, &self.seen).is_none() => {
+            (Some(_), Some(fresh))
+                if fresh.first_difference(self.client.area().offset, &self.seen).is_none() =>
+            {
                 self.model = fresh;
                 Found::Fresh
             }
@@ -392,14 +397,14 @@ impl<'a> Run<'a> {
     /// Writes the pattern wherever something else is, and looks whether it is there then.
     fn restore(&mut self) -> Result<(), PairError> {
         let pattern = self.client.pattern;
-        let len = self.model.len();
-        let mut bytes = vec![0; usize::try_from(len).expect("as long as a model in memory")];
-        pattern.fill(0, &mut bytes);
+        let area = self.client.area();
+        let mut bytes = vec![0; self.model.len() as usize];
+        pattern.fill(area.offset, &mut bytes);
         let doubtful = core::mem::take(&mut self.doubtful);
-        let changed: Vec<Span> = (0..parts(len))
-            .map(|index| part(index, len))
+        let changed: Vec<Span> = area
+            .spans()
             .filter(|&(offset, size)| {
-                let bytes = &bytes[offset as usize..][..size as usize];
+                let bytes = &bytes[(offset - area.offset) as usize..][..size as usize];
                 self.model.first_difference(offset, bytes).is_some()
                     || doubtful.iter().any(|&other| overlap((offset, size), other))
             })
@@ -510,7 +515,10 @@ impl<'a> Run<'a> {
                     return Err(PairError::WrongByte { at });
                 }
             }
-            Kind::Look => self.seen[offset as usize..][..size as usize].copy_from_slice(bytes),
+            Kind::Look => {
+                let at = (offset - self.client.area().offset) as usize;
+                self.seen[at..][..size as usize].copy_from_slice(bytes);
+            }
             Kind::Write | Kind::Restore => {
                 self.round.writes += u64::from(work.kind == Kind::Write);
                 self.model.apply(offset, bytes);
@@ -595,7 +603,7 @@ impl<'a> Run<'a> {
             return;
         }
         self.totals.regrants += 1;
-        self.fresh = Some(fresh_model(self.args, &self.client));
+        self.fresh = Some(fresh_model(&self.client));
         self.again.retain(|work| work.kind != Kind::Read);
         if let Some(rekeying) = &mut self.rekeying {
             // The op's fate under the old grant no longer matters.
@@ -608,10 +616,22 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The part of a fresh region that ops go to.
-fn fresh_model(args: &VerifyArgs, client: &Client) -> Model {
-    let len = client.grants.any().region_len.min(args.span);
+/// The part of the region that ops go to: a lane, where the server has lanes.
+fn area(remote: &mut Remote, client: &Client, span: u64) -> Result<Area, ServeError> {
+    match &mut remote.session {
+        None => Ok(Area { offset: 0, len: client.grants.any().region_len.min(span) }),
+        Some(session) => {
+            let len = session.hello().writable.len.min(span);
+            let Lane { offset, len } = session.lane(len).map_err(KeysError::from)?;
+            Ok(Area { offset, len })
+        }
+    }
+}
+
+/// The content of that part in a fresh region.
+fn fresh_model(client: &Client) -> Model {
+    let Area { offset, len } = client.area();
     let mut bytes = vec![0; usize::try_from(len).expect("at most 64 MiB")];
-    client.pattern.fill(0, &mut bytes);
-    Model::new(bytes)
+    client.pattern.fill(offset, &mut bytes);
+    Model::at(offset, bytes)
 }
