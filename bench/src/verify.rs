@@ -51,8 +51,8 @@ pub struct VerifyArgs {
     /// Random ops in a round, reads and writes mixed. After each round the whole span is read back.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     ops: u64,
-    /// Use this many bytes: a lane of them, where the server has lanes, or else those at the region's
-    /// beginning.
+    /// Use this many bytes: a lane of them, where the server has lanes, or else those at the
+    /// region's beginning.
     #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
     span: u64,
     /// Rotate the region's key in every round by the Rekey op, which `serve --op` must grant. Each
