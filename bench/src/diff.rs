@@ -52,6 +52,14 @@ pub enum DiffError {
         /// The reason, and what to do.
         why: String,
     },
+    /// A run that broke off is no better than one that is worse.
+    #[error("{missing} rows are missing or partial in {}, which is within no limit: run it again", after.display())]
+    Incomplete {
+        /// How many are.
+        missing: usize,
+        /// The file.
+        after: PathBuf,
+    },
     /// Values are worse than they may be.
     #[error("values worse by more than {limit} %: {worse}; see WORSE")]
     Worse {
@@ -66,7 +74,7 @@ impl DiffError {
     /// The exit status of a program that ends with it.
     #[must_use]
     pub const fn status(&self) -> u8 {
-        if matches!(self, Self::Worse { .. }) { 3 } else { 1 }
+        if matches!(self, Self::Worse { .. } | Self::Incomplete { .. }) { 3 } else { 1 }
     }
 }
 
@@ -207,6 +215,11 @@ pub fn run(args: &DiffArgs) -> Result<(), DiffError> {
         line!("{diff}");
     }
     let Some(limit) = args.limit else { return Ok(()) };
+    let partial = diff.pairs.iter().filter(|it| it.marks_after.contains(&"partial")).count();
+    let missing = diff.only_before.len() + partial;
+    if missing > 0 {
+        return Err(DiffError::Incomplete { missing, after: args.after.clone() });
+    }
     let worse = diff.count(Verdict::WorseThanLimit);
     let values: usize = diff.pairs.iter().map(|it| it.values.len()).sum();
     match values - diff.count(Verdict::NoInterval) {

@@ -8,7 +8,7 @@
 use core::time::Duration;
 use std::{
     env,
-    fs::DirBuilder,
+    fs::{self, DirBuilder},
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     os::unix::fs::DirBuilderExt,
@@ -25,6 +25,8 @@ use rma_keys::{
         client::{FetchError, Hindrance},
         clock,
     },
+    peer::Peer,
+    policy::{Ask, Authorizer, Decision, Policy},
     ring::Standing,
     tls::{directory::Directory, refused::CertificateRefused, trust::Side, wall::Wall},
 };
@@ -74,8 +76,8 @@ pub(crate) const SEED: u64 = 1;
 #[derive(Args, Clone, Debug)]
 pub struct ServeKeyArgs {
     /// Serve the region's keys at this address, to the clients that the policy allows; without a
-    /// policy, to whoever has the code that is printed. Default: the first address of this host,
-    /// and port 7471.
+    /// policy, to whoever has the code that is printed, at the first address of this host and port
+    /// 7471 unless another is given.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = service_address)]
     pub(crate) keys: Option<Addresses>,
     /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
@@ -94,6 +96,21 @@ pub struct ServeKeyArgs {
     /// Seconds between changes of the region's key, a tenth more or less.
     #[arg(long, value_name = "SECONDS", conflicts_with = "initiator", default_value_t = 86_400)]
     rotate: u64,
+}
+
+impl ServeKeyArgs {
+    /// Whether the policy of now lets a peer change the region. Whoever was invited may.
+    pub(crate) fn may_write(&self, peer: &Peer) -> bool {
+        let Some(path) = &self.policy else { return true };
+        let text = fs::read_to_string(path).unwrap_or_default();
+        // One that cannot be read while somebody edits it allows nothing for a moment.
+        let Ok(policy) = Policy::parse(&text) else { return false };
+        [OpType::Write, OpType::CompareSwap, OpType::FetchAdd].into_iter().any(|op_type| {
+            let (ops, region) = (OpSet::NONE.with(op_type), &self.region);
+            let ask = Ask { peer, region, ops, initiator: None };
+            policy.decide(&ask, clock::now().wall) != Decision::Denied
+        })
+    }
 }
 
 /// The options by which a client gets keys.

@@ -188,12 +188,13 @@ impl<'a> Task<'a> {
         let hello = session.hello();
         let (room, lanes) = (hello.writable, hello.lanes);
         if !changes {
-            // Of a short region readers have all.
-            let is_enough = room.offset >= largest;
-            return Ok(Area { offset: 0, len: if is_enough { room.offset } else { region_len } });
+            if room.offset < largest {
+                return Err(ServeError::ReadersHalf { size: largest, len: room.offset });
+            }
+            return Ok(Area { offset: 0, len: room.offset.min(region_len) });
         }
         // As much as each of them may have, if all are there.
-        let fair = (room.len / u64::from(lanes.max(1))).max(largest).max(WARM);
+        let fair = (room.len / u64::from(lanes.max(1))).max(largest.saturating_mul(4)).max(WARM);
         let is_asked = self.args.span.is_some();
         let wanted = if is_asked { span } else { span.min(fair).min(room.len.max(largest)) };
         let lane = session.lane(wanted).map_err(KeysError::from)?;
@@ -230,6 +231,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let sizes = args.sizes(mix)?;
     let depths = args.depths(*asks)?;
     let span = args.span(&sizes)?;
+    args.check_rates(&sizes)?;
     let output = Output::open(&args.output, *asks)?;
     let hdr = args.output.hdr.as_deref().map(HdrLog::create).transpose()?;
     let quiet = !output.is_text();
@@ -249,7 +251,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let peer = Peer::new(&remote, region_len);
     let mut run = Run {
         task,
-        span,
+        span: span.min(client.area().len),
         seed: client.pattern.seed(),
         output: RefCell::new(output),
         hdr,
@@ -266,7 +268,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let done = done.map_err(LoadError::from);
     let lists = Lists { sizes: &sizes, depths: &depths };
     let done = done.and_then(|()| run.rows(&mut client, &mut remote, lists, interrupt));
-    run.finish(&mut client, &remote, done, interrupt)
+    run.finish(&mut client, &mut remote, done, interrupt)
 }
 
 /// The first event of a run.
@@ -282,6 +284,7 @@ struct Start<'a> {
 struct End {
     command: &'static str,
     partial: bool,
+    error: Option<String>,
     verified: Checked,
     pauses: u32,
     path_mtu: Option<u32>,
@@ -419,11 +422,13 @@ impl Run<'_> {
         let plan = Plan { tell, ..plan };
         let before = remote.usage();
         let done = run::run(work, &mut schedule, clock, plan, &mut recorder);
+        // Nobody waits for a server that may be gone.
+        let before = before.filter(|_| done.is_ok());
         let served = before.and_then(|it| Some(remote.usage()?.since(&it)));
         if let Some(error) = failed.into_inner() {
             return Err(error.into());
         }
-        if recorder.moved().ops > 0 {
+        if recorder.elapsed > Duration::ZERO {
             let partial = done.is_err();
             let seen = Seen { recorder: &recorder, per_second, served };
             self.row(point, &seen, partial)?;
@@ -441,7 +446,7 @@ impl Run<'_> {
                 op: op.name(),
                 r#loop: if per_second.is_some() { "open" } else { "closed" },
                 depth: point.depth,
-                size: point.size,
+                size: if op.is_atomic() { 8 } else { point.size },
                 span: self.span,
                 asked_per_s: per_second,
                 arrivals: per_second.map(|_| args.arrivals.name()),
@@ -463,7 +468,9 @@ impl Run<'_> {
                 ..Row::of(kind, recorder, per_second)
             };
             if let Some(log) = &mut self.hdr {
-                let tag = format!("{}-{}-{}", op.name().replace(' ', "-"), point.size, point.depth);
+                let rate = per_second.map_or_else(String::new, |it| format!("-{it:.0}"));
+                let (op, Point { size, depth, .. }) = (op.name().replace(' ', "-"), point);
+                let tag = format!("{op}-{size}-{depth}{rate}");
                 log.write(&format!("{tag}-response"), &kind.response, recorder.elapsed)?;
                 if recorder.is_open {
                     log.write(&format!("{tag}-service"), &kind.service, recorder.elapsed)?;
@@ -482,24 +489,31 @@ impl Run<'_> {
     fn finish(
         mut self,
         client: &mut Client,
-        remote: &Remote,
+        remote: &mut Remote,
         done: Result<(), LoadError>,
         interrupt: &Interrupt,
     ) -> Result<(), LoadError> {
         let quiet = !self.output.borrow().is_text();
         let done = done.and_then(|()| Ok(self.contents.after(client, interrupt)?));
-        let interrupted = match done {
-            Ok(()) => false,
-            Err(LoadError::Serve(ServeError::Pair(error))) => {
-                remote.is_interrupted(Err(error), client, quiet)?
-            }
-            Err(error) => return Err(error),
+        let interrupted =
+            matches!(done, Err(LoadError::Serve(ServeError::Pair(PairError::Interrupted))));
+        // Whatever ended it: what was there before is written back.
+        let restored = match &done {
+            Ok(()) => Ok(()),
+            Err(_) => self.contents.restore_hastily(client, interrupt),
         };
-        let restored = if interrupted { self.contents.restore_hastily(client) } else { Ok(()) };
+        let done = match done {
+            Err(LoadError::Serve(ServeError::Pair(error))) => {
+                remote.is_interrupted(Err(error), client, quiet).map(drop).map_err(LoadError::from)
+            }
+            done => done,
+        };
         let pauses = client.failures.pauses();
         if !quiet {
             if interrupted {
                 line!("\n  partial   it was interrupted: this is what there was until then");
+            } else if done.is_err() {
+                line!("\n  partial   it ended early: this is what there was until then");
             }
             let server = client.grants.any().responder;
             self.contents.say(&self.task.mix, self.task.args.verify, &server);
@@ -508,12 +522,15 @@ impl Run<'_> {
         }
         let end = End {
             command: self.task.command,
-            partial: interrupted,
+            partial: interrupted || done.is_err(),
+            error: done.as_ref().err().map(ToString::to_string),
             verified: self.contents.checked,
             pauses: pauses.count(),
             path_mtu: client.host.narrow_paths().first().map(|narrow| narrow.mtu),
         };
-        self.output.borrow_mut().event("end", &end)?;
+        let told = self.output.borrow_mut().event("end", &end);
+        done?;
+        told?;
         restored.map_err(|why| ServeError::NotRestored { why })?;
         if interrupted {
             return Err(PairError::Interrupted.into());

@@ -57,6 +57,8 @@ pub(crate) struct Remote {
     /// The way to ask what the server tells beside the frames: none where keys come from a file, or
     /// from a service that knows none, or once it was lost.
     pub(crate) session: Option<Session>,
+    /// Whether there was one, and it was lost.
+    is_lost: bool,
 }
 
 /// The source of a client's keys.
@@ -83,7 +85,7 @@ impl Remote {
     /// Whether a run was ended early by somebody: then there is something to tell of it. All else
     /// that ends one is an error, with what the host knows of the ways that may have to do with it.
     pub(crate) fn is_interrupted(
-        &self,
+        &mut self,
         done: Result<(), PairError>,
         client: &Client,
         quiet: bool,
@@ -107,17 +109,31 @@ impl Remote {
             Ok(usage) => Some(usage),
             Err(why) => {
                 eprintln!("rma-bench: {why}");
-                self.session = None;
+                (self.session, self.is_lost) = (None, true);
                 None
             }
         }
     }
 
     /// Explains what `error` means between two machines.
-    pub(crate) fn explain(&self, error: PairError) -> ServeError {
+    pub(crate) fn explain(&mut self, error: PairError) -> ServeError {
+        // A server that has ended, or was started again, has closed its session.
+        let is_failing = matches!(error, PairError::Failing { .. } | PairError::WrongByte { .. });
+        if is_failing && self.session.is_some() {
+            let _ = self.usage();
+        }
+        let is_lost = self.is_lost;
         let (responder, port, permit) = (self.responder, self.port, self.permit.clone());
+        if let (PairError::WrongByte { at }, true) = (&error, is_lost) {
+            return ServeError::LaneLost { at: *at, responder };
+        }
         let PairError::Failing { failures, status, .. } = error else { return error.into() };
         match (status, permit) {
+            (OpStatus::Timeout | OpStatus::RemoteAuthenticationFailure, Permit::Service(_))
+                if is_lost =>
+            {
+                ServeError::Ended { responder }
+            }
             (OpStatus::Timeout, Permit::File(grant)) => {
                 ServeError::Unanswered { failures, responder, port, grant }
             }
@@ -177,7 +193,7 @@ pub(crate) fn open_client(
             open_granted(host, (grant, file), REACH, quiet)
         }
     };
-    let (mut client, remote) = interrupt.leaving_at_once(open)?;
+    let (mut client, mut remote) = interrupt.leaving_at_once(open)?;
     check_size(size, &client.grants)?;
     client.reach(interrupt).map_err(|error| remote.explain(error))?;
     Ok((client, remote))
@@ -192,7 +208,9 @@ fn say_session(session: Option<&Session>) {
         return;
     };
     let Conditions { device, kernel, .. } = &session.hello().conditions;
-    line!("  peer      {device}; kernel {kernel}");
+    // Somebody else's words: none of them moves a cursor.
+    let words = format!("{device}; kernel {kernel}").replace(char::is_control, "");
+    line!("  peer      {words}");
 }
 
 fn check_size(size: u32, grants: &Grants) -> Result<(), ServeError> {
@@ -223,7 +241,7 @@ pub(crate) fn open_named(
         introduce(&host);
         say_session(session.as_ref());
     }
-    let remote = Remote { responder, port, permit: Permit::Service(name), session };
+    let remote = Remote { responder, port, permit: Permit::Service(name), session, is_lost: false };
     let client = Client::new(host, *keys.grants(), Pattern::new(seed), VERIFY_DEPTH)?;
     Ok((client, remote, keys))
 }
@@ -253,7 +271,7 @@ pub(crate) fn open_granted(
         introduce(&host);
     }
     let permit = Permit::File(path.to_owned());
-    let remote = Remote { responder: grant.responder, port, permit, session: None };
+    let remote = Remote { responder: grant.responder, port, permit, session: None, is_lost: false };
     Ok((Client::new(host, grants, Pattern::new(seed), VERIFY_DEPTH)?, remote))
 }
 
@@ -264,10 +282,10 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer_is_named_with_its_port_and_the_grant_file() {
         let responder = [192, 0, 2, 9].into();
-        let of = |permit| Remote { responder, port: 10_999, permit, session: None };
-        let remote = of(Permit::File("here/grant.json".into()));
+        let of = |permit| Remote { responder, port: 10_999, permit, session: None, is_lost: false };
+        let mut remote = of(Permit::File("here/grant.json".into()));
         let failing = |status| PairError::Failing { failures: 50, status, hint: "" };
-        let explain = |error| remote.explain(error).to_string();
+        let mut explain = |error| remote.explain(error).to_string();
         let text = explain(failing(OpStatus::Timeout));
         for part in ["50 ops", "TIMEOUT", "192.0.2.9", "10999", "here/grant.json", "carry"] {
             assert!(text.contains(part), "{part}: {text}");
@@ -275,7 +293,7 @@ mod tests {
         let text = explain(failing(OpStatus::RemoteAuthenticationFailure));
         assert!(text.contains("192.0.2.9") && text.contains("here/grant.json"), "{text}");
         assert_eq!(explain(PairError::Interrupted), "interrupted", "all else is what it was");
-        let remote = of(Permit::Service("kv/index".parse().unwrap()));
+        let mut remote = of(Permit::Service("kv/index".parse().unwrap()));
         let text = remote.explain(failing(OpStatus::Timeout)).to_string();
         assert!(text.contains("10999, whose key service answers"), "{text}");
         let text = remote.explain(failing(OpStatus::RemoteAuthenticationFailure)).to_string();

@@ -13,12 +13,13 @@ use rma_lab::Pattern;
 use rma_xdp::{
     HostAddr, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
     config::DEFAULT_PORT,
-    keys::{InlineKeyServer, OpSet, RegionName},
+    keys::{InlineKeyServer, OpSet, Peer, RegionName},
     metrics::{EndpointError, MetricsEndpoint, NotSent},
 };
 
 use crate::{
     backend::{DeviceArgs, DeviceError},
+    bytes::Bytes,
     conditions::Conditions,
     error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
@@ -134,9 +135,9 @@ pub struct ServeArgs {
         requires = "initiator"
     )]
     grant: PathBuf,
-    /// Size of the served region, in bytes.
-    #[arg(long, default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    region_len: u64,
+    /// Size of the served region, in bytes. K, M and G are powers of two.
+    #[arg(long, default_value = "64M", value_name = "BYTES")]
+    region_len: Bytes,
     /// How many clients may write at once, each to a part of the region's second half that is its
     /// own. Nobody writes to the first half.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -235,6 +236,26 @@ pub enum ServeError {
         /// Its UDP port.
         port: u16,
     },
+    /// The server has ended, or is another one.
+    #[error(
+        "`rma-bench serve` at {responder} has ended, or was started again, or the way there is cut: look there, start it if need \
+         be, and take the line that it prints then"
+    )]
+    Ended {
+        /// The server.
+        responder: HostAddr,
+    },
+    /// Bytes that were this client's alone are not any more.
+    #[error(
+        "byte {at} is not what it should be, and the session with {responder} was lost: another writer may have been given these \
+         bytes; run it again"
+    )]
+    LaneLost {
+        /// The offset in the region.
+        at: u64,
+        /// The server.
+        responder: HostAddr,
+    },
     /// The key was changed.
     #[error(
         "{responder} refuses the key of {region} with REMOTE_AUTHENTICATION_FAILURE: it was changed since this run fetched \
@@ -319,6 +340,17 @@ pub enum ServeError {
          alone, or leave out --initiator and serve both by invitation"
     )]
     QueueAndRegion,
+    /// An op of that size does not fit the bytes that readers have.
+    #[error(
+        "a READ of {size} bytes does not fit the {len} bytes that nobody writes to: give a smaller --size, or start `rma-bench \
+         serve` with --region-len {} or more", size.saturating_mul(2)
+    )]
+    ReadersHalf {
+        /// The size.
+        size: u64,
+        /// The bytes.
+        len: u64,
+    },
     /// An op of that size does not fit the region.
     #[error(
         "an op of {size} bytes does not fit the granted region of {region_len} bytes; give a smaller --size, or start \
@@ -407,9 +439,9 @@ impl Served {
         if ops == sent {
             return Ok(Self { region: None, inbox });
         }
-        let len = usize::try_from(args.region_len)
+        let len = usize::try_from(args.region_len.0)
             .ok()
-            .ok_or(ServeError::RegionLen { len: args.region_len })?;
+            .ok_or(ServeError::RegionLen { len: args.region_len.0 })?;
         let region = host.register(len, permissions(of_region(ops)))?;
         Pattern::new(args.seed).fill_region(&region);
         Ok(Self { region: Some(region), inbox })
@@ -650,7 +682,10 @@ fn turn(
         let usage = || meter.usage(host, received);
         if let Some((keys, sessions)) = &mut serving {
             let fill = |lane| served.fill(lane, args.seed);
-            keys.turn_beside(host, &mut Serving { fill: &fill, sessions, usage: &usage });
+            let may_write = |peer: &Peer| args.keys.may_write(peer);
+            let fill = &fill;
+            let serving = &mut Serving { fill, sessions, usage: &usage, may_write: &may_write };
+            keys.turn_beside(host, serving);
         }
         if status.is_due(elapsed) {
             status.say(usage(), serving.as_ref().map(|(_, sessions)| sessions));

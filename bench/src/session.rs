@@ -36,7 +36,7 @@ pub(crate) use usage::{Meter, Usage};
 use message::{Refusal, VERSION, WantedLane, kind, message, refusal};
 
 /// How long an answer may take. It comes between turns of an engine that may have others to serve.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An error of the session.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +50,8 @@ pub enum SessionError {
     Lost {
         /// The server.
         address: SocketAddr,
-        /// The error.
-        why: io::Error,
+        /// The reason.
+        why: String,
     },
     /// The other side is of another version.
     #[error("here is {here}; at {address} is {there}: install the same rma-bench on both hosts")]
@@ -74,7 +74,7 @@ pub enum SessionError {
     /// A lane cannot be that long.
     #[error(
         "writes spread over {len} bytes, and `rma-bench serve` at {address} has {most} for writers: give less with --span or \
-         --size, or start it with --region-len {} or more", len.saturating_mul(2)
+         --size, or start it with --region-len {} or more", len.max(&64).next_multiple_of(64).saturating_mul(2)
     )]
     LaneLen {
         /// The server.
@@ -93,6 +93,15 @@ pub enum SessionError {
         address: SocketAddr,
         /// How many there are.
         lanes: u32,
+    },
+    /// The policy there allows this client nothing that changes the region.
+    #[error(
+        "the policy of `rma-bench serve` at {address} allows this client no op that changes the region: allow it WRITE there, \
+         or read"
+    )]
+    NotAllowed {
+        /// The server.
+        address: SocketAddr,
     },
     /// Other writers take up the room.
     #[error(
@@ -159,6 +168,11 @@ impl Session {
         if !hello.versions.goes_with(&own) {
             return Err(NoSession::Error(wire.other_version(&hello.versions)));
         }
+        let Hello { writable, region_len, .. } = hello;
+        if writable.end().is_none_or(|end| end > region_len) {
+            let what = "hello of a session";
+            return Err(NoSession::Error(SessionError::Answer { address, what }));
+        }
         Ok(Self { wire, hello })
     }
 
@@ -186,7 +200,16 @@ impl Session {
             Some(Refusal::Stretch { longest }) => {
                 Err(SessionError::Stretch { address, len, longest })
             }
-            _ => self.wire.understood(&reply, kind::LANE),
+            Some(Refusal::NotAllowed {}) => Err(SessionError::NotAllowed { address }),
+            _ => {
+                let lane: Lane = self.wire.understood(&reply, kind::LANE)?;
+                let room = self.hello.writable;
+                let inside = lane.offset >= room.offset
+                    && lane.end().is_some_and(|end| room.end().is_some_and(|most| end <= most));
+                let what = "lane of a session";
+                let is_right = lane.len == len && inside;
+                if is_right { Ok(lane) } else { Err(SessionError::Answer { address, what }) }
+            }
         }
     }
 
@@ -233,7 +256,18 @@ impl Wire {
 
     fn ask(&mut self, message: &[u8]) -> Result<Vec<u8>, SessionError> {
         let address = self.address;
-        self.exchange(message).map_err(|why| SessionError::Lost { address, why })
+        self.exchange(message).map_err(|why| {
+            let why = match why.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    format!("no answer came within {} s", PATIENCE.as_secs())
+                }
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                    "the server has closed it".to_owned()
+                }
+                _ => why.to_string(),
+            };
+            SessionError::Lost { address, why }
+        })
     }
 
     /// Reads a reply of this kind.

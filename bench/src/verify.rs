@@ -24,6 +24,7 @@ use rma_xdp::{
 };
 
 use crate::{
+    bytes::Bytes,
     client::{Area, Client, Span, overlap},
     error::{PairError, hint},
     grant_file::{GrantFile, GrantFileError},
@@ -53,8 +54,8 @@ pub struct VerifyArgs {
     ops: u64,
     /// Use this many bytes: a lane of them, where the server has lanes, or else those at the
     /// region's beginning.
-    #[arg(long, default_value_t = 1 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=64 << 20))]
-    span: u64,
+    #[arg(long, default_value = "1M", value_name = "BYTES")]
+    span: Bytes,
     /// Rotate the region's key in every round by the Rekey op, which `serve --op` must grant. Each
     /// rotation rewrites the grant file. With a key service this is not needed: it rotates keys
     /// itself.
@@ -67,6 +68,9 @@ pub struct VerifyArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// The most that is modelled in memory.
+const SPAN_MAX: u64 = 64 << 20;
 
 /// Failures in a row after which it is said that a server does not answer, or refuses. Fewer: a key
 /// that somebody rotates is said to be a failure, as all that is in flight is refused. More: it is
@@ -199,7 +203,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     if args.rekey {
         client.grants.get(OpType::Rekey)?;
     }
-    client.set_area(area(&mut remote, &client, args.span)?);
+    client.set_area(area(&mut remote, &client, args.span.0.min(SPAN_MAX))?);
     let mut run = Run::new(args, client, source, interrupt);
     let result = run.all();
     // Whatever went wrong: the old grants are of no use any longer.

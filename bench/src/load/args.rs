@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use rma_xdp::ops::{ClassOfService, OP_SIZE_MAX};
 
 use super::{mix::Mix, op::LoadOp, run::Extent, schedule::Arrivals};
-use crate::remote::RemoteArgs;
+use crate::{bytes::Bytes, remote::RemoteArgs};
 
 /// The largest transfer.
 const SIZE_MAX: u64 = 4 << 20;
@@ -51,7 +51,7 @@ pub struct LoadArgs {
     #[arg(long, requires = "rate", value_enum, default_value_t = Arrivals::Poisson)]
     pub(crate) arrivals: Arrivals,
     /// Spread the ops at random over this many bytes. If it exceeds the server's cache, the latency
-    /// includes its memory's. Default: 64K for ops of up to 4K; all there is for larger ones.
+    /// includes its memory's. Default: 64K for ops of up to 4K; 64M, or what there is, for others.
     #[arg(long, value_name = "BYTES")]
     pub(crate) span: Option<Bytes>,
     /// Random ops to verify first, byte by byte; 0 for none. Then WRITEs neither read back nor
@@ -164,12 +164,6 @@ enum Idle {
 /// An argument that is not understood.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ArgsError {
-    /// Not a number of bytes.
-    #[error("{text:?} is no number of bytes: give one such as 64, 4K or 1M, of at least 1")]
-    Bytes {
-        /// The text.
-        text: String,
-    },
     /// Not a rate.
     #[error(
         "{text:?} is no rate above 0: give ops a second such as 500k, payload such as 10Gbit, or a share such as 20%"
@@ -245,29 +239,6 @@ pub enum ArgsError {
         /// The largest size.
         size: u64,
     },
-}
-
-/// A number of bytes, at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub(crate) u64);
-
-impl FromStr for Bytes {
-    type Err = ArgsError;
-
-    fn from_str(text: &str) -> Result<Self, ArgsError> {
-        let digits = text.trim_end_matches(|it: char| !it.is_ascii_digit());
-        let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-            "" => 0,
-            "k" | "kib" => 10,
-            "m" | "mib" => 20,
-            "g" | "gib" => 30,
-            _ => 64,
-        };
-        let bytes =
-            digits.parse::<u64>().ok().and_then(|it| it.checked_mul(1_u64.checked_shl(shift)?));
-        let bytes = bytes.filter(|&it| it > 0);
-        bytes.map(Self).ok_or_else(|| ArgsError::Bytes { text: text.to_owned() })
-    }
 }
 
 /// A load of an open loop.
@@ -420,6 +391,12 @@ impl LoadArgs {
             Some(&size) => Err(ArgsError::Size { op, size, most }),
             None => Ok(sizes),
         }
+    }
+
+    /// Whether rates can be told apart, as far as that is known before anything is measured.
+    pub(crate) fn check_rates(&self, sizes: &[u64]) -> Result<(), ArgsError> {
+        let mut all = self.rate.iter().flat_map(|rate| sizes.iter().map(|&size| (*rate, size)));
+        all.try_for_each(|(rate, size)| rate.per_second(size, 0.0).map(drop))
     }
 
     /// How many ops are under way at once.

@@ -102,7 +102,7 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
         load.op,
         load.r#loop,
         load.depth,
-        ended.join(", ")
+        if ended.is_empty() { "none came".to_owned() } else { ended.join(", ") }
     ));
     if load.depth > 1
         && let Some(ci95) = throughput.ci95
@@ -111,9 +111,9 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
     }
     if let Some(lateness) = &row.lateness_us {
         let asked = load.asked_per_s.unwrap_or_default();
-        let share = lateness.share_above_1 * 100.0;
+        let share = Number(lateness.share_above_1.map(|it| it * 100.0), 2);
         notes.push(format!(
-            "open loop, {}, {asked:.0}/s asked, {:.0}/s made; {share:.2} % issued more than 1 µs late, at most {:.0} µs; \
+            "open loop, {}, {asked:.0}/s asked, {:.0}/s made; {share} % issued more than 1 µs late, at most {:.0} µs; \
              backlog never above {} ops",
             load.arrivals.unwrap_or_default(),
             throughput.ops_per_s,
@@ -134,17 +134,14 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
             "{:.2} % of the samples met one of {} gaps of this core above 100 µs, the longest of {:.0} µs{undisturbed}",
             latency_us.disturbed_share * 100.0,
             gaps.count,
-            gaps.longest_us,
+            gaps.longest_us.unwrap_or(0.0),
         ));
     }
     if let Some(ServerUsage { gaps, drops, .. }) = &row.server_usage {
         if gaps.count > 0 {
             let Gaps { count, longest_us } = gaps;
-            // That of a row before was longer.
-            let longest = match *longest_us > 0.0 {
-                true => format!(", the longest of {longest_us:.0} µs"),
-                false => String::new(),
-            };
+            let longest =
+                longest_us.map_or_else(String::new, |it| format!(", the longest of {it:.0} µs"));
             notes.push(format!("gaps above 100 µs of the server's engine: {count}{longest}"));
         }
         let drops: Vec<String> =
@@ -153,7 +150,7 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
             notes.push(format!("the server dropped {}", drops.join(", ")));
         }
     }
-    if !throughput.steady {
+    if throughput.steady == Some(false) {
         notes.push(
             "not steady: the second half of the rounds is more than 3 % from the first".to_owned(),
         );

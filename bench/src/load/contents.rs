@@ -86,17 +86,23 @@ impl Contents {
         client.restore(found, interrupt).map(drop)
     }
 
-    /// Writes back what was there, though somebody wants the program to end.
+    /// Writes back what was there, where a run has ended early: in a second, or not at all.
     ///
     /// # Errors
-    /// As [`Contents::before`], after a second at most.
-    pub(crate) fn restore_hastily(&self, client: &mut Client) -> Result<(), PairError> {
+    /// As [`Contents::before`].
+    pub(crate) fn restore_hastily(
+        &self,
+        client: &mut Client,
+        interrupt: &Interrupt,
+    ) -> Result<(), PairError> {
         let Some(found) = &self.found else { return Ok(()) };
-        eprintln!(
-            "rma-bench: restoring what was there before; once more Ctrl-C leaves it as it is"
-        );
+        if interrupt.is_set() {
+            eprintln!(
+                "rma-bench: restoring what was there before; once more Ctrl-C leaves it as it is"
+            );
+        }
         client.failures.make_haste();
-        // The flag is set already; a signal that comes now ends the program by itself.
+        // The flag may be set already; a signal that comes now ends the program by itself.
         client.restore(found, &Interrupt::default()).map(drop)
     }
 
@@ -109,10 +115,11 @@ impl Contents {
             );
             return;
         }
-        if asked == 0 && mix.ops().any(LoadOp::writes) {
-            line!(
-                "  verified  nothing, as asked for with --verify 0: the region holds what was written last"
-            );
+        if asked == 0 || ops == 0 {
+            let writes = mix.ops().any(LoadOp::writes);
+            let left = if writes { ": the region holds what was written last" } else { "" };
+            let why = if asked == 0 { ", as asked for with --verify 0" } else { "" };
+            line!("  verified  nothing{why}{}", if asked == 0 { left } else { "" });
             return;
         }
         let repeated =

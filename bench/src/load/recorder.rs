@@ -115,6 +115,9 @@ pub(crate) struct Recorder {
     /// Whether ops are due at times of their own: then their service is noted beside the response.
     pub(crate) is_open: bool,
     pub(crate) elapsed: Duration,
+    /// All ops of a run that were OK, those before and after the measurement among them: a server
+    /// counts these.
+    pub(crate) all: Moved,
     /// Nanoseconds in which turns had something to do.
     pub(crate) busy: u64,
     pub(crate) cpu: CpuTime,
@@ -179,6 +182,7 @@ impl Recorder {
             is_saturated: false,
             is_open: false,
             elapsed: Duration::ZERO,
+            all: Moved::default(),
             busy: 0,
             cpu: CpuTime::default(),
             start: Instant::ZERO,
@@ -306,7 +310,7 @@ impl Recorder {
 }
 
 impl Moved {
-    const fn add(&mut self, other: Self) {
+    pub(crate) const fn add(&mut self, other: Self) {
         self.ops += other.ops;
         self.bytes += other.bytes;
     }

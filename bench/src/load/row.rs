@@ -134,7 +134,7 @@ pub struct Latency {
 pub struct Lateness {
     /// The share of ops that were issued more than a microsecond late, of those that no gap of this
     /// core fell into.
-    pub share_above_1: f64,
+    pub share_above_1: Option<f64>,
     /// Half of these were late by no more.
     pub p50: Option<f64>,
     /// 99 % of these were late by no more.
@@ -160,8 +160,9 @@ pub struct Throughput {
     pub worst_100ms: Option<f64>,
     /// Ops a second of the median round lie between these with 95 % certainty.
     pub ci95: Option<[f64; 2]>,
-    /// Whether the second half of the rounds is within 3 % of the first.
-    pub steady: bool,
+    /// Whether the second half of the rounds is within 3 % of the first. Null of fewer than 100 ops
+    /// a round.
+    pub steady: Option<bool>,
 }
 
 /// Processor time.
@@ -186,14 +187,15 @@ pub struct Cpu {
 pub struct Gaps {
     /// How many.
     pub count: u64,
-    /// The longest, in microseconds.
-    pub longest_us: f64,
+    /// The longest, in microseconds. Null of a server's if there was a longer one before.
+    pub longest_us: Option<f64>,
 }
 
-/// The server's engine while a row was measured.
+/// The server's engine while a row was measured, with its warm-up and what was under way at its
+/// end.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerUsage {
-    /// Its processor time, over the same ops.
+    /// Its processor time, over all these ops.
     pub cpu: Cpu,
     /// Times at which it did not turn.
     pub gaps: Gaps,
@@ -285,7 +287,9 @@ impl Throughput {
         let rates: Vec<f64> = kind.rates.iter().map(|it| it.ops_per_s).collect();
         let (first, second) = rates.split_at(rates.len() / 2);
         let (first, second) = (median(first), median(second));
-        let steady = first.zip(second).is_none_or(|(a, b)| ((b - a) / a).abs() <= 0.03);
+        let drift = first.zip(second).map(|(a, b)| ((b - a) / a).abs());
+        let is_enough = kind.moved().ops >= 100 * rates.len() as u64;
+        let steady = drift.filter(|it| it.is_finite() && is_enough).map(|it| it <= 0.03);
         Self {
             ops_per_s,
             payload_gbit_per_s: gbit_per_s,
@@ -319,7 +323,7 @@ impl Cpu {
 impl ServerUsage {
     /// Of what a server has used while ops were recorded.
     pub(crate) fn new(usage: &Usage, recorder: &Recorder) -> Self {
-        let Moved { ops, bytes } = recorder.moved();
+        let Moved { ops, bytes } = recorder.all;
         let elapsed = usage.elapsed_us.max(1) as f64;
         let of_op = |us: u64| (ops > 0).then(|| us as f64 * 1e3 / ops as f64);
         let (gbit, busy) = (bytes as f64 * 8.0 / 1e9, usage.busy_us as f64);
@@ -330,10 +334,10 @@ impl ServerUsage {
                 sys_ns_per_op: of_op(usage.system_us),
                 busy_ns_per_op: of_op(usage.busy_us),
                 busy: busy / elapsed,
-                burnt: (usage.user_us + usage.system_us) as f64 / elapsed,
+                burnt: usage.user_us.saturating_add(usage.system_us) as f64 / elapsed,
                 core_s_per_gbit: (gbit > 0.0).then(|| busy / 1e6 / gbit),
             },
-            gaps: Gaps { count: usage.gaps, longest_us: usage.longest_gap_us as f64 },
+            gaps: Gaps { count: usage.gaps, longest_us: usage.longest_gap_us.map(|it| it as f64) },
             drops: drops.map(|(reason, count)| (reason.clone(), *count)).collect(),
         }
     }
@@ -342,7 +346,7 @@ impl ServerUsage {
 impl Gaps {
     pub(crate) fn new(recorder: &Recorder) -> Self {
         let longest_us = recorder.gaps.longest as f64 / 1e3;
-        Self { count: recorder.gaps.count, longest_us }
+        Self { count: recorder.gaps.count, longest_us: Some(longest_us) }
     }
 }
 
@@ -352,7 +356,7 @@ impl Lateness {
         let late = &recorder.lateness;
         let made = recorder.moved().per_second(recorder.elapsed).ops_per_s;
         Self {
-            share_above_1: late.share_between_us(1.0, f64::INFINITY),
+            share_above_1: (late.count() > 0).then(|| late.share_between_us(1.0, f64::INFINITY)),
             p50: late.percentile_us(0.5),
             p99: late.percentile_us(0.99),
             max: recorder.latest as f64 / 1e3,

@@ -11,7 +11,7 @@ use rma_core::time::{Clock, Instant};
 use rma_xdp::OpStatus;
 
 use super::{
-    recorder::{Interval, Recorder, Sample},
+    recorder::{Interval, Moved, Recorder, Sample},
     schedule::Schedule,
     work::{Due, Work},
 };
@@ -181,6 +181,7 @@ pub(crate) fn run(
                 OpStatus::Ok => {
                     work.failures().ok(now);
                     at.ok += 1;
+                    recorder.all.add(Moved { ops: 1, bytes: end.bytes });
                     Ok(())
                 }
                 // Its receiver has more to do at the moment than to take messages.

@@ -99,9 +99,11 @@ impl Due {
             Arrivals::Even => self.mean,
             Arrivals::Poisson => -(1.0 - self.random.random::<f64>()).ln() * self.mean,
         };
-        self.sum += gap as u128;
-        let nanos = (self.sum + HALF) >> UNIT_BITS;
-        self.next = self.start + Duration::from_nanos(nanos as u64);
+        self.sum = self.sum.saturating_add(gap as u128);
+        let nanos = self.sum.saturating_add(HALF) >> UNIT_BITS;
+        // In 500 years, if ever.
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        self.next = self.start + Duration::from_nanos(nanos);
     }
 }
 

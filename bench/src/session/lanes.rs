@@ -17,6 +17,9 @@ pub(super) struct Lanes {
     taken: BTreeMap<u64, Lane>,
     /// The end of all that was ever in a lane: beyond it the region is as it was filled.
     used_up_to: u64,
+    /// The place where the search for the next one begins: a lane that was given back is given again as late
+    /// as can be, as an owner whose connection was cut may still write to it.
+    next: u64,
 }
 
 impl Lanes {
@@ -24,7 +27,7 @@ impl Lanes {
     pub(super) fn new(len: u64, most: u32) -> Self {
         let offset = (len / 2).next_multiple_of(ALIGN).min(len);
         let room = Lane { offset, len: len - offset };
-        Self { room, most, taken: BTreeMap::new(), used_up_to: offset }
+        Self { room, most, taken: BTreeMap::new(), used_up_to: offset, next: offset }
     }
 
     /// The bytes that lanes are in.
@@ -32,9 +35,9 @@ impl Lanes {
         self.room
     }
 
-    /// Gives `owner` the first `len` bytes that are free in a row, in place of what it had.
+    /// Gives `owner` the next `len` bytes that are free in a row, in place of what it had.
     pub(super) fn take(&mut self, owner: u64, len: u64) -> Result<Lane, Refusal> {
-        let Self { room, most, .. } = *self;
+        let Self { room, most, next, .. } = *self;
         self.give_back(owner);
         if len == 0 || len > room.len {
             return Err(Refusal::LaneLen { most: room.len });
@@ -42,21 +45,35 @@ impl Lanes {
         if self.taken.len() >= most as usize {
             return Err(Refusal::Lanes { lanes: most });
         }
+        let free: Vec<Lane> = self.free().collect();
+        let fits = |it: &Lane| it.len >= len;
+        // What is left of a stretch behind `next`.
+        let behind = |it: &Lane| {
+            let offset = it.offset.max(next);
+            Lane { offset, len: (it.offset + it.len).saturating_sub(offset) }
+        };
+        let found = free.iter().map(behind).find(fits).or_else(|| free.iter().copied().find(fits));
+        let Some(Lane { offset, .. }) = found else {
+            let longest = free.iter().map(|it| it.len).max().unwrap_or(0);
+            return Err(Refusal::Stretch { longest });
+        };
+        let lane = Lane { offset, len };
+        self.taken.insert(owner, lane);
+        self.next = (offset + len).next_multiple_of(ALIGN);
+        Ok(lane)
+    }
+
+    /// The stretches that nobody has.
+    fn free(&self) -> impl Iterator<Item = Lane> {
         let mut taken: Vec<Lane> = self.taken.values().copied().collect();
         taken.sort_by_key(|it| it.offset);
-        let end = room.offset + room.len;
-        let (mut offset, mut longest) = (room.offset, 0);
-        for next in taken.into_iter().chain([Lane { offset: end, len: 0 }]) {
-            let free = next.offset.saturating_sub(offset);
-            if free >= len {
-                let lane = Lane { offset, len };
-                self.taken.insert(owner, lane);
-                return Ok(lane);
-            }
-            longest = longest.max(free);
+        let end = self.room.offset + self.room.len;
+        let mut offset = self.room.offset;
+        taken.into_iter().chain([Lane { offset: end, len: 0 }]).map(move |next| {
+            let free = Lane { offset, len: next.offset.saturating_sub(offset) };
             offset = (next.offset + next.len).next_multiple_of(ALIGN);
-        }
-        Err(Refusal::Stretch { longest })
+            free
+        })
     }
 
     /// Notes that a lane was given. Returns its part that an earlier owner may have written to.
@@ -99,6 +116,17 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_that_was_given_back_is_given_again_last_of_all() {
+        let mut lanes = Lanes::new(1024, 16);
+        for (owner, offset) in [(1, 512), (2, 640), (3, 768)] {
+            assert_eq!(lanes.take(owner, 128), Ok(Lane { offset, len: 128 }));
+            lanes.give_back(owner);
+        }
+        assert_eq!(lanes.take(4, 128), Ok(Lane { offset: 896, len: 128 }));
+        assert_eq!(lanes.take(5, 128), Ok(Lane { offset: 512, len: 128 }));
+    }
+
+    #[test]
     fn of_a_lane_only_what_was_in_one_before_is_to_be_filled_anew() {
         let mut lanes = Lanes::new(1024, 16);
         let used = |lanes: &mut Lanes, owner, len| {
@@ -107,10 +135,9 @@ mod tests {
         };
         assert_eq!(used(&mut lanes, 1, 100), (Lane { offset: 512, len: 100 }, 0));
         assert_eq!(used(&mut lanes, 2, 64), (Lane { offset: 640, len: 64 }, 0));
+        assert_eq!(used(&mut lanes, 3, 320), (Lane { offset: 704, len: 320 }, 0));
         lanes.give_back(1);
-        assert_eq!(used(&mut lanes, 3, 128), (Lane { offset: 512, len: 128 }, 128));
-        lanes.give_back(2);
-        assert_eq!(used(&mut lanes, 4, 256), (Lane { offset: 640, len: 256 }, 64));
+        assert_eq!(used(&mut lanes, 4, 128), (Lane { offset: 512, len: 128 }, 128));
     }
 
     #[test]

@@ -95,6 +95,13 @@ pub(crate) struct Lane {
     pub(crate) len: u64,
 }
 
+impl Lane {
+    /// The byte after its last one, if there can be such a lane.
+    pub(crate) const fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.len)
+    }
+}
+
 /// The bytes that a writer wants.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct WantedLane {
@@ -113,6 +120,8 @@ pub(super) enum Refusal {
     LaneLen { most: u64 },
     /// All lanes are taken.
     Lanes { lanes: u32 },
+    /// The policy allows this client nothing that changes the region.
+    NotAllowed {},
     /// No such stretch is free.
     Stretch { longest: u64 },
 }

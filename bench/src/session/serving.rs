@@ -52,10 +52,12 @@ pub(crate) struct Serving<'a> {
     pub(crate) fill: &'a dyn Fn(Lane),
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) usage: &'a dyn Fn() -> Usage,
+    /// Whether a peer may have keys to change the region with: nobody else is given a lane.
+    pub(crate) may_write: &'a dyn Fn(&Peer) -> bool,
 }
 
 impl Serving<'_> {
-    fn reply(&mut self, connection: u64, asked: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn reply(&mut self, connection: u64, peer: &Peer, asked: &[u8]) -> Result<Vec<u8>, Refusal> {
         let malformed = Refusal::Malformed {};
         let (kind, body) = match asked {
             [VERSION, kind, body @ ..] => (*kind, body),
@@ -73,6 +75,9 @@ impl Serving<'_> {
             }
             kind::LANE => {
                 let WantedLane { len } = serde_json::from_slice(body).ok().ok_or(malformed)?;
+                if !open.contains(&connection) || !(self.may_write)(peer) {
+                    return Err(Refusal::NotAllowed {});
+                }
                 let lane: Lane = lanes.take(connection, len)?;
                 (self.fill)(lanes.give(lane));
                 Ok(message(kind, &lane))
@@ -84,8 +89,8 @@ impl Serving<'_> {
 }
 
 impl Beside for Serving<'_> {
-    fn answer(&mut self, connection: u64, _: &Peer, asked: &[u8]) -> Option<Octets> {
-        let reply = self.reply(connection, asked).unwrap_or_else(|why| {
+    fn answer(&mut self, connection: u64, peer: &Peer, asked: &[u8]) -> Option<Octets> {
+        let reply = self.reply(connection, peer, asked).unwrap_or_else(|why| {
             let is_fault = matches!(why, Refusal::Versions(_) | Refusal::Malformed {});
             self.sessions.refused += u64::from(is_fault);
             message(kind::REFUSED, &why)

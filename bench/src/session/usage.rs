@@ -30,7 +30,7 @@ pub(crate) struct Usage {
     /// How often more than 100 µs went by between two turns: what comes meanwhile waits.
     pub(crate) gaps: u64,
     /// The longest of these times.
-    pub(crate) longest_gap_us: u64,
+    pub(crate) longest_gap_us: Option<u64>,
     /// Frames that came.
     pub(crate) frames_received: u64,
     /// Frames that left.
@@ -47,7 +47,7 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// The difference between an earlier one of the same server and this. The longest gap is kept
-    /// if it came meanwhile, and is 0 otherwise.
+    /// if it came meanwhile, and is unknown otherwise.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let by_reason = |now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>| {
             let left = |(reason, count): (&String, &u64)| {
@@ -63,7 +63,7 @@ impl Usage {
             system_us: self.system_us.saturating_sub(earlier.system_us),
             busy_us: self.busy_us.saturating_sub(earlier.busy_us),
             gaps: self.gaps.saturating_sub(earlier.gaps),
-            longest_gap_us: if is_new { self.longest_gap_us } else { 0 },
+            longest_gap_us: self.longest_gap_us.filter(|_| is_new),
             frames_received: self.frames_received.saturating_sub(earlier.frames_received),
             frames_sent: self.frames_sent.saturating_sub(earlier.frames_sent),
             drops: by_reason(&self.drops, &earlier.drops),
@@ -125,7 +125,7 @@ impl Meter {
             system_us: micros(used.system),
             busy_us: micros(busy),
             gaps,
-            longest_gap_us: micros(longest),
+            longest_gap_us: (gaps > 0).then(|| micros(longest)),
             frames_received: counters.frames_received(),
             frames_sent: counters.frames_sent(),
             drops: counters.all_drops().map(|(it, count)| (format!("{it:?}"), count)).collect(),
@@ -148,10 +148,10 @@ mod tests {
             drops: drops.iter().map(|&(it, count)| (it.to_owned(), count)).collect(),
             ..Usage::default()
         };
-        let earlier = of(3, 200, &[("WrongTag", 2), ("Version", 1)]);
-        let later = of(5, 200, &[("WrongTag", 2), ("Version", 4), ("Closed", 1)]);
-        assert_eq!(later.since(&earlier), of(2, 0, &[("Version", 3), ("Closed", 1)]));
-        assert_eq!(of(4, 201, &[]).since(&earlier), of(1, 201, &[]));
+        let earlier = of(3, Some(200), &[("WrongTag", 2), ("Version", 1)]);
+        let later = of(5, Some(200), &[("WrongTag", 2), ("Version", 4), ("Closed", 1)]);
+        assert_eq!(later.since(&earlier), of(2, None, &[("Version", 3), ("Closed", 1)]));
+        assert_eq!(of(4, Some(201), &[]).since(&earlier), of(1, Some(201), &[]));
         assert_eq!(earlier.since(&later), Usage::default(), "of two servers");
     }
 }

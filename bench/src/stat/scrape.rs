@@ -67,14 +67,16 @@ impl Scrape {
             }
             _ => return,
         };
-        *map.entry(name).or_default() += sample.value as u64;
+        let count = map.entry(name).or_default();
+        *count = count.saturating_add(sample.value as u64);
     }
 }
 
 fn add_to_bucket(buckets: &mut Buckets, sample: &Sample<'_>) {
     let Some(bound) = sample.labels.get("le").and_then(|le| le.parse::<f64>().ok()) else { return };
     // Infinity becomes the largest.
-    *buckets.entry((bound * 1e9).round() as u64).or_default() += sample.value as u64;
+    let count = buckets.entry((bound * 1e9).round() as u64).or_default();
+    *count = count.saturating_add(sample.value as u64);
 }
 
 /// A line of the format: `name{label="text",…} value`, perhaps with a time behind it.
@@ -104,6 +106,8 @@ impl<'a> Sample<'a> {
                         other => value.push(other),
                     }
                 }
+                // Somebody else's words: none of them moves a cursor.
+                let value = value.replace(char::is_control, " ");
                 labels.insert(label.trim(), value);
                 rest = chars.as_str().trim_start_matches([',', ' ']);
             }
@@ -122,7 +126,7 @@ mod tests {
     fn a_sample_is_read_with_whatever_its_labels_hold() {
         let sample = Sample::read("a_b{c=\"x\\\"} 7\\n\\\\\",d=\"\", } 1.5 1700000000").unwrap();
         assert_eq!((sample.name, sample.value), ("a_b", 1.5));
-        assert_eq!((&*sample.labels["c"], &*sample.labels["d"]), ("x\"} 7\n\\", ""));
+        assert_eq!((&*sample.labels["c"], &*sample.labels["d"]), ("x\"} 7 \\", ""));
         assert_eq!(Sample::read("a 3").unwrap().value, 3.0);
         for bad in ["", "a", "a{", "a{b=\"c\"}", "a{b=\"c", "a{b} 1", "a x", "# TYPE a counter"] {
             assert!(Sample::read(bad).is_none(), "{bad}");
