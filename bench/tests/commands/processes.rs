@@ -189,6 +189,11 @@ fn write_and_read_back(host: &[&str], netns: Option<&Netns>, grant: &Path) {
     }
     let mixed = ["--ratio", "read=80,write=20", "-s", "8192", "-n", "300", "--span", "256K"];
     assert_read(&run("mixed", &mixed));
+    // Also if it ends early: its first row does not fit on a disk that is full.
+    let full = run("write-lat", &["--verify", "50", "-n", "50", "--csv", "/dev/full"]);
+    assert_eq!(full.status.code(), Some(1), "{full:?}");
+    let fast = run("write-lat", &["--verify", "50", "-n", "50", "-R", "1000,2000M"]);
+    assert_eq!(fast.status.code(), Some(2), "{fast:?}");
     // It restores what it found, so that the pattern is still there.
     assert_read(&run("read-lat", &["--verify", "500", "-n", "500"]));
     let row = row(&run("write-lat", &["--verify", "500", "-n", "500", "--json"]));
