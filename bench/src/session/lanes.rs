@@ -17,8 +17,8 @@ pub(super) struct Lanes {
     taken: BTreeMap<u64, Lane>,
     /// The end of all that was ever in a lane: beyond it the region is as it was filled.
     used_up_to: u64,
-    /// The place where the search for the next one begins. A lane that was given back is given again
-    /// as late as can be, as an owner whose connection was cut may still write to it.
+    /// The place where the search for the next one begins. A lane that was given back is given
+    /// again as late as can be, as an owner whose connection was cut may still write to it.
     next: u64,
 }
 
