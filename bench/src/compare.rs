@@ -2,11 +2,16 @@
 //! AF_XDP.
 //!
 //! On a veth pair without an XDP program, as the kernel has it at its best, and with both sides
-//! spinning on a core of their own, as our engines do. Nothing is encrypted, and each message is a
-//! system call on either side.
+//! spinning on a core of their own, as our engines do. Messages there and back ([`ping_pong`],
+//! [`echo`]), datagrams one way ([`segmented`]), and bytes of a memory that are asked for and
+//! answered ([`fetch`](fetch::fetch)), also encrypted.
 
+mod batched;
+mod end;
+pub mod fetch;
 mod gso;
 mod link;
+mod tls;
 mod udp;
 mod waiting;
 

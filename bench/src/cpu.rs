@@ -6,6 +6,7 @@ use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeVal,
 };
+use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time that a thread has used.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +27,13 @@ impl CpuTime {
         let user = self.user.saturating_sub(earlier.user);
         Self { user, system: self.system.saturating_sub(earlier.system) }
     }
+}
+
+/// The processor time that the calling thread has used, to the nanosecond: that of [`CpuTime`] may
+/// be some milliseconds behind.
+pub(crate) fn exact() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 fn duration(time: TimeVal) -> Duration {

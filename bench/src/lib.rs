@@ -35,6 +35,7 @@ pub mod model;
 pub mod one_way;
 pub mod out;
 pub mod pair;
+pub mod peers;
 pub mod pipelined;
 pub mod program;
 pub mod rates;

@@ -34,6 +34,7 @@ use rma_xdp::{
 };
 use serde::Serialize;
 
+pub(crate) use self::columns::Number;
 use self::{
     args::{ArgsError, Asks, AtomicArgs, LoadArgs, MixedArgs},
     call_work::CallWork,
@@ -589,5 +590,28 @@ impl Client {
         let done = run::run(&mut work, &mut Schedule::Closed, &clock, plan, &mut recorder);
         work.finish();
         done.map(|()| recorder.into_latencies())
+    }
+
+    /// READs of `size` bytes all over its area, as calls of an executor, `depth` at once: `warm_up`
+    /// for nothing, then `count`. Returns their payload in Gbit/s.
+    ///
+    /// # Errors
+    /// If call after call fails, a byte is wrong, or READs are not granted.
+    pub(crate) fn goodput(
+        &mut self,
+        (size, depth): (u64, u32),
+        (warm_up, count): (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<f64, PairError> {
+        let clock = self.clock.clone();
+        let (span, class) = (self.area().len, ClassOfService::Throughput);
+        let calls = call_work::Calls { size, depth, span, class };
+        let mut work = CallWork::new(self, Mix::of(LoadOp::Read), calls)?;
+        let (warm_up, extent) = (Extent::Ops(warm_up), Extent::Ops(count));
+        let plan = Plan { warm_up, extent, rounds: 1, depth, yields: false, interrupt, tell: None };
+        let mut recorder = Recorder::new(1, 1);
+        let done = run::run(&mut work, &mut Schedule::Closed, &clock, plan, &mut recorder);
+        work.finish();
+        done.map(|()| recorder.moved().per_second(recorder.elapsed).gbit_per_s)
     }
 }

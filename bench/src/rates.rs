@@ -142,7 +142,7 @@ pub fn medians_of<T, const N: usize>(
 }
 
 /// Tells people of a round that is made again. Not on standard output, which has results.
-fn tell_again(why: &str) {
+pub(crate) fn tell_again(why: &str) {
     eprintln!("a round is made again: {why}");
 }
 

@@ -1,8 +1,6 @@
 //! Messages there and back over kernel UDP and TCP: one at a time, or many under way.
 
 use std::{
-    io::{self, Read as _, Write as _},
-    net::{TcpStream, UdpSocket},
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -10,7 +8,11 @@ use std::{
     thread,
 };
 
-use super::{link::Sockets, waiting::spin};
+use super::{
+    end::{End, Tcp},
+    link::Sockets,
+    waiting::spin,
+};
 use crate::{
     error::PairError,
     floor::{Rate, RoundTrips, StopOnDrop, clock, timed},
@@ -26,37 +28,6 @@ pub enum Transport {
     Tcp,
 }
 
-/// One end of a pair of sockets, for messages of one length.
-trait End: Send + Sync {
-    fn send(&self, message: &[u8]) -> io::Result<usize>;
-    fn receive(&self, message: &mut [u8]) -> io::Result<usize>;
-}
-
-impl End for UdpSocket {
-    fn send(&self, message: &[u8]) -> io::Result<usize> {
-        Self::send(self, message)
-    }
-
-    fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
-        self.recv(message)
-    }
-}
-
-impl End for TcpStream {
-    fn send(&self, message: &[u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write(message)
-    }
-
-    fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
-        let mut stream = self;
-        match stream.read(message)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => Ok(count),
-        }
-    }
-}
-
 /// Sends messages of `len` bytes there and back, one at a time: `warm_up` of them for nothing, then
 /// `count`. Each side spins on its own thread.
 ///
@@ -70,11 +41,11 @@ pub fn ping_pong(
 ) -> Result<RoundTrips, PairError> {
     Ok(match transport {
         Transport::Udp => ping_pong_over(sockets.udp()?, len, counts),
-        Transport::Tcp => ping_pong_over(sockets.tcp()?, len, counts),
+        Transport::Tcp => ping_pong_over(sockets.tcp()?.map(Tcp::new), len, counts),
     })
 }
 
-fn ping_pong_over(ends: [impl End; 2], len: usize, counts: (u64, u64)) -> RoundTrips {
+fn ping_pong_over(ends: [impl End + Send; 2], len: usize, counts: (u64, u64)) -> RoundTrips {
     let message = vec![0x5a; len];
     let mut answer = vec![0; len];
     answered(ends, len, |client| {
@@ -118,9 +89,9 @@ pub fn echo(
 /// Runs `measure` on the client's thread while the server answers each message with one of the same
 /// length on another.
 fn answered<R: Send>(
-    [client, server]: [impl End; 2],
+    [mut client, mut server]: [impl End + Send; 2],
     len: usize,
-    measure: impl FnOnce(&dyn End) -> R + Send,
+    measure: impl FnOnce(&mut dyn End) -> R + Send,
 ) -> R {
     let stop = &AtomicBool::new(false);
     let ready = &Barrier::new(2);
@@ -131,8 +102,8 @@ fn answered<R: Send>(
             let mut message = vec![0; len];
             ready.wait();
             while !stop.load(Relaxed) {
-                if receive(&server, &mut message, || stop.load(Relaxed)) {
-                    send(&server, &message);
+                if receive(&mut server, &mut message, || stop.load(Relaxed)) {
+                    send(&mut server, &message);
                 }
             }
         });
@@ -140,27 +111,27 @@ fn answered<R: Send>(
             let _stop = StopOnDrop(stop);
             pin(client_core);
             ready.wait();
-            measure(&client)
+            measure(&mut client)
         });
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
 /// Sends a message, all of it. Says whether that worked.
-fn send(end: &dyn End, message: &[u8]) -> bool {
+fn send(end: &mut dyn End, message: &[u8]) -> bool {
     let mut sent = 0;
     while sent < message.len() {
-        let Some(count) = spin(|| end.send(&message[sent..]), || false) else { return false };
+        let Some(count) = spin(|| end.put(&message[sent..]), || false) else { return false };
         sent += count;
     }
-    true
+    spin(|| end.flush(), || false).is_some()
 }
 
 /// Receives a message, all of it. Says whether one came.
-fn receive(end: &dyn End, message: &mut [u8], stop: impl Fn() -> bool + Copy) -> bool {
+fn receive(end: &mut dyn End, message: &mut [u8], stop: impl Fn() -> bool + Copy) -> bool {
     let mut received = 0;
     while received < message.len() {
-        let Some(count) = spin(|| end.receive(&mut message[received..]), stop) else {
+        let Some(count) = spin(|| end.get(&mut message[received..]), stop) else {
             return false;
         };
         received += count;

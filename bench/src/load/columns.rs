@@ -169,7 +169,7 @@ fn share(row: &Row, outcome: &str) -> f64 {
 }
 
 /// A number with so many digits, or a dash where there is none.
-struct Number(Option<f64>, usize);
+pub(crate) struct Number(pub(crate) Option<f64>, pub(crate) usize);
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! The program as its users run it: processes on loopback and on veth pairs.
 
+mod compared;
 mod first_use;
 mod generated;
 mod processes;
