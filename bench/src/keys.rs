@@ -309,6 +309,8 @@ pub(crate) struct Service {
 
 /// Reads the address of a key service, whose port may be left out.
 fn service_address(text: &str) -> Result<Addresses, NoAddress> {
+    // An interface beside an address is of no use: `has_a_way` says of which addresses.
+    let text = text.split_once('%').map_or(text, |(address, _)| address);
     match text.parse::<IpAddr>() {
         Ok(ip) => SocketAddr::new(ip, PORT).to_string().parse(),
         Err(_) if text.contains(':') => text.parse(),

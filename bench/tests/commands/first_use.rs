@@ -334,6 +334,7 @@ fn options_that_do_not_go_together_are_refused() {
         ("read-lat --udp 127.0.0.2 --region kv/index", "SERVER"),
         ("read-lat 127.0.0.1 --udp 127.0.0.2 --invite 0", "a code has 27"),
         ("read-lat fe80::1 --udp 127.0.0.2 --invite -", "is link-local"),
+        ("read-lat fe80::1%lo --udp 127.0.0.2 --invite -", "is link-local"),
         ("verify --udp 127.0.0.2 --rekey 127.0.0.1", "cannot be used"),
     ] {
         let output = lab.bench(line).output().unwrap();
