@@ -50,9 +50,9 @@ use crate::{
 /// How long a client waits for keys.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a connection may say nothing: a session does not while ops are measured. A client that
-/// is gone without a word has its lane for as long.
-const SILENCE: Duration = Duration::from_secs(3600);
+/// How long a connection may last, and say nothing: a session says nothing while ops are measured,
+/// and a row may take hours. A client that is gone without a word has its lane for as long.
+const SILENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// How often it is looked meanwhile whether waiting is of use.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
