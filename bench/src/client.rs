@@ -340,6 +340,8 @@ impl Client {
         mut progress: impl FnMut(&Verified),
     ) -> Result<Verified, PairError> {
         let (grant, moves) = (self.grants.get(op_type)?, op_type.shape().moves);
+        // One that ended early has left ops under way. It is an error once there are none.
+        while self.host.wait(&mut self.portal).is_ok() {}
         let mut in_flight: HashMap<CommandSlotId, Span> = HashMap::new();
         let mut again: Vec<Span> = Vec::new();
         let mut done = Verified::default();
@@ -397,7 +399,12 @@ impl Client {
             } else {
                 again.push(span);
                 done.retried += 1;
-                self.failures.count(completion.status, now)?;
+                if let Err(why) = self.failures.count(completion.status, now) {
+                    if moves == Moves::Out {
+                        self.doubtful.extend(again.into_iter().chain(in_flight.into_values()));
+                    }
+                    return Err(why);
+                }
             }
             if done.ops() % 1024 == 0 {
                 progress(&done);

@@ -41,6 +41,8 @@ pub struct Failures {
     ended: Option<Instant>,
     /// When one succeeded last.
     succeeded: Option<Instant>,
+    /// The status of the one that failed last.
+    last: Option<OpStatus>,
     pauses: Pauses,
 }
 
@@ -53,8 +55,16 @@ pub struct Pauses {
 
 impl Default for Failures {
     fn default() -> Self {
-        let (ended, succeeded, pauses) = (None, None, Pauses::default());
-        Self { in_row: 0, waited: Duration::ZERO, patience: PATIENCE, ended, succeeded, pauses }
+        let (ended, succeeded, last, pauses) = (None, None, None, Pauses::default());
+        Self {
+            in_row: 0,
+            waited: Duration::ZERO,
+            patience: PATIENCE,
+            ended,
+            succeeded,
+            last,
+            pauses,
+        }
     }
 }
 
@@ -103,13 +113,28 @@ impl Failures {
         let gap = self.ended.map_or(Duration::ZERO, |at| now.since(at));
         self.in_row += 1;
         self.waited += gap.min(COUNTED_MAX);
-        self.ended = Some(now);
+        (self.ended, self.last) = (Some(now), Some(status));
         let is_too_much =
             if passes { self.waited >= self.patience } else { self.in_row >= FAILURES_MAX };
         if is_too_much {
             return Err(PairError::Failing { failures: self.in_row, status, hint: hint(status) });
         }
         Ok(())
+    }
+
+    /// The end of a run.
+    ///
+    /// # Errors
+    /// If ops were failing, and for longer than one that was lost does: who was asked has gone.
+    pub(crate) fn at_end(&self, now: Instant) -> Result<(), PairError> {
+        let stood = self.succeeded.map_or(Duration::ZERO, |at| now.since(at));
+        match self.last.filter(|_| self.in_row > 0 && stood >= PAUSE) {
+            None => Ok(()),
+            Some(status) => {
+                let failures = self.in_row;
+                Err(PairError::Failing { failures, status, hint: hint(status) })
+            }
+        }
     }
 
     /// How often it stood still.
@@ -200,6 +225,17 @@ mod tests {
         let mut hasty = Failures::default();
         hasty.make_haste();
         assert_eq!(given_up(hasty), 10);
+    }
+
+    #[test]
+    fn a_run_whose_server_was_gone_at_its_end_has_failed_and_one_lost_op_is_none() {
+        let mut failures = Failures::default();
+        failures.ok(at(1_000));
+        failures.count(OpStatus::Timeout, at(1_200)).unwrap();
+        assert!(failures.at_end(at(1_250)).is_ok());
+        assert!(matches!(failures.at_end(at(1_500)), Err(PairError::Failing { failures: 1, .. })));
+        failures.ok(at(1_600));
+        assert!(failures.at_end(at(9_000)).is_ok());
     }
 
     #[test]

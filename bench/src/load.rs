@@ -26,6 +26,7 @@ pub mod schedule;
 mod work;
 
 use core::{cell::RefCell, time::Duration};
+use std::io::{self, Write};
 
 use rma_xdp::{
     OpType,
@@ -65,6 +66,7 @@ use crate::{
     latency::Latencies,
     line,
     machine::Machine,
+    out,
     remote::{Remote, open_client},
     serve::{ServeError, tell_ways},
     session::Usage,
@@ -517,7 +519,8 @@ impl Run<'_> {
                 line!("\n  partial   it ended early: this is what there was until then");
             }
             let server = client.grants.any().responder;
-            self.contents.say(&self.task.mix, self.task.args.verify, &server);
+            let ended_well = done.is_ok() && !interrupted;
+            self.contents.say(&self.task.mix, self.task.args.verify, ended_well, &server);
             pauses.say();
             tell_ways(&client.host);
         }
@@ -529,6 +532,10 @@ impl Run<'_> {
             pauses: pauses.count(),
             path_mtu: client.host.narrow_paths().first().map(|narrow| narrow.mtu),
         };
+        if restored.is_err() && out::failure().is_some() {
+            // Nobody reads the error that says so.
+            let _ = writeln!(io::stderr(), "rma-bench: what was there before is not restored");
+        }
         let told = self.output.borrow_mut().event("end", &end);
         done?;
         told?;

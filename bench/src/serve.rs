@@ -343,7 +343,7 @@ pub enum ServeError {
     /// An op of that size does not fit the bytes that readers have.
     #[error(
         "a READ of {size} bytes does not fit the {len} bytes that nobody writes to: give a smaller --size, or start `rma-bench \
-         serve` with --region-len {} or more", size.saturating_mul(2)
+         serve` with --region-len {} or more", size.max(&64).next_multiple_of(64).saturating_mul(2)
     )]
     ReadersHalf {
         /// The size.

@@ -12,6 +12,9 @@ use crate::{bytes::Bytes, remote::RemoteArgs};
 /// The largest transfer.
 const SIZE_MAX: u64 = 4 << 20;
 
+/// The lowest rate: an op in a quarter of an hour.
+const RATE_MIN: f64 = 0.001;
+
 /// The highest rate: an op each nanosecond.
 const RATE_MAX: f64 = 1e9;
 
@@ -166,7 +169,7 @@ enum Idle {
 pub enum ArgsError {
     /// Not a rate.
     #[error(
-        "{text:?} is no rate above 0: give ops a second such as 500k, payload such as 10Gbit, or a share such as 20%"
+        "{text:?} is no rate of 0.001 or more: give ops a second such as 500k, payload such as 10Gbit, or a share such as 20%"
     )]
     Rate {
         /// The text.
@@ -260,7 +263,7 @@ impl FromStr for Load {
         let number = text.trim_end_matches(|it| !is_of_number(it));
         let no_rate = || ArgsError::Rate { text: text.to_owned() };
         let value: Option<f64> = number.parse().ok();
-        let is_rate = |it: &f64| *it > 0.0 && it.is_finite();
+        let is_rate = |it: &f64| *it >= RATE_MIN && it.is_finite();
         let value = value.filter(is_rate).ok_or_else(no_rate)?;
         match text[number.len()..].to_ascii_lowercase().as_str() {
             "" => Ok(Self::Ops(value)),
@@ -386,7 +389,10 @@ impl LoadArgs {
             (false, sizes) => sizes.iter().map(|it| it.0).collect(),
         };
         within_list("size", &sizes)?;
-        let op = small.or_else(|| mix.ops().next()).map_or("", LoadOp::name);
+        let op = match small {
+            Some(op) if op.is_atomic() => "an op of a mix with atomics",
+            small => small.or_else(|| mix.ops().next()).map_or("", LoadOp::name),
+        };
         match sizes.iter().find(|&&size| size > most) {
             Some(&size) => Err(ArgsError::Size { op, size, most }),
             None => Ok(sizes),

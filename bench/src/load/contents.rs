@@ -4,6 +4,8 @@
 //! A load changes its part of the region alone ([`Client::area`]); two that write to one part at
 //! once would each find the other's bytes.
 
+use std::io::{self, Write};
+
 use rma_xdp::OpType;
 
 use super::{atomics, checked::Checked, mix::Mix, op::LoadOp};
@@ -97,19 +99,28 @@ impl Contents {
     ) -> Result<(), PairError> {
         let Some(found) = &self.found else { return Ok(()) };
         if interrupt.is_set() {
-            eprintln!(
+            // To nobody, if nobody is there.
+            let _ = writeln!(
+                io::stderr(),
                 "rma-bench: restoring what was there before; once more Ctrl-C leaves it as it is"
             );
         }
         client.failures.make_haste();
         // The flag may be set already; a signal that comes now ends the program by itself.
-        client.restore(found, &Interrupt::default()).map(drop)
+        client.restore(found, &Interrupt::deaf()).map(drop)
     }
 
-    /// Says to people what was verified of a load for which `asked` ops were to be.
-    pub(crate) fn say(&self, mix: &Mix, asked: u64, server: &dyn core::fmt::Display) {
+    /// Says to people what was verified of a load for which `asked` ops were to be. `ended_well`:
+    /// the server was there to its end.
+    pub(crate) fn say(
+        &self,
+        mix: &Mix,
+        asked: u64,
+        ended_well: bool,
+        server: &dyn core::fmt::Display,
+    ) {
         let Checked { ops, bytes, retried, settled, compared } = self.checked;
-        if mix.ops().all(|it| it == LoadOp::Send) {
+        if mix.ops().all(|it| it == LoadOp::Send) && ended_well {
             line!(
                 "  verified  by {server}, which compares each message and says at its end whether every byte was right"
             );

@@ -165,7 +165,7 @@ pub(crate) fn run(
                 Some(Due { due, issued })
             });
         } else if at.under_way == 0 {
-            return ended;
+            return ended.and_then(|()| work.failures().at_end(now));
         }
         let worked = work.turn();
         if plan.yields && !worked {

@@ -103,7 +103,7 @@ impl Quantiles {
     fn of(buckets: &Buckets) -> Self {
         let all = buckets.get(&u64::MAX).copied().unwrap_or(0);
         let bound = |percent: u64| {
-            let enough = (all * percent).div_ceil(100);
+            let enough = (u128::from(all) * u128::from(percent)).div_ceil(100) as u64;
             let bucket = buckets.iter().find(|&(_, count)| enough > 0 && *count >= enough);
             bucket.filter(|(bound, _)| **bound < u64::MAX).map(|(bound, _)| *bound as f64 / 1e3)
         };

@@ -136,6 +136,40 @@ fn interrupted_json_says_so_and_has_what_was_measured() {
 }
 
 #[test]
+fn a_load_whose_server_is_killed_ends_as_failed_and_says_so_to_programs_too() {
+    for command in ["read-lat", "write-bw"] {
+        let serving = Serving::new();
+        let server = serving.start("read,write,compare-swap,fetch-add");
+        let more = ["--verify", "100", "-D", "30", "--interval", "0.1", "--json"];
+        let mut client = Running::start(serving.client(command, &more));
+        let mut said =
+            BufReader::new(client.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.any(|it| it.contains("\"interval\"")), "{command} has ended");
+        server.signal(Signal::KILL);
+        let rest: Vec<String> = said.collect();
+        let output = client.output();
+        assert_eq!(output.status.code(), Some(1), "{command}: {rest:?} {output:?}");
+        let end: serde_json::Value = serde_json::from_str(rest.last().unwrap()).unwrap();
+        assert_eq!((&end["event"], &end["partial"]), (&"end".into(), &true.into()), "{end}");
+        assert!(end["error"].as_str().unwrap().contains("TIMEOUT"), "{end}");
+    }
+}
+
+#[test]
+fn a_writer_restores_what_it_found_though_nobody_reads_the_results() {
+    let serving = Serving::new();
+    let _server = serving.start("read,write");
+    let more = ["--verify", "100", "-n", "100000", "--interval", "0.1"];
+    let mut client = Running::start(serving.client("write-bw", &more));
+    // It is told of the device, and leaves.
+    let mut said = BufReader::new(client.0.stdout.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    drop(said);
+    assert_eq!(client.output().status.code(), Some(141));
+    assert_read(&serving.client("read-lat", &["--verify", "500", "-n", "10"]).output().unwrap());
+}
+
+#[test]
 fn a_verification_whose_server_is_gone_tells_at_ctrl_c_what_it_has_verified() {
     for signal in [Signal::INT, Signal::TERM] {
         let serving = Serving::new();
