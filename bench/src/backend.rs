@@ -36,7 +36,7 @@ pub enum Backend {
     XdpZc,
     /// AF_XDP in the driver without zero-copy.
     XdpCopy,
-    /// Kernel UDP.
+    /// Kernel UDP sockets, which need no privileges.
     Udp,
 }
 

@@ -102,7 +102,7 @@ impl Area {
         })
     }
 
-    /// Its beginning.
+    /// So many bytes at its beginning, or all of it.
     pub(crate) fn with_len_at_most(self, len: u64) -> Self {
         Self { len: self.len.min(len), ..self }
     }

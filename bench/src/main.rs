@@ -43,7 +43,7 @@ enum Command {
     ReadLat(LoadArgs),
     /// Writes to a host that runs `serve`, reads the bytes back, and shows how long a WRITE takes.
     WriteLat(LoadArgs),
-    /// Sends messages to a host that runs `serve --op send`, and shows how long a SEND takes.
+    /// Sends messages to a host that runs `serve`, and shows how long a SEND takes.
     SendLat(LoadArgs),
     /// Changes words on a host that runs `serve`, and shows how long an atomic takes.
     AtomicLat(AtomicArgs),
@@ -51,7 +51,7 @@ enum Command {
     ReadBw(LoadArgs),
     /// Writes to a host that runs `serve`, many at once, and shows how much gets through.
     WriteBw(LoadArgs),
-    /// Sends messages to a host that runs `serve --op send`, and shows how much gets through.
+    /// Sends messages to a host that runs `serve`, and shows how much gets through.
     SendBw(LoadArgs),
     /// Changes words on a host that runs `serve`, many at once, and shows how many get through.
     AtomicBw(AtomicArgs),

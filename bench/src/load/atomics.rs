@@ -1,7 +1,7 @@
 //! Atomics that are verified: changes of random words, each of them and back.
 //!
-//! What an atomic tells of its word has to be what was there. An op that ends with TIMEOUT is
-//! settled, never repeated blindly. So the words are afterwards what they were before.
+//! An atomic has to tell the word that was there. One that ends with TIMEOUT is settled, never
+//! repeated blindly. So the words are afterwards what they were before.
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rma_xdp::{

@@ -70,7 +70,7 @@ pub struct Peer {
     pub address: String,
     /// Bytes of its region, or of its receive queue.
     pub region_len: u64,
-    /// Whether the client has an invitation, certificates, or a grant file.
+    /// The source of the keys: `key service` or `grant file`.
     pub permit: &'static str,
 }
 
