@@ -30,12 +30,6 @@ pub(crate) use completion::Ending;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandSlotId(pub u16);
 
-impl CommandSlotId {
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 impl fmt::Display for CommandSlotId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -6,6 +6,7 @@
 //! (P9). Threads, pinning and sleeping belong to whoever calls [`Engine::turn`].
 
 mod loopback;
+mod neighbours;
 
 use arrayvec::ArrayVec;
 
@@ -18,6 +19,7 @@ use crate::{
     time::{Clock, Instant},
 };
 use loopback::Loopback;
+pub use neighbours::{HandOvers, Neighbours};
 
 /// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer
 /// behind a flood of frames. Smaller: more system calls for the same traffic.
@@ -51,6 +53,8 @@ pub struct Engine<B, C, S = OneRma> {
     loopback: Loopback,
     /// The expectation of packets before they have been received.
     expected: Expected,
+    /// The other engines of its host, if it has some.
+    neighbours: Option<Box<Neighbours>>,
 }
 
 /// The expectation of packets that have not been received yet, so that a turn asks for no more of
@@ -87,7 +91,16 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     /// An engine. All memory that it will ever need is allocated here.
     #[must_use]
     pub fn new(service: S, backend: B, clock: C) -> Self {
-        Self { service, backend, clock, loopback: Loopback::new(), expected: Expected::NOTHING }
+        let (loopback, expected) = (Loopback::new(), Expected::NOTHING);
+        Self { service, backend, clock, loopback, expected, neighbours: None }
+    }
+
+    /// The same, of a host that has others: it is given what they receive for it, and gives them
+    /// what it receives for them.
+    #[must_use]
+    pub fn beside(mut self, neighbours: Neighbours) -> Self {
+        self.neighbours = Some(Box::new(neighbours));
+        self
     }
 
     /// The service that the engine turns for.
@@ -138,7 +151,10 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     /// be asked after [`Engine::turn`] returned 0.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.loopback.is_empty() && !self.service.wants_transmit() && self.service.is_idle()
+        self.loopback.is_empty()
+            && !self.service.wants_transmit()
+            && self.neighbours.as_ref().is_none_or(|it| it.is_idle())
+            && self.service.is_idle()
     }
 
     /// Says to applications in other processes that this engine is going to sleep. The doorbell of
@@ -155,13 +171,18 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     }
 
     fn receive(&mut self, now: Instant) -> usize {
-        let Self { service, backend, clock, loopback, expected } = self;
-        let looped = loopback.drain(|frames| service.handle_frames(now, clock, frames));
+        let Self { service, backend, clock, loopback, expected, neighbours } = self;
+        let mut handler = Handler { service, now, clock, neighbours: neighbours.as_deref_mut() };
+        if handler.neighbours.is_some() {
+            // Of regions that are rekeyed while no frames come, too.
+            handler.service.take_keys();
+        }
+        let looped = loopback.drain(|frames| handler.handle(frames));
         let (mut received, mut bytes, mut wanted) = (0, 0, expected.at_first);
         loop {
             let count = backend.rx_burst(wanted, |packets| {
                 bytes += packets.iter().map(|packet| packet.bytes.len()).sum::<usize>();
-                received += take_apart(service, now, clock, packets, expected);
+                received += handler.take_apart(packets, expected);
             });
             if count < wanted || received >= BURST || bytes + expected.len > QUANTUM {
                 break;
@@ -171,7 +192,7 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
         if received > 0 {
             expected.at_first = expected.packets(QUANTUM, BURST);
         }
-        looped + received
+        looped + received + handler.exchange(received)
     }
 
     fn transmit(&mut self, now: Instant) -> usize {
@@ -209,41 +230,71 @@ impl<B: Backend, C: Clock, S: Service> Engine<B, C, S> {
     }
 }
 
-/// Has the service handle the frames of received packets, [`BATCH`] at a time, whichever packets
-/// they came in. Returns how many there were, and notes what the packets were like. The end of a
-/// packet that is no frame counts as one.
-#[inline]
-fn take_apart(
-    service: &mut impl Service,
+/// The handling of frames that a turn has fetched.
+struct Handler<'a, C, S> {
+    service: &'a mut S,
     now: Instant,
-    clock: &impl Clock,
-    packets: &mut [RxPacket<'_>],
-    expected: &mut Expected,
-) -> usize {
-    let mut received = 0;
-    let mut batch: ArrayVec<RxFrame<'_>, BATCH> = ArrayVec::new();
-    for packet in packets {
-        let (port, len) = (packet.port, packet.bytes.len());
-        let (mut frames, mut count) = (Frames::of(packet), 0);
-        while let Some(frame) = frames.next(|octets| service.frame_len(port, octets)) {
-            count += 1;
-            match frame {
-                Ok(frame) => batch.push(frame),
-                Err(tail) => service.drop_tail(port, tail),
-            }
-            if batch.is_full() {
-                service.handle_frames(now, clock, &mut batch);
-                batch.clear();
-            }
+    clock: &'a C,
+    neighbours: Option<&'a mut Neighbours>,
+}
+
+impl<C: Clock, S: Service> Handler<'_, C, S> {
+    /// Has the service handle the frames of received packets, [`BATCH`] at a time, whichever
+    /// packets they came in. Returns how many there were, and notes what the packets were like. The
+    /// end of a packet that is no frame counts as one.
+    #[inline]
+    fn take_apart(&mut self, packets: &mut [RxPacket<'_>], expected: &mut Expected) -> usize {
+        if self.neighbours.is_some() {
+            self.service.take_keys();
         }
-        service.note_packet(port, count);
-        expected.note(len, count);
-        received += count;
+        let mut received = 0;
+        let mut batch: ArrayVec<RxFrame<'_>, BATCH> = ArrayVec::new();
+        for packet in packets {
+            let (port, len) = (packet.port, packet.bytes.len());
+            let (mut frames, mut count) = (Frames::of(packet), 0);
+            while let Some(frame) = frames.next(|octets| self.service.frame_len(port, octets)) {
+                count += 1;
+                match frame {
+                    Ok(frame) => batch.push(frame),
+                    Err(tail) => self.service.drop_tail(port, tail),
+                }
+                if batch.is_full() {
+                    self.handle(&mut batch);
+                }
+            }
+            self.service.note_packet(port, count);
+            expected.note(len, count);
+            received += count;
+        }
+        if !batch.is_empty() {
+            self.handle(&mut batch);
+        }
+        received
     }
-    if !batch.is_empty() {
-        service.handle_frames(now, clock, &mut batch);
+
+    /// Handles a batch of frames, which is empty then.
+    #[inline]
+    fn handle(&mut self, batch: &mut ArrayVec<RxFrame<'_>, BATCH>) {
+        let Self { service, now, clock, neighbours } = self;
+        match neighbours {
+            None => service.handle_frames(*now, *clock, batch),
+            Some(neighbours) => neighbours.deliver(*service, *now, *clock, batch),
+        }
+        batch.clear();
     }
-    received
+
+    /// Handles what other engines have handed over, beside so many frames of this engine's own, and
+    /// tells them of what was handed over to them. Returns how much it was.
+    #[inline]
+    fn exchange(&mut self, received: usize) -> usize {
+        let Self { service, now, clock, neighbours } = self;
+        let Some(neighbours) = neighbours else { return 0 };
+        // While frames of its own wait, half a burst: another engine's flood must not delay them.
+        let most = if received > 0 { BURST / 2 } else { BURST };
+        let taken = neighbours.receive(*service, *now, *clock, most);
+        neighbours.publish();
+        taken
+    }
 }
 
 /// Returns the limit on a turn that begins now: less while ops of the latency class are about. The

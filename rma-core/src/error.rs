@@ -151,6 +151,14 @@ pub enum RegionError {
         /// The name that names nothing.
         region: RegionId,
     },
+    /// Another engine of this host has not taken the keys of earlier Rekeys yet.
+    #[error(
+        "region {region} is not rekeyed: another engine of this host has not taken the keys of earlier Rekeys; repeat it when that engine runs again"
+    )]
+    RekeysWait {
+        /// The region, whose key is as it was.
+        region: RegionId,
+    },
     /// A receive queue can be sent to and rekeyed, and has no bytes to read, write or count with.
     #[error(
         "a receive queue may permit SEND, NOTIFY and REKEY, and no more: {permissions:?} has others"
@@ -320,6 +328,9 @@ drop_reasons! {
     NoticeAfterSolicitation,
     /// Solicited data for a pending write that does not exist, or is another op's.
     UnknownPendingWrite,
+    /// A new key that another engine of this host has no room for, as it stands still: it changes
+    /// nothing, as if it had been lost.
+    RekeysWait,
     /// Solicited data whose tag is wrong.
     DataUnauthenticated,
     /// Solicited data that came too late to be applied: its initiator may have given up (§5.1).

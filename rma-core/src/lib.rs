@@ -70,11 +70,13 @@ pub mod quantum;
 pub mod receive_queue;
 pub mod region;
 pub mod seal;
+pub mod seat;
 pub mod service;
 pub mod tally;
 pub mod tenant;
 pub mod time;
 pub mod turns;
+pub mod wake;
 pub mod watch;
 pub mod wire;
 

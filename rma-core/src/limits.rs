@@ -38,6 +38,10 @@ pub const fn are_words(offset: u64, size: u32) -> bool {
 /// Bytes of an AES-GCM tag, at the end of every frame.
 pub const TAG_LEN: usize = 16;
 
+/// The most engines that a host may have: as many as half a word of flags has bits, as each tells
+/// each other one of frames and of keys.
+pub const ENGINES_MAX: u16 = 32;
+
 /// The most slots a command slot table may have: a slot's number is 16 bits on the wire, and one
 /// value is the end of a list.
 pub const COMMAND_SLOTS_MAX: u32 = 65_535;

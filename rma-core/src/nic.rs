@@ -20,8 +20,10 @@ mod dispatch;
 mod gather;
 mod gauges;
 mod initiator;
+mod key_rings;
 mod memory;
 mod other_version;
+mod parts;
 mod previous_keys;
 mod region_table;
 mod responder;
@@ -44,9 +46,10 @@ pub use config::{ConfigError, NicConfig, NicConfigBuilder, NicPlace, Timing};
 pub use counters::NicCounters;
 pub use delays::DelayHistogram;
 pub use gauges::NicGauges;
+pub use key_rings::KeyRings;
 pub use memory::TableMemory;
 pub use other_version::OtherVersion;
-pub use region_table::{RegionEntry, RegionTable};
+pub use region_table::{RegionEntry, RegionTable, Rekeyed};
 pub use shares::Shares;
 
 use crate::{

@@ -13,12 +13,14 @@ use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
     command::{Command, CommandSlotId},
+    crypto::EngineId,
     error::DropReason,
     nic::Nic,
     packet::Tail,
     port::Port,
     portal::PortalPort,
     quantum::Quantum,
+    seat::Word,
     service::Service,
     tenant::TenantIndex,
     time::{Clock, Instant},
@@ -48,8 +50,8 @@ pub struct OneRma {
     /// Those that were given completions in this turn and whose application may sleep. Empty
     /// between turns.
     given: Vec<u16>,
-    /// The portal that a slot belongs to.
-    owners: Box<[u16]>,
+    /// The portals that slots belong to.
+    owners: Owners,
     /// The tenant of each of `portals`.
     tenants: Vec<TenantIndex>,
     /// The doorbells of applications that do not look at the host's own, with the first slots of
@@ -64,7 +66,7 @@ impl OneRma {
     /// A NIC without portals. All memory that it will ever need for them is allocated here.
     #[must_use]
     pub fn new(nic: Nic) -> Self {
-        let slots = nic.slot_count();
+        let (first, slots) = (nic.config().first_slot(), nic.slot_count());
         Self {
             nic,
             // One slot each is the most portals there can be.
@@ -73,7 +75,7 @@ impl OneRma {
             turns: Turns::NEW,
             busy: Vec::with_capacity(slots),
             given: Vec::with_capacity(slots),
-            owners: vec![NOBODY; slots].into_boxed_slice(),
+            owners: Owners { first, portals: vec![NOBODY; slots].into_boxed_slice() },
             tenants: Vec::with_capacity(slots),
             doorbells: Vec::with_capacity(slots),
         }
@@ -96,7 +98,7 @@ impl OneRma {
     /// If one of its slots does not exist or is another portal's. The driver sees to that.
     pub fn attach(&mut self, port: PortalPort) {
         let index = self.portals.len() as u16;
-        for owner in &mut self.owners[slot_indices(port.slots())] {
+        for owner in self.owners.of(port.slots()) {
             assert_eq!(*owner, NOBODY, "a slot has one portal");
             *owner = index;
         }
@@ -122,9 +124,9 @@ impl OneRma {
         self.tenants.swap_remove(index);
         self.watch.remove(index as u16, port.flag(), self.portals.len() as u16);
         self.doorbells.retain(|(first, _)| *first != slots.start);
-        self.owners[slot_indices(slots)].fill(NOBODY);
+        self.owners.of(slots).fill(NOBODY);
         if let Some(moved) = self.portals.get(index) {
-            self.owners[slot_indices(moved.slots())].fill(index as u16);
+            self.owners.of(moved.slots()).fill(index as u16);
         }
         Some(port)
     }
@@ -154,6 +156,28 @@ impl Service for OneRma {
 
     fn drop_tail(&mut self, _: Port, tail: Tail) {
         self.nic.drop_tail(tail);
+    }
+
+    fn owner_of(&self, frame: &RxFrame<'_>) -> Option<EngineId> {
+        self.nic.owner_of(frame)
+    }
+
+    #[inline]
+    fn take_keys(&mut self) {
+        self.nic.regions_mut().take_keys();
+    }
+
+    fn note_paid(&mut self) {
+        self.nic.note_paid();
+    }
+
+    #[inline]
+    fn poll_word(&mut self) -> Option<Word> {
+        self.nic.poll_word()
+    }
+
+    fn handle_word(&mut self, line: &Line) {
+        self.nic.handle_word(line);
     }
 
     #[inline]
@@ -192,14 +216,14 @@ impl Service for OneRma {
     fn complete(&mut self) -> usize {
         let mut completed = 0;
         while let Some(completion) = self.nic.poll_completion() {
-            let owner = self.owners[completion.slot.index()];
+            let owner = self.owners.get(completion.slot);
             if self.portals[usize::from(owner)].complete(&completion) {
                 self.given.push(owner);
             }
             completed += 1;
         }
         while let Some(slot) = self.nic.poll_rung_portal() {
-            let owner = self.owners[slot.index()];
+            let owner = self.owners.get(slot);
             if self.portals.get_mut(usize::from(owner)).is_some_and(PortalPort::note_event) {
                 self.given.push(owner);
             }
@@ -335,6 +359,23 @@ fn take(
     }
 }
 
-fn slot_indices(slots: &Range<u16>) -> Range<usize> {
-    usize::from(slots.start)..usize::from(slots.end)
+/// The portal of each slot of the NIC.
+#[derive(Debug)]
+struct Owners {
+    /// The number of the first slot.
+    first: u16,
+    portals: Box<[u16]>,
+}
+
+impl Owners {
+    /// The owners of `slots`, to be changed.
+    fn of(&mut self, slots: &Range<u16>) -> &mut [u16] {
+        &mut self.portals
+            [usize::from(slots.start - self.first)..usize::from(slots.end - self.first)]
+    }
+
+    #[inline]
+    fn get(&self, slot: CommandSlotId) -> u16 {
+        self.portals[usize::from(slot.0.wrapping_sub(self.first))]
+    }
 }

@@ -32,14 +32,13 @@ mod memory;
 mod ops;
 mod port;
 mod recorded;
-mod wake;
 
+pub use crate::wake::{Bell, Wake};
 pub use application::{Batch, CommandPortal};
 pub use flag::{Flag, FlagLender};
 pub use memory::PortalMemory;
 pub use ops::{Change, Placement, ReadOp, RecordedOp, Source, WriteOp};
 pub use port::PortalPort;
-pub use wake::{Bell, Wake};
 
 /// The facts that the driver fixes when it allocates a portal.
 #[derive(Clone, Debug)]

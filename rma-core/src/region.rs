@@ -2,7 +2,7 @@
 //! [`crate::nic::RegionTable`].
 
 use core::{fmt, ops::BitOr};
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use rma_shm::region::{OutOfBounds, Region, WordError};
 
@@ -30,8 +30,55 @@ impl RegionId {
         self.0
     }
 
-    pub(crate) const fn index(self) -> usize {
+    /// The entry of the table that it names.
+    #[must_use]
+    pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
+    }
+
+    /// The number of the use of its entry that it names.
+    pub(crate) const fn generation(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The name of the next use of its entry.
+    pub(crate) const fn next_use(self) -> Self {
+        Self::new(self.index() as u16, self.generation().wrapping_add(1))
+    }
+}
+
+/// The names that a host has for regions, the same at all its NICs. Each table follows
+/// ([`RegionTable::register_as`](crate::nic::RegionTable::register_as)).
+#[derive(Debug)]
+pub struct RegionNames {
+    /// Least recently used first, so that a name's entry is used again as late as can be.
+    free: VecDeque<RegionId>,
+    count: usize,
+}
+
+impl RegionNames {
+    /// The names of so many entries, at most [`crate::limits::REGIONS_MAX`].
+    #[must_use]
+    pub fn new(entries: u32) -> Self {
+        let free: VecDeque<_> = (0..entries).map(|index| RegionId::new(index as u16, 0)).collect();
+        Self { count: free.len(), free }
+    }
+
+    /// How many there are, free or not.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A name that no region has. `None` if there is none.
+    pub fn take(&mut self) -> Option<RegionId> {
+        self.free.pop_front()
+    }
+
+    /// Takes a name back that no table has a region under. It will mean nothing until 2^16 later
+    /// uses of its entry.
+    pub fn give_back(&mut self, name: RegionId) {
+        self.free.push_back(name.next_use());
     }
 }
 

@@ -38,7 +38,7 @@ use rma_app::{
 };
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
-    crypto::{KeyBinding, RegionKey},
+    crypto::{EngineId, KeyBinding, RegionKey},
     error::RegionError,
     grant::Grant,
     nic::RegionEntry,
@@ -59,7 +59,8 @@ pub(crate) use self::{
 use self::{
     accounts::{Accounts, HOST},
     control::ControlPath,
-    questions::{Attach, Deregister, Derive, Detach, Register, Rekey},
+    questions::{Attach, Deregister, Derive, Detach, Register, Rekey, TakeKeys},
+    shards::under_way,
     tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
 };
 use crate::error::HostError;
@@ -79,6 +80,15 @@ pub(crate) struct Driver<P> {
     nic: NicTag,
 }
 
+/// The terms on which memory becomes rows of the engines' tables.
+struct Rows {
+    account: TenantId,
+    /// How many bytes the account is charged.
+    charged: usize,
+    /// The index of the engine that is the region's home. `None`: any.
+    home: Option<usize>,
+}
+
 /// The tag of the next host of this process.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
@@ -91,13 +101,14 @@ impl<P> Driver<P> {
         capacities: &Capacities,
         config: &DriverConfig,
     ) -> Result<Self, AllocationError> {
+        let regions = capacities.regions;
         let accounts = Accounts::new(shards.slots(), capacities, config, pid)?;
         let slots = shards.slots().map(|slots| slots.len()).sum();
         Ok(Self {
             addresses,
             pid,
             shards,
-            ledger: Ledger::new(accounts, slots),
+            ledger: Ledger::new(accounts, slots, regions),
             flags: FlagLender::new(),
             #[cfg(feature = "star")]
             star_flags: FlagLender::new(),
@@ -205,17 +216,17 @@ impl<P: ControlPath> Driver<P> {
         self.ledger.accounts().close_abandoned();
         let account = self.account(tenant)?;
         let charged = memory.len();
-        self.register_rows(account, charged, memory, permissions, |memory, owner, _| {
+        let rows = Rows { account, charged, home: None };
+        self.register_rows(rows, memory, permissions, |memory, owner, _| {
             RegionEntry::new(memory, &key, permissions, owner)
         })
     }
 
-    /// Registers `memory` for `account`, which is `charged` so many bytes, as the row that `row`
-    /// makes of it, the account's PID and the index of an engine.
+    /// Registers `memory` as the row that `row` makes of it, the account's PID and the index of an
+    /// engine.
     fn register_rows(
         &mut self,
-        account: TenantId,
-        charged: usize,
+        Rows { account, charged, home }: Rows,
         memory: Arc<Region>,
         permissions: Permissions,
         mut row: impl FnMut(Arc<Region>, Pid, usize) -> RegionEntry,
@@ -223,10 +234,25 @@ impl<P: ControlPath> Driver<P> {
         let charge = self.ledger.accounts().admit_region(account, charged as u64)?;
         let (owner, index) = self.ledger.accounts().identity(account);
         let mut row = |engine| row(memory.clone(), owner, engine).of_tenant(index);
-        let question = |engine| Register(Box::new(row(engine)));
-        let result = self.shards.ask_each(question, &mut self.ledger)?;
-        let id = result.map_err(|(error, _entry)| error)?;
-        self.ledger.accounts().registered(id, charge);
+        // The accounts have admitted no more regions than there are names.
+        let full = RegionError::TableFull { capacity: self.ledger.names.count() };
+        let id = self.ledger.names.take().ok_or(full)?;
+        let home = home.unwrap_or(id.index() % self.shards.count());
+        let at = EngineId(home as u16);
+        let question = |engine| Register(id, Box::new(row(engine).at_home(at)));
+        match self.shards.ask_each(question, &mut self.ledger) {
+            Ok(Ok(())) => {}
+            Ok(Err((error, _entry))) => {
+                self.ledger.names.give_back(id);
+                return Err(error.into());
+            }
+            Err(error) => {
+                // Some engines may have it, and others not.
+                self.ledger.orphans.push(id);
+                return Err(error);
+            }
+        }
+        self.ledger.accounts().registered(id, charge, home);
         tracing::debug!(region = %id, len = memory.len(), ?permissions, pid = %owner, "region registered");
         Ok(RegisteredRegion::new(id, memory, self.nic))
     }
@@ -234,8 +260,18 @@ impl<P: ControlPath> Driver<P> {
     /// Takes a region out of the NICs' tables. Its memory lives on as long as a handle to it.
     pub(crate) fn deregister(&mut self, region: &RegisteredRegion) -> Result<(), HostError> {
         self.check(region)?;
-        let question = || Deregister(region.id());
-        self.shards.ask_all(question, &mut self.ledger)?.book(&mut self.ledger);
+        self.shards.settle_late(&mut self.ledger)?;
+        if self.check(region).is_ok() {
+            match self.shards.ask_each(|_| Deregister(region.id()), &mut self.ledger) {
+                Ok(answer) => answer.book(&mut self.ledger),
+                Err(error) => {
+                    if matches!(error, HostError::EngineStuck { is_under_way: true, .. }) {
+                        self.ledger.orphans.push(region.id());
+                    }
+                    return Err(error);
+                }
+            }
+        }
         tracing::debug!(region = %region.id(), "region deregistered");
         Ok(())
     }
@@ -247,7 +283,13 @@ impl<P: ControlPath> Driver<P> {
         key: RegionKey,
     ) -> Result<(), HostError> {
         self.check(region)?;
-        self.shards.ask_all(|| Rekey(region.id(), key), &mut self.ledger)??;
+        let home = self.ledger.accounts().home_of(region.id());
+        self.shards.ask_at(home, Rekey(region.id(), key), &mut self.ledger)??;
+        // The key is on its way to all: whoever has not taken it yet will, before anything else.
+        let others = self.shards.ask_each_but(Some(home), |_| TakeKeys, &mut self.ledger);
+        if !matches!(others, Err(HostError::EngineGone)) {
+            others.map_err(under_way)?;
+        }
         // Never the key.
         tracing::info!(region = %region.id(), "region rekeyed by its own host");
         Ok(())
@@ -337,6 +379,11 @@ impl<P: ControlPath> Driver<P> {
         let mut unsettled = Vec::new();
         for _ in 0..self.ledger.home.retired.len() {
             let Some(slots) = self.ledger.home.retired.pop() else { break };
+            if !self.shards.takes_questions(self.shards.index_of(&slots)) {
+                self.ledger.retire(slots.clone());
+                unsettled.push(slots);
+                continue;
+            }
             let queues = self.ledger.accounts().queues_of(&slots);
             let answer = self.shards.ask_one(Detach { slots, queues }, &mut self.ledger)?;
             if answer.port.is_none() {

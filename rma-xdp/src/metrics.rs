@@ -135,6 +135,8 @@ pub struct NicTotals {
     pub parked: u64,
     /// Those of them whose entries were given to others: they end with TIMEOUT.
     pub parked_forgotten: u64,
+    /// Rekeys of others that were not acknowledged, as an engine of this host stood still.
+    pub rekeys_held_up: u64,
     /// Requests of others that were NACKed so that an initiator with fewer of them found a place.
     pub pushed_out: u64,
     /// Frames that were not sealed as no counter value was left.
@@ -259,6 +261,7 @@ impl MetricsSource {
                 late_effects: self.sum(NicCounters::late_effects),
                 parked: self.sum(NicCounters::parked),
                 parked_forgotten: self.sum(NicCounters::parked_forgotten),
+                rekeys_held_up: self.sum(NicCounters::rekeys_held_up),
                 pushed_out: self.sum(NicCounters::pushed_out),
                 seals_refused: self.sum(NicCounters::seals_refused),
                 previous_keys_lost: self.sum(NicCounters::previous_keys_lost),

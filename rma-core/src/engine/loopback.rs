@@ -72,7 +72,10 @@ impl Loopback {
     }
 
     /// Hands over every frame, in order. Returns how many.
-    pub(super) fn drain(&mut self, mut handle: impl FnMut(&mut [RxFrame<'_>])) -> usize {
+    pub(super) fn drain(
+        &mut self,
+        mut handle: impl FnMut(&mut ArrayVec<RxFrame<'_>, BATCH>),
+    ) -> usize {
         let used = core::mem::take(&mut self.used);
         for looped in self.frames[..used].chunks_mut(BATCH) {
             let mut frames: ArrayVec<_, BATCH> = ArrayVec::new();

@@ -13,8 +13,8 @@ use crate::{
     crypto::{CounterBlock, EngineId},
     fair_queue::BucketSecret,
     limits::{
-        COMMAND_SLOTS_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX, PENDING_WRITES_AND_RECORDS_MAX,
-        PENDING_WRITES_MAX, REGIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
+        COMMAND_SLOTS_MAX, ENGINES_MAX, INBOUND_QUEUE_MAX, OP_SIZE_MAX,
+        PENDING_WRITES_AND_RECORDS_MAX, PENDING_WRITES_MAX, REGIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
     },
     op::OpType,
     port::Port,
@@ -153,6 +153,10 @@ pub struct NicPlace {
     /// The number of this engine among those of its host. Default: 0. Two engines of one host with
     /// one number would repeat IVs.
     pub engine: EngineId,
+    /// How many engines the host has, each with a NIC of the same settings and the same region
+    /// names: 1 to [`ENGINES_MAX`]. Where there are several, `engine` counts them from 0. Default:
+    /// 1.
+    pub engines: u16,
     /// The first value of the message counter, if it may be as low as that
     /// ([`NicConfigBuilder::counter_start`]): above every value that this engine number has used
     /// before on this host. Default: 0, right for a simulation only.
@@ -176,6 +180,7 @@ impl NicPlace {
             addresses: addresses.into(),
             port: Port::ONE_RMA,
             engine: EngineId::default(),
+            engines: 1,
             counter_start: 0,
             counter_end: u64::MAX,
             receive_len_max: ReceiveLenMax::default(),
@@ -216,6 +221,11 @@ impl NicConfigBuilder {
         if place.port == Port(0) {
             return Err(ConfigError::NoPort);
         }
+        let NicPlace { engine, engines, .. } = place;
+        let is_one_of_them = engines == 1 || engine.0 < engines;
+        if !(1..=ENGINES_MAX).contains(&engines) || !is_one_of_them {
+            return Err(ConfigError::Engines { engine: engine.0, engines });
+        }
         let within = |setting, value: u32, max: u32| {
             if (1..=max).contains(&value) {
                 Ok(())
@@ -223,11 +233,12 @@ impl NicConfigBuilder {
                 Err(ConfigError::TableSize { setting, value, max })
             }
         };
-        within("command_slots", self.command_slots, COMMAND_SLOTS_MAX)?;
+        let each = |max: u32| max / u32::from(engines);
+        within("command_slots", self.command_slots, each(COMMAND_SLOTS_MAX))?;
         within("regions", self.regions, REGIONS_MAX)?;
         within("inbound_queue", self.inbound_queue, INBOUND_QUEUE_MAX)?;
-        within("pending_writes", self.pending_writes, PENDING_WRITES_MAX)?;
-        let records_max = PENDING_WRITES_AND_RECORDS_MAX - self.pending_writes;
+        within("pending_writes", self.pending_writes, each(PENDING_WRITES_MAX))?;
+        let records_max = each(PENDING_WRITES_AND_RECORDS_MAX) - self.pending_writes;
         within("outcome_records", self.outcome_records, records_max)?;
         if self.solicitation_window < OP_SIZE_MAX {
             return Err(ConfigError::WindowBelowOneOp { window: self.solicitation_window });
@@ -360,6 +371,14 @@ pub enum ConfigError {
     /// Nothing can be sent to port 0.
     #[error("a NIC sends to UDP port 1 to 65535; set `port`, which is 0")]
     NoPort,
+    /// There are too many engines, or this is none of them.
+    #[error("engine {engine} of {engines}: a host has 1 to {ENGINES_MAX}, and counts them from 0")]
+    Engines {
+        /// The number of the engine.
+        engine: u16,
+        /// How many there are said to be.
+        engines: u16,
+    },
     /// A table has no entry, or more than its index can name.
     #[error("`{setting}` is {value}: it must be in 1..={max}")]
     TableSize {

@@ -34,6 +34,7 @@ pub struct NicCounters {
     late_effects: Tally,
     parked: Tally,
     parked_forgotten: Tally,
+    rekeys_held_up: Tally,
     pushed_out: Tally,
     seals_refused: Tally,
     previous_keys_lost: Tally,
@@ -192,6 +193,17 @@ impl NicCounters {
     /// replays recordings.
     pub fn parked_forgotten(&self) -> u64 {
         self.parked_forgotten.load()
+    }
+
+    pub(super) fn count_rekey_held_up(&self) {
+        self.rekeys_held_up.add(1);
+    }
+
+    /// How many Rekeys were not acknowledged, as another engine of this host stood still and had
+    /// not taken the new key. Their initiators saw TIMEOUT; the region has the key.
+    #[must_use]
+    pub fn rekeys_held_up(&self) -> u64 {
+        self.rekeys_held_up.load()
     }
 
     pub(super) fn count_parked_forgotten(&self) {

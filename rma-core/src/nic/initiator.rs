@@ -32,7 +32,7 @@ use super::{
 use crate::{
     addr::Pid,
     backend::TxFrame,
-    command::{Command, CommandOp, CommandSlotId, Completion, Ending, Transfer},
+    command::{Command, CommandOp, Completion, Ending, Transfer},
     error::CommandError,
     granules::Granules,
     index_list::{IndexList, Links},
@@ -45,10 +45,12 @@ use crate::{
 use mutation::Solicited;
 use queues::{FIFOS, Held, fifo};
 use response::Loaded;
-use slots::{Slot, State};
+use slots::{Slot, SlotIndex, State};
 
 pub(super) struct Initiator {
     slots: Box<[Slot]>,
+    /// The number of the first of them, in frames and to applications.
+    first_slot: u16,
     links: Links,
     /// The FIFOs, by class of service and by whether their ops need window: see [`fifo`].
     waiting: [IndexList; FIFOS],
@@ -84,7 +86,7 @@ pub(super) struct Initiator {
 
 /// An op that has ended, and whose completion waits to be polled.
 struct Ended {
-    slot: CommandSlotId,
+    slot: SlotIndex,
     status: OpStatus,
     issue: u64,
     total: u64,
@@ -118,6 +120,7 @@ impl Initiator {
         };
         Self {
             slots: (0..slots).map(|_| free()).collect(),
+            first_slot: config.first_slot(),
             links: Links::new(slots),
             waiting: [const { IndexList::new() }; FIFOS],
             held: Held::new(),
@@ -153,9 +156,9 @@ impl Initiator {
         command: &Command,
         tables: &mut Tables<'_>,
     ) -> Result<Option<ClassOfService>, CommandError> {
-        let pid = self.take_slot(now, command.slot)?;
-        self.slots[command.slot.index()].command = *command;
-        Ok(self.queue(now, command.slot, pid, tables))
+        let (id, pid) = self.take_slot(now, command.slot)?;
+        self.slots[id.index()].command = *command;
+        Ok(self.queue(now, id, pid, tables))
     }
 
     /// As [`Initiator::handle_command`], of a command as an application wrote it: read where it
@@ -168,8 +171,7 @@ impl Initiator {
         second: Option<&Line>,
         tables: &mut Tables<'_>,
     ) -> Result<Option<ClassOfService>, CommandError> {
-        let id = Command::slot_of(first);
-        let pid = self.take_slot(now, id)?;
+        let (id, pid) = self.take_slot(now, Command::slot_of(first))?;
         if self.slots[id.index()].command.read(first, second).is_none() {
             self.slots[id.index()].command = Command::NONE;
             self.complete(now, id, OpStatus::InvalidCommand, tables.window);
@@ -183,7 +185,7 @@ impl Initiator {
     fn queue(
         &mut self,
         now: Instant,
-        id: CommandSlotId,
+        id: SlotIndex,
         pid: Pid,
         tables: &mut Tables<'_>,
     ) -> Option<ClassOfService> {
@@ -227,7 +229,7 @@ impl Initiator {
                 if slot.command.op.moves() == Moves::Out || window.admits_op() {
                     counters.count_shed_with_room();
                 }
-                self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
+                self.complete(now, SlotIndex(id), OpStatus::DispatchTimeout, window);
             }
         }
         while !self.held.is_empty()
@@ -236,21 +238,21 @@ impl Initiator {
             if window.admits_op() && self.has_share(self.slots[usize::from(id)].tenant) {
                 counters.count_shed_with_room();
             }
-            self.complete(now, CommandSlotId(id), OpStatus::DispatchTimeout, window);
+            self.complete(now, SlotIndex(id), OpStatus::DispatchTimeout, window);
         }
         //= 1rma#4.1-timeout
         while let Some(id) = self.in_service.front() {
             if now.nanos_since(self.slots[usize::from(id)].entered_at) < self.timeout_nanos {
                 break;
             }
-            self.complete(now, CommandSlotId(id), OpStatus::Timeout, window);
+            self.complete(now, SlotIndex(id), OpStatus::Timeout, window);
         }
         //= 1rma#5.1-initiator-times-out-last
         while let Some(id) = self.solicited.front() {
             if now.nanos_since(self.slots[usize::from(id)].solicited.at) < self.timeout_nanos {
                 break;
             }
-            self.complete(now, CommandSlotId(id), OpStatus::Timeout, window);
+            self.complete(now, SlotIndex(id), OpStatus::Timeout, window);
         }
     }
 
@@ -317,7 +319,7 @@ impl Initiator {
     fn complete(
         &mut self,
         now: Instant,
-        id: CommandSlotId,
+        id: SlotIndex,
         status: OpStatus,
         window: &mut SolicitationWindow,
     ) {
@@ -376,9 +378,9 @@ impl Initiator {
     #[inline]
     pub(super) fn poll_completion(&mut self, counters: &NicCounters) -> Option<Completion> {
         let Ended { slot: id, status, issue, total } = self.completions.pop_front()?;
+        let completion = Completion::new(self.number_of(id), status, issue, total);
         let slot = &mut self.slots[id.index()];
         slot.state = State::Free;
-        let completion = Completion::new(id, status, issue, total);
         counters.count_completion(&slot.command.op, &completion);
         Some(match slot.command.op {
             CommandOp::Read(_) => completion,

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rma_shm::{prefetch_value, region::Region};
 
-use super::{previous_keys::PreviousKeys, tenant::Presence};
+use super::{key_rings::KeyRings, previous_keys::PreviousKeys, tenant::Presence};
 use crate::{
     addr::Pid,
     backend::BATCH,
     command::CommandSlotId,
-    crypto::{AeadProvider, RegionKey, RegionKeySchedule, fastest},
+    crypto::{AeadProvider, EngineId, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
     receive_queue::ReceiveQueuePort,
@@ -42,6 +42,8 @@ pub struct RegionEntry {
     pub permissions: Permissions,
     /// The tenant whose share of the tables its ops come from.
     pub tenant: TenantIndex,
+    /// The engine of the host that the region is rekeyed at, and that has its receive queue.
+    pub(super) home: EngineId,
     /// K_r as it is, to be expanded for whom the table that the region is registered in has its
     /// keys expanded.
     given: Key,
@@ -77,13 +79,21 @@ impl RegionEntry {
         let key = RegionKeySchedule::new(key);
         let kind = RegionKind::Memory { events: None };
         let tenant = TenantIndex::HOST;
-        Self { memory, revision: 0, owner, permissions, tenant, given, key, kind }
+        let home = EngineId::default();
+        Self { memory, revision: 0, owner, permissions, tenant, home, given, key, kind }
     }
 
     /// The same, of this tenant. Of others it is the host's own.
     #[must_use]
     pub const fn of_tenant(mut self, tenant: TenantIndex) -> Self {
         self.tenant = tenant;
+        self
+    }
+
+    /// The same, with this engine of the host as its home.
+    #[must_use]
+    pub const fn at_home(mut self, home: EngineId) -> Self {
+        self.home = home;
         self
     }
 
@@ -133,19 +143,31 @@ struct Row {
 #[derive(Debug)]
 pub struct RegionTable {
     rows: Box<[Row]>,
-    /// Indices of free rows, least recently used first, so that a name is reused as late as can be.
-    free: std::collections::VecDeque<u16>,
+    /// The row that is looked at first for one that is free: the one after the last that was taken,
+    /// so that a name is reused late.
+    next: usize,
     /// The revision that the last key to come into the table got.
     revision: u64,
     /// The provider that expands the keys of regions into schedules.
     aead: &'static dyn AeadProvider,
     /// The keys that regions had lately.
     previous: PreviousKeys,
+    /// The way of new keys to the tables of the host's other engines, and from these.
+    rings: KeyRings,
     /// The decoy for a region that does not exist, so that a request for it takes as long to
     /// refuse.
     decoy: Decoy,
     /// The tenants that have regions, or command slots.
     presence: Presence,
+}
+
+/// The number of a Rekey among those of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rekeyed(u64);
+
+impl Rekeyed {
+    /// None: what was before any.
+    pub(super) const NONE: Self = Self(0);
 }
 
 /// A region that nobody can name.
@@ -189,19 +211,19 @@ pub(super) fn prefetch(region: Option<&RegionEntry>, decoy: &Decoy, offset: u64,
 
 impl RegionTable {
     /// Bytes that each entry takes, used or not; when used, that of its entry as well.
-    pub(super) const ENTRY_LEN: usize = size_of::<Row>() + size_of::<u16>();
+    pub(super) const ENTRY_LEN: usize = size_of::<Row>();
 
     /// A table of `capacity` entries, at most [`crate::limits::REGIONS_MAX`].
     pub(super) fn new(capacity: u32, aead: &'static dyn AeadProvider) -> Self {
         let decoy = Decoy::new(aead);
-        let indices = || (0..capacity).map(|index| u16::try_from(index).expect("REGIONS_MAX"));
         Self {
-            rows: indices().map(|_| Row { generation: 0, entry: None }).collect(),
-            free: indices().collect(),
+            rows: (0..capacity).map(|_| Row { generation: 0, entry: None }).collect(),
+            next: 0,
             revision: 0,
             aead,
             previous: PreviousKeys::new(decoy.key.clone()),
             decoy,
+            rings: KeyRings::none(),
             presence: Presence::NOBODY,
         }
     }
@@ -234,15 +256,38 @@ impl RegionTable {
         &mut self.previous
     }
 
-    /// Registers a region.
+    /// Registers a region, and names it after a row that is free. For a NIC that is all that its
+    /// host has.
     ///
     /// # Errors
     /// If the table is full, the region too long, or the entry does not fit its kind. Then it is
     /// given back.
     pub fn register(
         &mut self,
-        mut entry: Box<RegionEntry>,
+        entry: Box<RegionEntry>,
     ) -> Result<RegionId, (RegionError, Box<RegionEntry>)> {
+        let rows = (self.next..self.rows.len()).chain(0..self.next);
+        let mut free = rows.filter(|&index| self.rows[index].entry.is_none());
+        let Some(index) = free.next() else {
+            return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
+        };
+        let name = RegionId::new(index as u16, self.rows[index].generation);
+        self.register_as(name, entry)?;
+        self.next = (index + 1) % self.rows.len();
+        Ok(name)
+    }
+
+    /// Registers a region under the name that its host has for it at all its NICs
+    /// ([`RegionNames`](crate::region::RegionNames)).
+    ///
+    /// # Errors
+    /// If the name's row is taken or beyond the table, the region too long, or the entry does not
+    /// fit its kind. Then it is given back.
+    pub fn register_as(
+        &mut self,
+        name: RegionId,
+        mut entry: Box<RegionEntry>,
+    ) -> Result<(), (RegionError, Box<RegionEntry>)> {
         let len = entry.memory.len() as u64;
         if len == 0 || len > REGION_LEN_MAX {
             return Err((RegionError::Length { len }, entry));
@@ -250,9 +295,9 @@ impl RegionTable {
         if let Err(error) = self.check_kind(&entry) {
             return Err((error, entry));
         }
-        let Some(index) = self.free.pop_front() else {
-            return Err((RegionError::TableFull { capacity: self.rows.len() }, entry));
-        };
+        let capacity = self.rows.len();
+        let row = self.rows.get_mut(name.index()).filter(|row| row.entry.is_none());
+        let Some(row) = row else { return Err((RegionError::TableFull { capacity }, entry)) };
         if self.aead.kind() != fastest().kind() {
             let key = RegionKey::from_bytes(*entry.given.expose());
             entry.key = RegionKeySchedule::with(self.aead, &key);
@@ -260,9 +305,9 @@ impl RegionTable {
         self.revision += 1;
         entry.revision = self.revision;
         self.presence.enter(entry.tenant);
-        let row = &mut self.rows[usize::from(index)];
+        row.generation = name.generation();
         row.entry = Some(entry);
-        Ok(RegionId::new(index, row.generation))
+        Ok(())
     }
 
     /// Whether an entry permits what its kind has, and names a queue of its own owner, if any.
@@ -350,30 +395,71 @@ impl RegionTable {
             return Err(error);
         }
         let row = &mut self.rows[region.index()];
-        row.generation = row.generation.wrapping_add(1);
-        self.free.push_back(region.index() as u16);
+        row.generation = region.next_use().generation();
         let entry = row.entry.take().ok_or(error)?;
         self.presence.leave(entry.tenant);
         Ok(entry)
     }
 
     /// Installs a new K_r: in one step for the region, and without a trace for all others (§5.2).
+    /// Of a host with several engines this is asked of the table at the region's home, and puts the
+    /// key on its way to the others.
     ///
-    /// From now on nothing that came under the old key is served or applied.
+    /// From now on nothing that came under the old key is served or applied here; by another
+    /// engine, nothing that it fetches from now on.
     ///
     /// # Errors
-    /// If no region of that name is registered.
+    /// If no region of that name is registered, or another engine has not taken the keys of earlier
+    /// Rekeys. Then nothing has changed anywhere.
     //= 1rma#5.2-rekey-atomic
-    pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<(), RegionError> {
-        let Self { rows, previous, .. } = self;
-        let entry = named_mut(rows, region).ok_or(RegionError::NotRegistered { region })?;
+    pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<Rekeyed, RegionError> {
+        self.get(region).ok_or(RegionError::NotRegistered { region })?;
+        // First, so that no engine is told later than whoever asks for this.
+        let put = self.rings.put(region, key).ok_or(RegionError::RekeysWait { region })?;
+        self.install(region, key);
+        Ok(Rekeyed(put))
+    }
+
+    /// Whether no engine of the host serves or applies under the key from before a Rekey.
+    pub(super) fn is_everywhere(&self, Rekeyed(put): Rekeyed) -> bool {
+        self.rings.are_taken(put)
+    }
+
+    /// Installs the keys that other engines have put on their way here. To be called between the
+    /// fetching of frames and their handling.
+    #[inline]
+    pub fn take_keys(&mut self) {
+        if self.rings.have_some() {
+            self.take_keys_that_are_there();
+        }
+    }
+
+    #[cold]
+    fn take_keys_that_are_there(&mut self) {
+        while let Some((region, key)) = self.rings.take() {
+            self.install(region, &key);
+        }
+    }
+
+    /// Gives `region` this key, if it is registered: another engine's may have gone meanwhile.
+    fn install(&mut self, region: RegionId, key: &RegionKey) {
+        let Some(entry) = named_mut(&mut self.rows, region) else { return };
+        self.revision += 1;
+        entry.given = Key::from_bytes(*key.expose());
+        let revision = core::mem::replace(&mut entry.revision, self.revision);
         let new = RegionKeySchedule::with(self.aead, key);
         let old = core::mem::replace(&mut entry.key, new);
-        previous.push(region, entry.tenant, entry.revision, old);
-        entry.given = Key::from_bytes(*key.expose());
-        self.revision += 1;
-        entry.revision = self.revision;
-        Ok(())
+        self.previous.push(region, entry.tenant, revision, old);
+    }
+
+    /// Exchanges keys with the tables of the host's other engines from now on.
+    pub fn set_rings(&mut self, rings: KeyRings) {
+        self.rings = rings;
+    }
+
+    /// The engine that is the home of `region`, where it is registered.
+    pub(super) fn home_of(&self, region: RegionId) -> Option<EngineId> {
+        self.get(region).map(|entry| entry.home)
     }
 
     /// The entry that `region` names.

@@ -20,30 +20,42 @@ use super::{
 };
 use crate::{
     addr::HostAddr,
-    backend::{RxFrame, TxFrame},
-    crypto::{DerivedRegionKey, Iv},
+    backend::{BATCH, RxFrame, TxFrame},
+    crypto::{DerivedRegionKey, EngineId, Iv},
     error::DropReason,
     fair_queue::Bucket,
     op::OpType,
+    outcome::Done,
     region::RegionId,
     time::{Clock, Instant},
     wire::{Header, MutationRequest, Request, SolicitedData},
 };
 use admission::{Admission, Asked, Wanted};
+use arrayvec::ArrayVec;
 pub(super) use mutations::{PendingWrites, Staging};
 pub(super) use notices::{Notices, ToldRequests};
 pub(super) use reads::InboundReads;
-pub(super) use records::OutcomeRecords;
+pub(super) use records::{Asker, OutcomeRecords};
 
 pub(super) struct Responder {
     admission: Admission,
     reads: InboundReads,
     writes: PendingWrites,
+    /// News of the records of other engines of the host, since the batch began.
+    dones: ArrayVec<DoneElsewhere, BATCH>,
     /// The sender that is asked first for the next frame.
     first: Sender,
     /// The last initiator that asked, and its list: many requests of one come in a row, and the
     /// hash costs more than a look.
     last: (HostAddr, Bucket),
+}
+
+/// An initiator's news that it knows how an op ended whose record another engine of the host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DoneElsewhere {
+    pub(super) engine: EngineId,
+    pub(super) asker: Asker,
+    pub(super) done: Done,
 }
 
 #[derive(Clone, Copy)]
@@ -60,6 +72,7 @@ impl Responder {
             admission: Admission::new(config),
             reads: InboundReads::new(config),
             writes: PendingWrites::new(config),
+            dones: ArrayVec::new(),
             first: Sender::Admission,
             last: (nobody, config.place.bucket_secret.bucket_of(nobody)),
         }
@@ -137,6 +150,16 @@ impl Responder {
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         self.writes.handle_data(clock, claims, frame, opened, tables)
+    }
+
+    /// The next news for another engine of the host.
+    pub(super) fn poll_done(&mut self) -> Option<DoneElsewhere> {
+        self.dones.pop()
+    }
+
+    /// Counts the packet of the frames that follow as paid for, up to the next first frame.
+    pub(super) const fn note_paid(&mut self) {
+        self.admission.note_paid();
     }
 
     /// A frame is handled, whatever it is.

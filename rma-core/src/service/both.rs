@@ -7,13 +7,16 @@
 use crate::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
+    crypto::EngineId,
     error::DropReason,
     packet::Tail,
     port::Port,
     quantum::Quantum,
+    seat::Word,
     service::Service,
     time::{Clock, Instant},
 };
+use rma_shm::Line;
 
 /// Two services on one engine.
 #[derive(Debug)]
@@ -92,6 +95,33 @@ impl<A: Service, B: Service> Service for Both<A, B> {
         } else {
             self.second.drop_tail(port, tail);
         }
+    }
+
+    fn owner_of(&self, frame: &RxFrame<'_>) -> Option<EngineId> {
+        if self.first.serves(frame.port) {
+            self.first.owner_of(frame)
+        } else {
+            self.second.owner_of(frame)
+        }
+    }
+
+    fn take_keys(&mut self) {
+        self.first.take_keys();
+        self.second.take_keys();
+    }
+
+    fn note_paid(&mut self) {
+        self.first.note_paid();
+        self.second.note_paid();
+    }
+
+    /// Words are the first service's alone.
+    fn poll_word(&mut self) -> Option<Word> {
+        self.first.poll_word()
+    }
+
+    fn handle_word(&mut self, line: &Line) {
+        self.first.handle_word(line);
     }
 
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {

@@ -86,6 +86,8 @@ struct PortalCharge {
 #[derive(Debug)]
 struct Registered {
     charge: Charge,
+    /// The index of the engine that is its home.
+    home: usize,
     queue: Option<QueueAccount>,
 }
 
@@ -354,9 +356,9 @@ impl Accounts {
     }
 
     /// The region that was just admitted has been registered.
-    pub(super) fn registered(&mut self, id: RegionId, charge: Charge) {
+    pub(super) fn registered(&mut self, id: RegionId, charge: Charge, home: usize) {
         self.charge(&charge);
-        self.registered.insert(id, Registered { charge, queue: None });
+        self.registered.insert(id, Registered { charge, home, queue: None });
     }
 
     /// It is a receive queue.
@@ -380,7 +382,7 @@ impl Accounts {
 
     /// Returns the account of a receive queue, and its owner.
     pub(super) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
-        let Registered { charge, queue } = self.registered.get(&id)?;
+        let Registered { charge, queue, .. } = self.registered.get(&id)?;
         queue.as_ref().map(|queue| (queue, charge.tenant))
     }
 
@@ -391,6 +393,19 @@ impl Accounts {
 
     fn queue_mut(&mut self, id: RegionId) -> Option<&mut QueueAccount> {
         self.registered.get_mut(&id)?.queue.as_mut()
+    }
+
+    /// The index of the engine that is a region's home.
+    pub(super) fn home_of(&self, id: RegionId) -> usize {
+        self.registered.get(&id).map_or(0, |it| it.home)
+    }
+
+    /// How many receive queues each of so many engines serves.
+    pub(super) fn queues_by_engine(&self, engines: usize) -> Vec<usize> {
+        let mut counts = vec![0; engines];
+        let queues = self.registered.values().filter_map(|it| it.queue.as_ref());
+        queues.for_each(|queue| counts[queue.engine] += 1);
+        counts
     }
 
     /// Lists the fill of each receive queue.
@@ -405,7 +420,7 @@ impl Accounts {
 
     /// A region is registered no longer.
     pub(super) fn deregistered(&mut self, id: RegionId) {
-        let Some(Registered { charge, queue }) = self.registered.remove(&id) else { return };
+        let Some(Registered { charge, queue, .. }) = self.registered.remove(&id) else { return };
         let portal = queue.and_then(|it| it.portal).and_then(|it| self.portals.get_mut(&it));
         portal.into_iter().for_each(|portal| portal.queues.retain(|&queue| queue != id));
         self.refund(&charge);

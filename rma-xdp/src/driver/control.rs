@@ -12,7 +12,7 @@ use core::{fmt::Debug, ops::Range};
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use rma_app::life::Life;
+use rma_app::{TscClock, life::Life};
 #[cfg(feature = "star")]
 use rma_core::time::Instant;
 use rma_core::{
@@ -40,8 +40,8 @@ pub(crate) trait Question: Debug + Send + Sized + 'static {
     fn undo(self, ledger: &mut Ledger);
 
     /// Puts into the ledger, or sees to it that it is undone, what an engine has done for an asker
-    /// that had given up. `everywhere` if all engines have done so that are asked this.
-    fn settle(answer: Self::Answer, everywhere: bool, ledger: &mut Ledger);
+    /// that had given up.
+    fn settle(answer: Self::Answer, ledger: &mut Ledger);
 }
 
 /// The services of an engine, as the driver's questions reach them.
@@ -65,12 +65,26 @@ pub(crate) trait EngineSide {
 
 /// The driver's end of the way to one engine.
 pub(crate) trait ControlPath {
+    /// Whether the engine takes questions: it has not ended, and owes no answer to an asker that
+    /// gave up.
+    fn is_reachable(&self) -> bool;
+
     /// The call whose asker gave up waiting, if the engine has taken it: waits for its answer. The
-    /// driver settles it before it asks anything else, as engines are asked one thing at a time.
+    /// driver settles it before it asks anything else, as an engine is asked one thing at a time.
     fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError>;
 
+    /// Asks. [`ControlPath::answer`] waits for the answer, so that several engines can be asked
+    /// side by side.
+    fn put<Q: Question>(&mut self, question: Q) -> Asked<Q>;
+
+    /// Waits for the answer to what was put last.
+    fn answer<Q: Question>(&mut self, asked: Asked<Q>) -> Result<Q::Answer, Unanswered<Q>>;
+
     /// Asks, and waits for the answer.
-    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>>;
+    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
+        let asked = self.put(question);
+        self.answer(asked)
+    }
 
     /// Takes a turn of the engine, if that is for its host's user to do. Returns whether it was.
     fn go_on(&mut self) -> bool;
@@ -83,6 +97,25 @@ pub(crate) trait ControlPath {
 
     /// The life of the engine, for those who wait for it.
     fn life(&self) -> Life;
+}
+
+/// A question that was put to an engine.
+#[derive(Debug)]
+pub(crate) enum Asked<Q: Question> {
+    /// Its outcome, known at once.
+    Known(Result<Q::Answer, Unanswered<Q>>),
+    /// On its way since this clock was started.
+    UnderWay(Arc<Call<Q>>, TscClock),
+}
+
+impl<Q: Question> Asked<Q> {
+    /// The outcome, of an engine whose answers are known at once.
+    pub(crate) fn known(self) -> Result<Q::Answer, Unanswered<Q>> {
+        match self {
+            Self::Known(outcome) => outcome,
+            Self::UnderWay(..) => unreachable!("put to an engine with a thread"),
+        }
+    }
 }
 
 /// A question without an answer.
@@ -128,7 +161,7 @@ pub(crate) trait AnyCall: Debug + Send + Sync {
     fn is_answered(&self) -> bool;
 
     /// [`Question::settle`] with the answer, if it is there.
-    fn settle(&self, everywhere: bool, ledger: &mut Ledger);
+    fn settle(&self, ledger: &mut Ledger);
 }
 
 impl<Q: Question> AnyCall for Call<Q> {
@@ -143,9 +176,9 @@ impl<Q: Question> AnyCall for Call<Q> {
         !self.answer.is_empty()
     }
 
-    fn settle(&self, everywhere: bool, ledger: &mut Ledger) {
+    fn settle(&self, ledger: &mut Ledger) {
         if let Some(answer) = self.answer.pop() {
-            Q::settle(answer, everywhere, ledger);
+            Q::settle(answer, ledger);
         }
     }
 }

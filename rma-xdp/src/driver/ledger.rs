@@ -3,7 +3,10 @@
 use core::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rma_core::{receive_queue::QueueWatch, region::RegionId};
+use rma_core::{
+    receive_queue::QueueWatch,
+    region::{RegionId, RegionNames},
+};
 
 #[cfg(feature = "star")]
 use super::orphans::Orphan;
@@ -54,8 +57,10 @@ pub(crate) struct Ledger {
     pub(super) books: Books,
     /// The ledger that portals report to when they are dropped.
     pub(super) home: Arc<PortalHome>,
-    /// Regions that NICs have though whoever registered them was told of an error: to be
-    /// deregistered.
+    /// The names of the NICs' regions.
+    pub(super) names: RegionNames,
+    /// Regions that some NICs may have and others not, as an engine did not answer in time when
+    /// they were registered or deregistered: to be deregistered.
     pub(super) orphans: Vec<RegionId>,
     /// The same of StaR.
     #[cfg(feature = "star")]
@@ -63,11 +68,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// `slots` are how many there are.
-    pub(super) fn new(accounts: Accounts, slots: usize) -> Self {
+    /// `slots` and `regions` are how many there are.
+    pub(super) fn new(accounts: Accounts, slots: usize, regions: u32) -> Self {
         Self {
             books: Arc::new(Mutex::new(accounts)),
             home: Arc::new(PortalHome::new(slots)),
+            names: RegionNames::new(regions),
             orphans: Vec::new(),
             #[cfg(feature = "star")]
             star_orphans: Vec::new(),

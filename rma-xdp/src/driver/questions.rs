@@ -25,35 +25,31 @@ pub(super) trait ToOne: Question {
     fn slots(&self) -> &Range<u16>;
 }
 
-/// A question to every engine of a host. All give the same answer, because all are asked the same
-/// in the same order. (A round that stops halfway leaves engines with different next names: a host
-/// with several engines has to name its regions itself.)
+/// A question to every engine of a host that has not ended. All give the same answer, because all
+/// are asked the same in the same order, and the driver names what they have.
 pub(super) trait ToAll: Question {}
 
 /// A question that every engine of a host answers alike.
 pub(super) trait ToAny: Question {}
 
-/// Puts a region into the table.
+/// Puts a region into the table, under this name.
 #[derive(Debug)]
-pub(super) struct Register(pub(super) Box<RegionEntry>);
+pub(super) struct Register(pub(super) RegionId, pub(super) Box<RegionEntry>);
 
 impl ToAll for Register {}
 
 impl Question for Register {
     /// The entry goes back if there is no room for it.
-    type Answer = Result<RegionId, (RegionError, Box<RegionEntry>)>;
+    type Answer = Result<(), (RegionError, Box<RegionEntry>)>;
 
     fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer {
-        engine.regions().register(self.0)
+        engine.regions().register_as(self.0, self.1)
     }
 
     fn undo(self, _: &mut Ledger) {}
 
-    fn settle(answer: Self::Answer, _: bool, ledger: &mut Ledger) {
-        if let Ok(region) = answer {
-            ledger.orphans.push(region);
-        }
-    }
+    /// Nothing: the name is an orphan since the round that this was part of.
+    fn settle(_: Self::Answer, _: &mut Ledger) {}
 }
 
 /// Takes a region out of the table.
@@ -68,11 +64,12 @@ pub(super) struct Deregistered {
 }
 
 impl Deregistered {
-    /// Ends what the region is charged for. The one error is that the NIC does not have it: that
-    /// was wanted, too.
+    /// Ends what the region is charged for, and frees its name. The one error is that the NIC does
+    /// not have it: that was wanted, too.
     pub(super) fn book(self, ledger: &mut Ledger) {
         ledger.orphans.retain(|&orphan| orphan != self.region);
         ledger.accounts().deregistered(self.region);
+        ledger.names.give_back(self.region);
     }
 }
 
@@ -87,30 +84,42 @@ impl Question for Deregister {
 
     fn undo(self, _: &mut Ledger) {}
 
-    fn settle(answer: Deregistered, everywhere: bool, ledger: &mut Ledger) {
-        // Otherwise it is registered still, at some engines, and can be asked for again.
-        if everywhere {
-            answer.book(ledger);
-        }
-    }
+    /// Nothing: the region is an orphan since the round that this was part of.
+    fn settle(_: Deregistered, _: &mut Ledger) {}
 }
 
-/// Gives a region another key.
+/// Gives a region another key: asked of its home, which puts it on its way to the other engines.
 #[derive(Debug)]
 pub(super) struct Rekey(pub(super) RegionId, pub(super) RegionKey);
-
-impl ToAll for Rekey {}
 
 impl Question for Rekey {
     type Answer = Result<(), RegionError>;
 
     fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer {
-        engine.regions().rekey(self.0, &self.1)
+        engine.regions().rekey(self.0, &self.1).map(|_number| ())
     }
 
     fn undo(self, _: &mut Ledger) {}
 
-    fn settle(_: Self::Answer, _: bool, _: &mut Ledger) {}
+    fn settle(_: Self::Answer, _: &mut Ledger) {}
+}
+
+/// Has an engine take the keys that are on their way to it.
+#[derive(Debug)]
+pub(super) struct TakeKeys;
+
+impl ToAll for TakeKeys {}
+
+impl Question for TakeKeys {
+    type Answer = ();
+
+    fn answer(self, engine: &mut dyn EngineSide) {
+        engine.regions().take_keys();
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    fn settle((): Self::Answer, _: &mut Ledger) {}
 }
 
 /// Derives K_d from the key that a region has now.
@@ -130,7 +139,7 @@ impl Question for Derive {
 
     fn undo(self, _: &mut Ledger) {}
 
-    fn settle(_: Self::Answer, _: bool, _: &mut Ledger) {}
+    fn settle(_: Self::Answer, _: &mut Ledger) {}
 }
 
 /// Has a portal served.
@@ -162,7 +171,7 @@ impl Question for Attach {
         ledger.accounts().give_slots_back(self.port.slots().clone());
     }
 
-    fn settle(slots: Range<u16>, _: bool, ledger: &mut Ledger) {
+    fn settle(slots: Range<u16>, ledger: &mut Ledger) {
         // Nobody has got a portal for them.
         ledger.retire(slots);
     }
@@ -224,7 +233,7 @@ impl Question for Detach {
         ledger.retire(self.slots);
     }
 
-    fn settle(answer: Detached, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: Detached, ledger: &mut Ledger) {
         answer.book(ledger);
     }
 }

@@ -1,9 +1,9 @@
 //! Receive queues: rows of the region table whose rings the driver makes.
 //!
-//! A queue is one engine's: its rings have one producer and one consumer. That is the engine of the
-//! portal that its events wake, or the first. Other engines have a row of the same name that
-//! permits nothing, as each engine has a row for each region: what comes to them for the queue is
-//! refused.
+//! A queue is one engine's, its home: its rings have one producer and one consumer. That is the
+//! engine of the portal that its events wake, or one of those that serve the fewest queues. Other
+//! engines have a row of the same name that permits nothing, as each engine has a row for each
+//! region: they hand over what comes to them for the queue.
 //!
 //! The portal may go before the queue. Then the queue stays as it is, and its events wake nobody:
 //! the engine is told so before the portal's slots can be another's.
@@ -22,7 +22,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use super::{
-    Driver,
+    Driver, Rows,
     accounts::QueueAccount,
     control::ControlPath,
     tenant::{AllocationError, Tenant, TenantId},
@@ -61,18 +61,18 @@ impl<P: ControlPath> Driver<P> {
         }
         let QueueParts { layout, memory, key, permissions } = parts;
         let rings = ReceiveQueueMemory::heap(layout);
-        let home = slots.map_or(0, |slots| self.shards.index_of(slots));
+        let home = slots.map(|slots| self.shards.index_of(slots));
+        let home = home.unwrap_or_else(|| self.emptiest());
         let first = slots.map(|slots| slots.start);
-        let charged = charged_len(layout);
-        let region =
-            self.register_rows(account, charged, memory, permissions, |memory, owner, engine| {
-                if engine == home {
-                    let port = rings.clone().into_port(first.map(CommandSlotId));
-                    RegionEntry::receive_queue(port, memory, &key, permissions, owner)
-                } else {
-                    RegionEntry::new(memory, &key, Permissions::NONE, owner)
-                }
-            })?;
+        let rows = Rows { account, charged: charged_len(layout), home: Some(home) };
+        let region = self.register_rows(rows, memory, permissions, |memory, owner, engine| {
+            if engine == home {
+                let port = rings.clone().into_port(first.map(CommandSlotId));
+                RegionEntry::receive_queue(port, memory, &key, permissions, owner)
+            } else {
+                RegionEntry::new(memory, &key, Permissions::NONE, owner)
+            }
+        })?;
         let queue = QueueAccount { engine: home, portal: first, memory: rings.clone() };
         self.ledger.accounts().registered_queue(region.id(), queue);
         tracing::debug!(queue = %region.id(), ?layout, portal = ?slots, "receive queue registered");
@@ -95,8 +95,8 @@ impl<P: ControlPath> Driver<P> {
         if tenant.is_some() && self.account(tenant)? != account {
             return Err(RegionError::NotRegistered { region: queue.id() }.into());
         }
-        let charged = memory.len();
-        self.register_rows(account, charged, memory, permissions, |memory, owner, engine| {
+        let rows = Rows { account, charged: memory.len(), home: Some(home) };
+        self.register_rows(rows, memory, permissions, |memory, owner, engine| {
             let entry = RegionEntry::new(memory, &key, permissions, owner);
             if engine == home { entry.with_events(queue.id()) } else { entry }
         })
@@ -113,6 +113,13 @@ impl<P: ControlPath> Driver<P> {
         let (_, account) = self.queue(queue)?;
         self.ledger.accounts().admit_region(account, len as u64)?;
         Ok(())
+    }
+
+    /// The engine that serves the fewest queues, of those that take questions.
+    fn emptiest(&self) -> usize {
+        let counts = self.ledger.accounts().queues_by_engine(self.shards.count());
+        let engines = (0..counts.len()).filter(|&it| self.shards.takes_questions(it));
+        engines.min_by_key(|&it| counts[it]).unwrap_or(0)
     }
 
     /// The engine that serves a queue of this host, and whose it is.

@@ -33,6 +33,11 @@ impl<P> Shards<P> {
         Self(shards)
     }
 
+    /// How many engines there are.
+    pub(super) const fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The paths to all engines.
     pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.0.iter_mut().map(|shard| &mut shard.path)
@@ -66,33 +71,14 @@ impl<P: ControlPath> Shards<P> {
         self.ask_at(index, question, ledger)
     }
 
-    /// Asks any engine.
+    /// Asks any engine: the first that takes questions.
     pub(super) fn ask_any<Q: ToAny>(
         &mut self,
         question: Q,
         ledger: &mut Ledger,
     ) -> Result<Q::Answer, HostError> {
-        self.ask_at(0, question, ledger)
-    }
-
-    /// Asks every engine what `question` makes, until one does not answer. What the others have
-    /// done then is settled.
-    pub(super) fn ask_all<Q: ToAll>(
-        &mut self,
-        mut question: impl FnMut() -> Q,
-        ledger: &mut Ledger,
-    ) -> Result<Q::Answer, HostError> {
-        self.ask_each(|_| question(), ledger)
-    }
-
-    /// Asks every engine what `question` makes for its index, as [`Shards::ask_all`].
-    pub(super) fn ask_each<Q: ToAll>(
-        &mut self,
-        question: impl FnMut(usize) -> Q,
-        ledger: &mut Ledger,
-    ) -> Result<Q::Answer, HostError> {
-        self.settle_late(ledger)?;
-        self.round(question, ledger)
+        let index = self.0.iter().position(|shard| shard.path.is_reachable());
+        self.ask_at(index.unwrap_or(0), question, ledger)
     }
 
     pub(super) fn ask_at<Q: Question>(
@@ -101,48 +87,82 @@ impl<P: ControlPath> Shards<P> {
         question: Q,
         ledger: &mut Ledger,
     ) -> Result<Q::Answer, HostError> {
-        if let Err(error) = self.settle_late(ledger) {
-            question.undo(ledger);
-            return Err(error);
+        let path = &mut self.0[index].path;
+        match path.late() {
+            Ok(late) => late.iter().for_each(|late| late.settle(ledger)),
+            Err(error) => {
+                question.undo(ledger);
+                return Err(error);
+            }
         }
-        ask(&mut self.0[index].path, question, ledger)
+        ask(path, question, ledger)
     }
 
-    fn round<Q: ToAll>(
+    /// Whether the engine of this index takes questions.
+    pub(super) fn takes_questions(&self, index: usize) -> bool {
+        self.0[index].path.is_reachable()
+    }
+
+    /// Asks every engine what `question` makes for its index, side by side, so that one that stands
+    /// still holds up none of the others. Those that have ended are left out.
+    ///
+    /// # Errors
+    /// If an engine that has not ended does not answer, or all have. Others may have done what they
+    /// were asked then: [`HostError::EngineStuck`] says if so.
+    pub(super) fn ask_each<Q: ToAll>(
         &mut self,
-        mut question: impl FnMut(usize) -> Q,
+        question: impl FnMut(usize) -> Q,
         ledger: &mut Ledger,
     ) -> Result<Q::Answer, HostError> {
-        let mut given = None;
-        for (index, path) in self.paths_mut().enumerate() {
-            match ask(path, question(index), ledger) {
-                Ok(answer) => given = Some(answer),
-                Err(error) => {
-                    return Err(match given {
-                        Some(answer) => {
-                            Q::settle(answer, false, ledger);
-                            under_way(error)
-                        }
-                        None => error,
-                    });
+        let answer = self.ask_each_but(None, question, ledger)?;
+        Ok(answer.expect("a host has an engine"))
+    }
+
+    /// As [`Shards::ask_each`], of every engine but one. `None` if there is no other.
+    pub(super) fn ask_each_but<Q: ToAll>(
+        &mut self,
+        but: Option<usize>,
+        mut question: impl FnMut(usize) -> Q,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Q::Answer>, HostError> {
+        let mut paths: Vec<_> =
+            self.paths_mut().enumerate().filter(|&(index, _)| Some(index) != but).collect();
+        for (_, path) in &mut paths {
+            path.late()?.iter().for_each(|late| late.settle(ledger));
+        }
+        let asked: Vec<_> =
+            paths.iter_mut().map(|(index, path)| path.put(question(*index))).collect();
+        let (mut given, mut failed, mut is_taken) = (None, None, false);
+        for ((_, path), asked) in paths.into_iter().zip(asked) {
+            match path.answer(asked) {
+                Ok(answer) => given = given.or(Some(answer)),
+                Err(Unanswered { error, unseen }) => {
+                    is_taken |= unseen.is_none();
+                    unseen.into_iter().for_each(|question| question.undo(ledger));
+                    let is_gone = matches!(error, HostError::EngineGone);
+                    failed = failed.filter(|_| is_gone).or(Some(error));
                 }
             }
         }
-        Ok(given.expect("a host has an engine"))
+        match (given, failed) {
+            (Some(answer), None | Some(HostError::EngineGone)) => Ok(Some(answer)),
+            (given, Some(error)) if given.is_some() || is_taken => Err(under_way(error)),
+            (_, Some(error)) => Err(error),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Puts into the ledger what engines have done for askers that had given up, and has undone
-    /// what nobody knows of.
+    /// what nobody knows of: as far as engines take questions now.
     pub(super) fn settle_late(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
-        let last = self.0.len() - 1;
-        for (index, path) in self.paths_mut().enumerate() {
-            if let Some(late) = path.late()? {
-                late.settle(index == last, ledger);
-            }
+        for path in self.paths_mut().filter(|path| path.is_reachable()) {
+            path.late()?.iter().for_each(|late| late.settle(ledger));
         }
-        while let Some(&region) = ledger.orphans.last() {
-            // If an engine has not seen this, it is an orphan still.
-            self.round(|_| Deregister(region), ledger)?.book(ledger);
+        if self.0.iter().all(|shard| shard.path.is_reachable() || shard.path.life().has_ended()) {
+            while let Some(&region) = ledger.orphans.last() {
+                // If an engine has not seen this, it is an orphan still.
+                self.ask_each(|_| Deregister(region), ledger)?.book(ledger);
+            }
         }
         #[cfg(feature = "star")]
         self.undo_star_orphans(ledger)?;
@@ -165,7 +185,7 @@ pub(super) fn ask<Q: Question>(
 }
 
 /// The error of whoever has given up waiting for what an engine has taken up.
-fn under_way(error: HostError) -> HostError {
+pub(super) fn under_way(error: HostError) -> HostError {
     match error {
         HostError::EngineStuck { waited, .. } => {
             HostError::EngineStuck { waited, is_under_way: true }

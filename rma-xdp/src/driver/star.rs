@@ -265,6 +265,9 @@ impl<P: ControlPath> Shards<P> {
     pub(super) fn undo_star_orphans(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
         while let Some(&orphan) = ledger.star_orphans.last() {
             let path = &mut self.0[STAR].path;
+            if !path.is_reachable() {
+                break;
+            }
             let _ = match orphan {
                 Orphan::Pd(asker, pd) => ask(path, DeallocPd { asker, pd }, ledger)?.book(ledger),
                 Orphan::Mr(asker, pd, mr) => {

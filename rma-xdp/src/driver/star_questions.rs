@@ -72,7 +72,7 @@ impl Question for AttachStar {
         ledger.accounts().refund(&self.charge);
     }
 
-    fn settle(answer: AttachedStar, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: AttachedStar, ledger: &mut Ledger) {
         let tag = answer.tag;
         if answer.book(ledger).is_ok() {
             // Nobody has got it.
@@ -121,7 +121,7 @@ impl Question for DetachStar {
         ledger.retire_star(self.0.tag);
     }
 
-    fn settle(answer: DetachedStar, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: DetachedStar, ledger: &mut Ledger) {
         answer.book(ledger);
     }
 }
@@ -172,7 +172,7 @@ impl Question for AllocPd {
         ledger.accounts().refund(&self.charge);
     }
 
-    fn settle(answer: AllocatedPd, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: AllocatedPd, ledger: &mut Ledger) {
         let asker = answer.asker;
         if let Ok(pd) = answer.book(ledger) {
             ledger.star_orphans.push(Orphan::Pd(asker, pd));
@@ -225,7 +225,7 @@ impl Question for DeallocPd {
 
     fn undo(self, _: &mut Ledger) {}
 
-    fn settle(answer: DeallocatedPd, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: DeallocatedPd, ledger: &mut Ledger) {
         let _ = answer.book(ledger);
     }
 }
@@ -303,7 +303,7 @@ impl Question for RegMr {
         ledger.accounts().refund(&self.charge);
     }
 
-    fn settle(answer: RegisteredMr, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: RegisteredMr, ledger: &mut Ledger) {
         answer.orphan(ledger);
     }
 }
@@ -326,7 +326,7 @@ impl Question for BindMw {
         ledger.accounts().refund(&self.charge);
     }
 
-    fn settle(answer: RegisteredMr, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: RegisteredMr, ledger: &mut Ledger) {
         answer.orphan(ledger);
     }
 }
@@ -377,7 +377,7 @@ impl Question for DeregMr {
 
     fn undo(self, _: &mut Ledger) {}
 
-    fn settle(answer: DeregisteredMr, _: bool, ledger: &mut Ledger) {
+    fn settle(answer: DeregisteredMr, ledger: &mut Ledger) {
         let _ = answer.book(ledger);
     }
 }

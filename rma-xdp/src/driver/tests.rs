@@ -17,7 +17,7 @@ use rma_core::{
 use rma_star::service::Star;
 
 use super::{
-    control::{AnyCall, Call, EngineSide, Question, Unanswered},
+    control::{AnyCall, Asked, Call, EngineSide, Question, Unanswered},
     queues::QueueParts,
     *,
 };
@@ -86,10 +86,14 @@ impl ControlPath for TestEngine {
         }
     }
 
-    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
+    fn is_reachable(&self) -> bool {
+        self.late.is_none() || self.mood != Mood::Stuck
+    }
+
+    fn put<Q: Question>(&mut self, question: Q) -> Asked<Q> {
         assert!(self.late.is_none(), "the driver settles a late answer before it asks again");
         let unseen = match self.mood {
-            Mood::Prompt => return Ok(question.answer(&mut self.side)),
+            Mood::Prompt => return Asked::Known(Ok(question.answer(&mut self.side))),
             Mood::Late => {
                 let call = Arc::new(Call::new(question));
                 call.serve(&mut self.side);
@@ -98,7 +102,11 @@ impl ControlPath for TestEngine {
             }
             Mood::Stuck => Some(question),
         };
-        Err(Unanswered { error: stuck(), unseen })
+        Asked::Known(Err(Unanswered { error: stuck(), unseen }))
+    }
+
+    fn answer<Q: Question>(&mut self, asked: Asked<Q>) -> Result<Q::Answer, Unanswered<Q>> {
+        asked.known()
     }
 
     fn go_on(&mut self) -> bool {

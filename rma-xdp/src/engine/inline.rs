@@ -10,7 +10,7 @@ use super::{
     services::{HostEngine, HostService, Side},
 };
 use crate::{
-    driver::control::{AnyCall, ControlPath, Question, Unanswered},
+    driver::control::{AnyCall, Asked, ControlPath, Question, Unanswered},
     error::HostError,
 };
 
@@ -35,12 +35,20 @@ impl InlineEngine {
 }
 
 impl ControlPath for InlineEngine {
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
     fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
         Ok(None)
     }
 
-    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
-        Ok(question.answer(&mut Side::of(&mut self.engine)))
+    fn put<Q: Question>(&mut self, question: Q) -> Asked<Q> {
+        Asked::Known(Ok(question.answer(&mut Side::of(&mut self.engine))))
+    }
+
+    fn answer<Q: Question>(&mut self, asked: Asked<Q>) -> Result<Q::Answer, Unanswered<Q>> {
+        asked.known()
     }
 
     fn go_on(&mut self) -> bool {

@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
     device::backend::HostBackend,
-    driver::control::{AnyCall, Call, ControlPath, Question, Unanswered},
+    driver::control::{AnyCall, Asked, Call, ControlPath, Question, Unanswered},
     engine::{
         housekeeping::Housekeeping,
         services::{HostEngine, HostService, Side},
@@ -131,9 +131,12 @@ impl EngineThread {
         Ok(Self { shared, ended, thread: Some(thread), taken: None, is_late: false })
     }
 
-    /// Waits until `look` finds an answer.
-    fn await_answer<T>(&self, look: impl Fn() -> Option<T>) -> Result<T, HostError> {
-        let clock = TscClock::new();
+    /// Waits until `look` finds an answer, on a `clock` that was started when it was asked for.
+    fn await_answer<T>(
+        &self,
+        clock: &TscClock,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<T, HostError> {
         loop {
             let ended = self.ended.load(SeqCst);
             if let Some(answer) = look() {
@@ -158,20 +161,38 @@ impl EngineThread {
 }
 
 impl ControlPath for EngineThread {
-    fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
-        let Some(call) = self.taken.clone().filter(|_| self.is_late) else { return Ok(None) };
-        self.await_answer(|| call.is_answered().then_some(()))?;
-        self.is_late = false;
-        Ok(Some(call))
+    fn is_reachable(&self) -> bool {
+        let is_owed = self.is_late && self.taken.as_ref().is_some_and(|it| !it.is_answered());
+        !is_owed && !self.ended.load(SeqCst)
     }
 
-    fn ask<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Unanswered<Q>> {
+    fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
+        let Some(call) = self.taken.clone().filter(|_| self.is_late) else { return Ok(None) };
+        match self.await_answer(&TscClock::new(), || call.is_answered().then_some(())) {
+            // It has ended with the question: whoever is asked next says so.
+            Ok(()) | Err(HostError::EngineGone) => {
+                self.is_late = false;
+                Ok(Some(call))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn put<Q: Question>(&mut self, question: Q) -> Asked<Q> {
         assert!(!self.is_late, "the driver settles a late answer before it asks again");
         let call = Arc::new(Call::new(question));
-        // One question at a time: `&mut self`, and one that is given up is taken back.
+        // One question at a time: whoever puts one waits for its answer, or takes it back.
         self.shared.calls.push(call.clone()).expect("no call is left in the queue");
         self.ring();
-        let answer = self.await_answer(|| call.take_answer());
+        Asked::UnderWay(call, TscClock::new())
+    }
+
+    fn answer<Q: Question>(&mut self, asked: Asked<Q>) -> Result<Q::Answer, Unanswered<Q>> {
+        let (call, clock) = match asked {
+            Asked::UnderWay(call, clock) => (call, clock),
+            Asked::Known(outcome) => return outcome,
+        };
+        let answer = self.await_answer(&clock, || call.take_answer());
         match answer {
             Ok(answer) => {
                 self.taken = Some(call);
@@ -330,7 +351,7 @@ mod tests {
 
         fn undo(self, _: &mut Ledger) {}
 
-        fn settle(_: u64, _: bool, _: &mut Ledger) {}
+        fn settle(_: u64, _: &mut Ledger) {}
     }
 
     /// Nothing that a question could touch.

@@ -171,6 +171,7 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
         late_effects,
         parked,
         parked_forgotten,
+        rekeys_held_up,
         pushed_out,
         seals_refused,
         previous_keys_lost,
@@ -218,6 +219,11 @@ fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::
             "rma_parked_forgotten_total",
             "Those of them that were forgotten as their entries were wanted: they time out.",
             parked_forgotten,
+        ),
+        (
+            "rma_rekeys_held_up_total",
+            "Rekeys of others that were not acknowledged, as an engine of this host stood still.",
+            rekeys_held_up,
         ),
         (
             "rma_pushed_out_total",

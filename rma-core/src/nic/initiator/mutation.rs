@@ -9,7 +9,7 @@
 use super::{
     Initiator,
     recorded::write_operands,
-    slots::{Slot, State},
+    slots::{Slot, SlotIndex, State},
 };
 use crate::{
     addr::HostAddr,
@@ -111,7 +111,7 @@ impl Initiator {
             source: frame.destination,
         };
         slot.state = State::Solicited;
-        let id = claims.header.slot.0;
+        let id = self.index_of(claims.header.slot).0;
         self.in_service.remove(&mut self.links, id);
         self.solicited.push_back(&mut self.links, id);
         self.sending.push_back(&mut self.sending_links, id);
@@ -122,8 +122,9 @@ impl Initiator {
     /// there was one.
     pub(super) fn poll_data(&mut self, tables: &mut Tables<'_>, out: &mut TxFrame<'_>) -> bool {
         let Some(id) = self.sending.pop_front(&mut self.sending_links) else { return false };
+        let number = self.number_of(SlotIndex(id));
         let slot = &mut self.slots[usize::from(id)];
-        let is_written = slot.write_data(CommandSlotId(id), tables, out).is_some();
+        let is_written = slot.write_data(number, tables, out).is_some();
         if !is_written {
             // The local region is gone: what was sent may land, the rest never comes.
             slot.solicited.sent = slot.command.op.op_size();
@@ -155,8 +156,8 @@ impl Initiator {
         if !slot.may_be_acknowledged(acknowledgement.status) {
             return Err(DropReason::NoticeStatus);
         }
-        let (id, status) = (acknowledgement.header.slot, acknowledgement.status);
-        self.complete(now, id, status, window);
+        let id = self.index_of(acknowledgement.header.slot);
+        self.complete(now, id, acknowledgement.status, window);
         Ok(())
     }
 }

@@ -2,10 +2,9 @@
 
 use super::{
     Initiator,
-    slots::{Slot, State},
+    slots::{Slot, SlotIndex, State},
 };
 use crate::{
-    command::CommandSlotId,
     index_list::{IndexList, Links},
     limits::OP_SIZE_MAX,
     nic::{gather::Bulk, solicitation_window::SolicitationWindow},
@@ -48,14 +47,14 @@ impl Held {
 
     /// Takes a read of such a slot out: it ends.
     #[cold]
-    pub(super) fn remove(&mut self, links: &mut Links, slot: &Slot, id: CommandSlotId) {
+    pub(super) fn remove(&mut self, links: &mut Links, slot: &Slot, id: SlotIndex) {
         self.len -= 1;
         self.classes[slot.command.class as usize].remove(links, slot.tenant, id.0);
     }
 
     /// Takes a read of such a slot out: it enters service, and its tenant has had its turn.
     #[cold]
-    pub(super) fn serve(&mut self, links: &mut Links, slot: &Slot, id: CommandSlotId) {
+    pub(super) fn serve(&mut self, links: &mut Links, slot: &Slot, id: SlotIndex) {
         self.remove(links, slot, id);
         self.classes[slot.command.class as usize].turn = slot.tenant.index() as u32 + 1;
     }
@@ -124,7 +123,7 @@ impl Initiator {
 
     /// Has a read wait for its tenant's share.
     #[cold]
-    pub(super) fn hold(&mut self, id: CommandSlotId) {
+    pub(super) fn hold(&mut self, id: SlotIndex) {
         let slot = &mut self.slots[id.index()];
         slot.state = State::Held;
         self.held.len += 1;
@@ -182,7 +181,7 @@ impl Initiator {
 
     /// The op of `class` that came first, of those that may enter service: a read needs window, a
     /// mutation does not, as its data goes out.
-    fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<CommandSlotId> {
+    fn ready(&self, class: ClassOfService, admits_read: bool) -> Option<SlotIndex> {
         let head = |moves| self.waiting[fifo(class, moves)].front();
         let arrived_at = |id: u16| self.slots[usize::from(id)].arrived_at;
         let mut read = head(Moves::In);
@@ -196,13 +195,13 @@ impl Initiator {
             (Some(read), Some(mutation)) if arrived_at(mutation) < arrived_at(read) => mutation,
             (read, mutation) => read.or(mutation)?,
         };
-        Some(CommandSlotId(id))
+        Some(SlotIndex(id))
     }
 
     //= 1rma#4.3-two-arbiters
     /// The next op of the class whose turn it is; of the other, if that class has none that may
     /// enter service.
-    pub(super) fn next_ready(&mut self, admits_read: bool) -> Option<CommandSlotId> {
+    pub(super) fn next_ready(&mut self, admits_read: bool) -> Option<SlotIndex> {
         let (turn, other) = (self.first, self.first.other());
         if let Some(id) = self.ready(turn, admits_read) {
             self.first = other;

@@ -94,7 +94,8 @@ impl Initiator {
             return Err(DropReason::NoticeStatus);
         }
         slot.ending = slot.ending.with_result(word_of(frame.bytes));
-        self.complete(now, acknowledgement.header.slot, OpStatus::Ok, window);
+        let id = self.index_of(acknowledgement.header.slot);
+        self.complete(now, id, OpStatus::Ok, window);
         Ok(())
     }
 
@@ -113,13 +114,14 @@ impl Initiator {
         };
         let settlement =
             opened.answer(&slot.seal.iv, claims).ok_or(DropReason::ResponseUnauthenticated)?;
-        let (id, verdict) = (settlement.header.slot, settlement.verdict);
+        let verdict = settlement.verdict;
         let has_result = verdict == Verdict::Applied
             && matches!(op_type, OpType::CompareSwap | OpType::FetchAdd);
         slot.ending = slot.ending.named(name).settled(verdict);
         if has_result {
             slot.ending = slot.ending.with_result(word_of(frame.bytes));
         }
+        let id = self.index_of(settlement.header.slot);
         self.complete(now, id, OpStatus::Ok, window);
         Ok(())
     }

@@ -30,6 +30,7 @@ impl Initiator {
     ) -> Option<()> {
         let admits_read = tables.window.admits(Solicitor::Read);
         let id = self.next_ready(admits_read)?;
+        let number = self.number_of(id);
         let slot = &mut self.slots[id.index()];
         let command = &slot.command;
         let pid = slot.pid.expect("a slot with a command has a PID");
@@ -49,7 +50,7 @@ impl Initiator {
             class: command.class,
             pid,
             region: command.remote_region,
-            slot: id,
+            slot: number,
             generation: slot.generation,
             engine: EngineId::default(),
             counter: 0,

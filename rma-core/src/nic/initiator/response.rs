@@ -93,7 +93,7 @@ impl Initiator {
         opened: &Opened,
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
-        let id = claims.header.slot;
+        let id = self.index_of(claims.header.slot);
         let slot = self.slot_of(source, &claims.header, State::InService)?;
         let CommandOp::Read(Transfer { local_region, local_offset, op_size, .. }) = slot.command.op
         else {
@@ -150,7 +150,8 @@ impl Initiator {
         if failure.status == OpStatus::RemoteNotReady && !slot.may_be_acknowledged(failure.status) {
             return Err(DropReason::NoticeStatus);
         }
-        self.complete(now, failure.header.slot, failure.status, window);
+        let id = self.index_of(failure.header.slot);
+        self.complete(now, id, failure.status, window);
         Ok(())
     }
 }

@@ -98,7 +98,30 @@ impl Slot {
     }
 }
 
+/// The place of a slot in this NIC's table: its number less that of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotIndex(pub(super) u16);
+
+impl SlotIndex {
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 impl Initiator {
+    /// The place of the slot that has this number, or one beyond the table if it is no slot of this
+    /// NIC.
+    #[inline]
+    pub(super) const fn index_of(&self, CommandSlotId(number): CommandSlotId) -> SlotIndex {
+        SlotIndex(number.wrapping_sub(self.first_slot))
+    }
+
+    /// The number of a slot, in frames and to applications.
+    #[inline]
+    pub(super) const fn number_of(&self, SlotIndex(index): SlotIndex) -> CommandSlotId {
+        CommandSlotId(self.first_slot.wrapping_add(index))
+    }
+
     pub(in crate::nic) const fn slot_count(&self) -> usize {
         self.slots.len()
     }
@@ -111,7 +134,7 @@ impl Initiator {
         tenant: TenantIndex,
         presence: &mut Presence,
     ) {
-        let slot = &mut self.slots[slot.index()];
+        let slot = &mut self.slots[self.index_of(slot).index()];
         if slot.pid.is_some() {
             presence.leave(slot.tenant);
         }
@@ -124,28 +147,29 @@ impl Initiator {
 
     #[inline]
     pub(in crate::nic) fn tenant_of(&self, slot: CommandSlotId) -> TenantIndex {
-        self.slots[slot.index()].tenant
+        self.slots[self.index_of(slot).index()].tenant
     }
 
     pub(in crate::nic) fn is_free(&self, slot: CommandSlotId) -> bool {
-        self.slots.get(slot.index()).is_some_and(|slot| slot.state == State::Free)
+        self.slots.get(self.index_of(slot).index()).is_some_and(|slot| slot.state == State::Free)
     }
 
     pub(super) fn take_slot(
         &mut self,
         now: Instant,
-        id: CommandSlotId,
-    ) -> Result<Pid, CommandError> {
-        let foreign = CommandError::ForeignSlot { slot: id.0 };
+        number: CommandSlotId,
+    ) -> Result<(SlotIndex, Pid), CommandError> {
+        let foreign = CommandError::ForeignSlot { slot: number.0 };
+        let id = self.index_of(number);
         let slot = self.slots.get_mut(id.index()).ok_or(foreign)?;
         let pid = slot.pid.ok_or(foreign)?;
         //= 1rma#4.3-slot-is-one-op
         if slot.state != State::Free {
-            return Err(CommandError::SlotBusy { slot: id.0 });
+            return Err(CommandError::SlotBusy { slot: number.0 });
         }
         slot.generation = slot.generation.wrapping_add(1);
         slot.arrived_at = now;
-        Ok(pid)
+        Ok((id, pid))
     }
 
     /// Returns the key and seal of a frame that claims to answer the request of an op: its K_d, and
@@ -155,7 +179,7 @@ impl Initiator {
         source: HostAddr,
         header: &Header,
     ) -> Option<(&DerivedRegionKey, &RequestSeal)> {
-        let slot = &self.slots[self.index_of(source, header, State::InService).ok()?];
+        let slot = &self.slots[self.find(source, header, State::InService).ok()?];
         Some((&slot.command.key, &slot.seal))
     }
 
@@ -165,13 +189,13 @@ impl Initiator {
         source: HostAddr,
         header: &Header,
     ) -> Option<(&DerivedRegionKey, &Iv)> {
-        let slot = &self.slots[self.index_of(source, header, State::Solicited).ok()?];
+        let slot = &self.slots[self.find(source, header, State::Solicited).ok()?];
         Some((&slot.command.key, &slot.solicited.iv))
     }
 
     /// Notes the tag of a request that was just sealed.
     pub(in crate::nic) fn note_tag(&mut self, slot: CommandSlotId, tag: [u8; TAG_LEN]) {
-        self.slots[slot.index()].seal.tag = tag;
+        self.slots[self.index_of(slot).index()].seal.tag = tag;
     }
 
     /// The slot of the op that a frame claims to answer. The claim is not authenticated yet: the
@@ -182,18 +206,13 @@ impl Initiator {
         header: &Header,
         state: State,
     ) -> Result<&mut Slot, DropReason> {
-        let index = self.index_of(source, header, state)?;
+        let index = self.find(source, header, state)?;
         Ok(&mut self.slots[index])
     }
 
     /// The index of [`Initiator::slot_of`].
-    pub(super) fn index_of(
-        &self,
-        source: HostAddr,
-        header: &Header,
-        state: State,
-    ) -> Result<usize, DropReason> {
-        let index = header.slot.index();
+    fn find(&self, source: HostAddr, header: &Header, state: State) -> Result<usize, DropReason> {
+        let index = self.index_of(header.slot).index();
         let slot = self.slots.get(index).ok_or(DropReason::UnknownSlot)?;
         if slot.state != state || slot.generation != header.generation {
             return Err(DropReason::LateOrUnsolicited);

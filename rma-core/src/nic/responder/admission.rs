@@ -230,6 +230,11 @@ impl Admission {
         pushed.err().or(is_old.then_some(DropReason::OldKey))
     }
 
+    /// See [`Responder::note_paid`](super::Responder::note_paid).
+    pub(super) const fn note_paid(&mut self) {
+        self.paid.by_notice = true;
+    }
+
     /// A frame is looked at, whatever it is.
     #[inline]
     pub(super) const fn note_frame(&mut self, now: Instant, frame: &RxFrame<'_>) {

@@ -59,7 +59,7 @@ use crate::{
     index_list::{IndexList, Links},
     nic::{
         NicConfig,
-        region_table::RegionTable,
+        region_table::{RegionTable, Rekeyed},
         security::{Opened, payload_of},
         solicitation_window::{SolicitationWindow, Solicitor},
         tables::Tables,
@@ -74,6 +74,8 @@ pub(in crate::nic) use staging::Staging;
 
 pub(in crate::nic) struct PendingWrites {
     entries: Box<[Pending]>,
+    /// The number of the first of them: see [`parts`](crate::nic::parts).
+    first_number: u16,
     links: Links,
     /// Least recently used first.
     free: IndexList,
@@ -94,6 +96,9 @@ pub(in crate::nic) struct PendingWrites {
     parked: IndexList,
     /// The sizes of the ops that are parked.
     parked_bytes: u32,
+    /// Rekeys whose key not every engine of the host has taken yet, in their order. They are
+    /// acknowledged when all have.
+    installing: IndexList,
     answering: IndexList,
     /// The class that is asked first the next time.
     first: ClassOfService,
@@ -135,6 +140,7 @@ impl PendingWrites {
         let traces = Self::traces(count.into()) as usize;
         Self {
             entries: (0..count).map(|_| Pending::free()).collect(),
+            first_number: config.first_number(),
             links,
             free,
             used: [0; 2],
@@ -146,6 +152,7 @@ impl PendingWrites {
             solicited_max: usize::from(count.div_ceil(2)),
             parked: IndexList::new(),
             parked_bytes: 0,
+            installing: IndexList::new(),
             answering: IndexList::new(),
             first: ClassOfService::Latency,
             shared: Shared { records: OutcomeRecords::new(config), staging: Staging::new(count) },
@@ -318,6 +325,7 @@ impl PendingWrites {
         entry.arrived_at = now;
         entry.arrived = Granules::NONE;
         entry.status = OpStatus::Ok;
+        entry.rekeyed = Rekeyed::NONE;
         entry.recorded.immediate = immediate;
         self.waiting[request.header.class as usize].push_back(
             &mut self.waiting_links,
@@ -359,8 +367,9 @@ impl PendingWrites {
     /// record, if it is still under way.
     #[inline]
     fn index_of(&self, number: u16) -> Option<u16> {
-        if usize::from(number) < self.entries.len() {
-            Some(number)
+        let index = number.wrapping_sub(self.first_number);
+        if usize::from(index) < self.entries.len() {
+            Some(index)
         } else {
             self.shared.records.entry_of(number)
         }
@@ -412,7 +421,7 @@ impl PendingWrites {
             let part = Part { start, payload, is_last };
             entry.land_recorded(clock, &part, &mut self.shared, tables)
         };
-        if applied == Err(DropReason::DataLate) {
+        if matches!(applied, Err(DropReason::DataLate | DropReason::RekeysWait)) {
             return applied;
         }
         entry.arrived = arrived;
@@ -436,8 +445,31 @@ impl PendingWrites {
             tables.window.refund(Solicitor::Mutation, entry.mutation.op_size());
             self.solicited.remove(&mut self.links, index);
         }
-        self.entries[usize::from(index)].state = State::Answering;
-        self.answering.push_back(&mut self.links, index);
+        let entry = &mut self.entries[usize::from(index)];
+        entry.state = State::Answering;
+        let is_everywhere = tables.regions.is_everywhere(entry.rekeyed);
+        let list = if is_everywhere { &mut self.answering } else { &mut self.installing };
+        list.push_back(&mut self.links, index);
+    }
+
+    //= channels#P11-rekey
+    /// Has those Rekeys acknowledged whose keys all engines have taken, and forgets those whose
+    /// initiators have given up.
+    fn follow_rekeys(&mut self, now: Instant, tables: &mut Tables<'_>) {
+        while let Some(index) = self.installing.front() {
+            let rekeyed = self.entries[usize::from(index)].rekeyed;
+            let is_everywhere = tables.regions.is_everywhere(rekeyed);
+            if !is_everywhere && !self.is_over(now, index) {
+                break;
+            }
+            self.installing.remove(&mut self.links, index);
+            if is_everywhere {
+                self.answering.push_back(&mut self.links, index);
+            } else {
+                tables.counters.count_rekey_held_up();
+                self.release(index, tables.regions);
+            }
+        }
     }
 
     /// Takes `index` out of the list of those that are parked.
@@ -473,6 +505,7 @@ impl PendingWrites {
             }
         }
         self.shared.records.expire(now);
+        self.follow_rekeys(now, tables);
         //= 1rma#5.1-timeout-at-both-ends
         while let Some(index) = self.parked.front()
             && self.is_over(now, index)
@@ -524,7 +557,9 @@ impl PendingWrites {
         let is_room_wanted = self.is_room_wanted(window, reads_wait);
         let park = since(&self.solicited).filter(|_| is_room_wanted);
         let park = park.map(|at| at.after_nanos(self.hold_nanos));
-        shed.chain(forget).chain(park).min()
+        // Nobody wakes this engine when another takes a key.
+        let install = since(&self.installing);
+        shed.chain(forget).chain(park).chain(install).min()
     }
 
     /// About how many frames there are to send. 0 only if there is none.
@@ -608,7 +643,7 @@ impl PendingWrites {
         if tables.regions.get_at(region, *revision).is_none() {
             return Err(DropReason::OldKey);
         }
-        let Some(holder) = holder else { return Ok(index) };
+        let Some(holder) = holder else { return Ok(self.first_number + index) };
         let (records, is_shared) = (&self.shared.records, tables.regions.is_shared());
         records.next(region, holder, is_shared).map(|record| records.number(record))
     }

@@ -1,15 +1,17 @@
 //! Hop 1 of recorded mutations, and of SETTLE (not in the paper).
 
 use super::{
-    Responder,
-    admission::{Admitted, Wanted},
+    DoneElsewhere, Responder,
+    admission::{Admitted, Asked, Wanted},
     asked,
+    records::Asker,
 };
 use crate::{
     backend::RxFrame,
     error::DropReason,
     nic::{security::Opened, tables::Tables},
     op::OpStatus,
+    outcome::Done,
     region::RegionId,
     time::Instant,
     wire::{Mutation, RecordedRequest, SettleRequest, word_of},
@@ -43,7 +45,7 @@ impl Responder {
             return Err(DropReason::Field);
         }
         if let Some(done) = claims.done {
-            self.writes.note_done(&asked, done);
+            self.note_done(&asked, done, tables);
         }
         if mutation.consumes_receive()
             && let Err(reason) = look_for_receive(claims.header.region, &mutation, tables)
@@ -59,6 +61,23 @@ impl Responder {
             self.writes.push(now, asked, bucket, &admitted, immediate);
         }
         Ok(())
+    }
+
+    /// An initiator knows how an op ended, whichever engine of this host has its record.
+    fn note_done(&mut self, asked: &Asked, done: Done, tables: &Tables<'_>) {
+        let (config, asker) = (tables.config, asked.asker());
+        match config.engine_of_number(done.number) {
+            Some(engine) if !config.is_alone() && engine != config.place.engine => {
+                // Without room the record is kept for as long as if the news had been lost.
+                let _ = self.dones.try_push(DoneElsewhere { engine, asker, done });
+            }
+            _ => self.writes.note_done(&asker, done),
+        }
+    }
+
+    /// As [`Responder::note_done`], of what another engine of this host was told.
+    pub(in crate::nic) fn note_done_elsewhere(&mut self, asker: &Asker, done: Done) {
+        self.writes.note_done(asker, done);
     }
 
     //= channels#2.6-present-key

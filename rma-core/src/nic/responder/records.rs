@@ -44,10 +44,10 @@ pub(in crate::nic) const RETENTION: u64 = 4;
 
 /// The party that may ask what became of an op: the one that asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asker {
-    pub(super) initiator: HostAddr,
-    pub(super) pid: Pid,
-    pub(super) region: RegionId,
+pub(in crate::nic) struct Asker {
+    pub(in crate::nic) initiator: HostAddr,
+    pub(in crate::nic) pid: Pid,
+    pub(in crate::nic) region: RegionId,
 }
 
 /// The party that has a record besides its asker, and so counts as having one more.
@@ -152,7 +152,7 @@ pub(in crate::nic) struct OutcomeRecords {
     by_tenant: Shares,
     /// The same by row of the region table.
     by_row: Box<[Row]>,
-    /// The number of record 0: the numbers below are entries of the pending-write table.
+    /// The number of record 0: those of the pending-write table's entries come before it.
     first_number: u16,
     retention_nanos: u64,
 }
@@ -175,7 +175,7 @@ impl OutcomeRecords {
             kept: IndexList::new(),
             by_tenant: Shares::new(count.into(), config.timeout_nanos),
             by_row: vec![Row::NONE; config.settings.regions as usize].into(),
-            first_number: config.settings.pending_writes as u16,
+            first_number: config.first_number() + config.settings.pending_writes as u16,
             retention_nanos: config.timeout_nanos.saturating_mul(RETENTION),
         }
     }

@@ -12,7 +12,7 @@ fn entries_are_as_large_as_the_settings_say() {
         ("command slots", 340),
         ("regions", 18),
         ("inbound queue", 180),
-        ("pending writes", 240),
+        ("pending writes", 250),
         ("staging of ordered ops", 4100),
         ("outcome records", 60),
         ("events and records by region", 134),

@@ -270,7 +270,7 @@ fn register(model: &mut Model, accounts: &mut Accounts, who: usize, len: u64) {
     assert_eq!((is_reserved(0), is_reserved(1)), reserved);
     model.names += 1;
     let name = RegionId::from_bits(model.names);
-    accounts.registered(name, charge);
+    accounts.registered(name, charge, 0);
     model.regions.push(Region { tenant: id, id: name, len, reserved });
 }
 

@@ -24,7 +24,7 @@ impl PendingWrites {
         assert_eq!(count(State::Waiting), waiting);
         assert_eq!(count(State::Solicited), self.solicited.len());
         assert_eq!(count(State::Parked), self.parked.len());
-        assert_eq!(count(State::Answering), self.answering.len());
+        assert_eq!(count(State::Answering), self.answering.len() + self.installing.len());
         let in_use = self.entries.iter().filter(|it| !matches!(it.state, State::Free));
         let counted = in_use.filter(|it| it.state != State::Parked).count();
         assert_eq!(counted, self.used.iter().sum::<usize>(), "by class");

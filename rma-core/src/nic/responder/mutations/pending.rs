@@ -8,7 +8,7 @@ use crate::{
     crypto::{DerivedRegionKey, Iv, RegionKey},
     error::DropReason,
     granules::Granules,
-    nic::{responder::admission::Asked, tables::Tables},
+    nic::{region_table::Rekeyed, responder::admission::Asked, tables::Tables},
     op::{ClassOfService, OpStatus},
     time::{Clock, Instant},
     wire::{
@@ -48,6 +48,8 @@ pub(super) struct Pending {
     pub(super) status: OpStatus,
     /// The number by which the solicitation names the op: this entry, or its record.
     pub(super) number: u16,
+    /// The number of a Rekey that has changed its region.
+    pub(super) rekeyed: Rekeyed,
     /// The further state of a recorded op.
     pub(super) recorded: Recorded,
 }
@@ -98,6 +100,7 @@ impl Pending {
             arrived: Granules::NONE,
             status: OpStatus::Ok,
             number: 0,
+            rekeyed: Rekeyed::NONE,
             recorded: Recorded::NONE,
         }
     }
@@ -113,7 +116,7 @@ impl Pending {
         tables: &mut Tables<'_>,
     ) -> Result<(), DropReason> {
         self.check_key(tables)?;
-        self.change(clock, tables, |entry, _, tables| entry.apply(start, payload, tables))
+        self.change(clock, tables, |entry, _, tables| entry.apply(start, payload, tables))?
     }
 
     //= channels#P11-rekey
@@ -154,17 +157,25 @@ impl Pending {
     /// Changes what a part of a plain op is to change. The caller has checked that all is as it was
     /// when it was admitted.
     #[inline]
-    fn apply(&self, start: u32, payload: &[u8], tables: &mut Tables<'_>) {
+    fn apply(
+        &mut self,
+        start: u32,
+        payload: &[u8],
+        tables: &mut Tables<'_>,
+    ) -> Result<(), DropReason> {
         match self.mutation {
             //= 1rma#5.2-rekey
             Mutation::Rekey => {
                 if let Ok(key) = payload.try_into() {
                     let region = self.asked.header.region;
-                    let _ = tables.regions.rekey(region, &RegionKey::from_bytes(key));
+                    let rekeyed = tables.regions.rekey(region, &RegionKey::from_bytes(key));
+                    // It is registered: that was checked just now.
+                    self.rekeyed = rekeyed.map_err(|_waits| DropReason::RekeysWait)?;
                 }
             }
             _ => self.place(start, payload, tables),
         }
+        Ok(())
     }
 
     /// Copies a part of the op's bytes to where they belong in the region.

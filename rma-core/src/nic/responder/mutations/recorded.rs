@@ -80,7 +80,7 @@ pub(super) struct Part<'a> {
 
 impl Asked {
     /// Returns the party that may ask about the op's outcome.
-    pub(super) const fn asker(&self) -> Asker {
+    pub(in crate::nic::responder) const fn asker(&self) -> Asker {
         Asker { initiator: self.initiator, pid: self.header.pid, region: self.header.region }
     }
 }
@@ -298,8 +298,8 @@ fn operand(payload: &[u8], index: usize) -> u64 {
 
 impl PendingWrites {
     /// An initiator knows how an earlier op of its own has ended.
-    pub(in crate::nic::responder) fn note_done(&mut self, asked: &Asked, done: Done) {
-        self.shared.records.release(&asked.asker(), done);
+    pub(in crate::nic::responder) fn note_done(&mut self, asker: &Asker, done: Done) {
+        self.shared.records.release(asker, done);
     }
 
     /// A region is no longer registered.

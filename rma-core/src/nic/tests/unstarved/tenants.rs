@@ -137,7 +137,9 @@ fn rekeys_of_a_tenant_leave_the_previous_keys_of_its_neighbour() {
         let new = RegionKey::from_bytes([9; 16]);
         let regions = net.hosts[TARGET].nic.regions_mut();
         regions.rekey(neighbour, &new).unwrap();
-        others.into_iter().for_each(|other| regions.rekey(other, &new).unwrap());
+        for other in others {
+            regions.rekey(other, &new).unwrap();
+        }
         let command = net.command((HONEST, TARGET), 0, OpType::Read);
         net.issue(HONEST, Command { remote_region: neighbour, ..command });
         net.exchange(HONEST, TARGET);
