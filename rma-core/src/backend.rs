@@ -51,6 +51,8 @@ pub struct RxFrame<'a> {
     pub link: Option<&'a [u8; LINK_LEN]>,
     /// Whether it is the first of its packet. What strangers are told is paid for by packet (P10).
     pub is_first: bool,
+    /// Whether another engine of the host has received it, and has handed it over.
+    pub is_handed_over: bool,
     /// The frame. Opened in place.
     pub bytes: &'a mut [u8],
 }
@@ -60,8 +62,17 @@ impl<'a> RxFrame<'a> {
     pub const fn alone(packet: RxPacket<'a>) -> Self {
         let RxPacket { source, destination, port, source_port, reply_len_max, link, bytes } =
             packet;
-        let is_first = true;
-        Self { source, destination, port, source_port, reply_len_max, link, is_first, bytes }
+        Self {
+            source,
+            destination,
+            port,
+            source_port,
+            reply_len_max,
+            link,
+            is_first: true,
+            is_handed_over: false,
+            bytes,
+        }
     }
 }
 

@@ -328,9 +328,6 @@ drop_reasons! {
     NoticeAfterSolicitation,
     /// Solicited data for a pending write that does not exist, or is another op's.
     UnknownPendingWrite,
-    /// A new key that another engine of this host has no room for, as it stands still: it changes
-    /// nothing, as if it had been lost.
-    RekeysWait,
     /// Solicited data whose tag is wrong.
     DataUnauthenticated,
     /// Solicited data that came too late to be applied: its initiator may have given up (§5.1).
@@ -352,6 +349,9 @@ drop_reasons! {
     /// Solicited data of such an op that found none any longer. What comes of the op after that is
     /// counted here, too.
     NoReceiveLeft,
+    /// A new key that another engine of this host has no room for, as it stands still: it changes
+    /// nothing, as if it had been lost.
+    RekeysWait,
 }
 
 /// The reason why a frame was not sent. Each reason has a counter.

@@ -26,6 +26,7 @@
 //! | [`turns`] | how much a turn takes from each portal | what that is |
 //! | [`counter_mark`] | which counter values nobody has had | files |
 //! | [`backend`] | what an operating system must offer | the protocol |
+//! | [`learnt_ports`] | from which ports answers come to this engine | how a device spreads them |
 //! | [`path_limits`] | how long frames may be on the way to a host | how that is found |
 //!
 //! # How to drive a NIC
@@ -56,6 +57,7 @@ pub mod gate;
 pub mod grant;
 pub mod granules;
 pub mod index_list;
+pub mod learnt_ports;
 pub mod limits;
 pub mod nic;
 pub mod notice_limiter;

@@ -219,6 +219,13 @@ impl Nic {
         self.initiator.slot_count()
     }
 
+    /// The numbers of its command slots, among those of its host.
+    #[must_use]
+    pub const fn slots(&self) -> core::ops::Range<u16> {
+        let first = self.config.first_slot();
+        first..first + self.slot_count() as u16
+    }
+
     /// Whether all of `slots` are free.
     #[must_use]
     pub fn are_free(&self, slots: core::ops::Range<u16>) -> bool {
@@ -367,8 +374,15 @@ impl Nic {
         self.counters.count_received();
         self.responder.note_frame(now, frame);
         let result = self.handle_view(now, clock, frame, seen);
-        if result.is_ok() && seen.class == ClassOfService::Latency {
-            self.latency_class_seen_at = Some(now);
+        if result.is_ok() {
+            if seen.class == ClassOfService::Latency {
+                self.latency_class_seen_at = Some(now);
+            }
+            if !self.config.is_alone()
+                && let Ok(view) = &seen.view
+            {
+                self.learn(frame, view);
+            }
         }
         result.inspect_err(|&reason| self.counters.count_drop(reason))
     }

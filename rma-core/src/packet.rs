@@ -117,6 +117,7 @@ impl<'a> Frames<'a> {
             reply_len_max: self.reply_len_max,
             link: self.link,
             is_first,
+            is_handed_over: false,
             bytes,
         }))
     }

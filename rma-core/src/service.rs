@@ -56,28 +56,21 @@ pub trait Service {
 
     /// The engine of the host that a frame is for, by what it claims: asked where there are
     /// several. `None`: whoever has received it.
-    fn owner_of(&self, frame: &RxFrame<'_>) -> Option<EngineId> {
-        let _ = frame;
-        None
-    }
+    fn owner_of(&self, frame: &RxFrame<'_>) -> Option<EngineId>;
 
     /// Takes the new keys that other engines of the host have put on their way here. Called after
     /// frames were fetched and before any of them is handled.
-    fn take_keys(&mut self) {}
+    fn take_keys(&mut self);
 
     /// The frames that follow, up to the next first one of a packet, are of a packet whose notice
     /// to a stranger may be another engine's to send (P10).
-    fn note_paid(&mut self) {}
+    fn note_paid(&mut self);
 
     /// The next word for another engine of the host, as of the last frames.
-    fn poll_word(&mut self) -> Option<Word> {
-        None
-    }
+    fn poll_word(&mut self) -> Option<Word>;
 
     /// Takes a word of another engine of the host.
-    fn handle_word(&mut self, line: &Line) {
-        let _ = line;
-    }
+    fn handle_word(&mut self, line: &Line);
 
     /// Takes received frames, of one service each time. `clock` is for what must be known more
     /// exactly than `now` tells (P2).

@@ -250,6 +250,43 @@ fn a_line_that_comes_while_its_flag_goes_down_is_looked_for() {
     explore_flags(2, false);
 }
 
+/// The engine looks into a ring only while its flag is up, and takes that down where it finds
+/// nothing: as it takes the keys of other engines.
+#[test]
+fn lines_that_come_while_their_flag_goes_down_are_all_found() {
+    loom::model(|| {
+        let flags = Flags::new();
+        let (mut producer, mut consumer) = ring(2);
+        flags.raise(3);
+        let home = {
+            let flags = flags.clone();
+            thread::spawn(move || {
+                for n in 1..=2 {
+                    producer.push(&line(n)).unwrap();
+                    flags.raise(3);
+                }
+            })
+        };
+        let mut taken = 0;
+        let mut take_all = || {
+            while flags.raised() >> 3 & 1 == 1 {
+                if !consumer.has_line() {
+                    flags.lower(3);
+                    if !consumer.has_line() {
+                        break;
+                    }
+                    flags.raise(3);
+                }
+                taken += u64::from(consumer.pop().is_some());
+            }
+        };
+        take_all();
+        home.join().unwrap();
+        take_all();
+        assert_eq!(taken, 2, "nobody looks into a ring that is not empty");
+    });
+}
+
 #[test]
 fn a_flag_goes_up_and_down_beside_another() {
     explore_flags(1, true);

@@ -99,6 +99,16 @@ impl CounterBlock {
         self.len() == 0
     }
 
+    /// As many blocks as there are to be `parts`, of as many values each as can be, the lower ones
+    /// first.
+    #[must_use]
+    pub fn parts(self, parts: u16) -> Vec<Self> {
+        let (each, parts) = (self.len() / u64::from(parts.max(1)), u64::from(parts));
+        (0..parts)
+            .map(|it| Self::new(self.first + it * each, self.first + (it + 1) * each))
+            .collect()
+    }
+
     /// Two blocks of half of the values each, the lower ones first.
     pub const fn halves(self) -> (Self, Self) {
         let middle = self.first + self.len() / 2;

@@ -107,6 +107,19 @@ struct From {
     watch: Watched,
 }
 
+impl From {
+    /// Whether there is nothing to take, by the flags that are up. What was not told yet comes with
+    /// news, or never, where its engine has ended meanwhile: so does the rest of a message that has
+    /// begun.
+    fn is_idle(&self, raised: u64) -> bool {
+        if self.watch == Watched::No {
+            return raised >> self.bit & 1 == 0;
+        }
+        let rest = self.head.as_ref().map_or(1, Head::lines);
+        self.ring.len() < rest
+    }
+}
+
 /// Whether a ring is looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watched {
@@ -172,14 +185,15 @@ impl Neighbours {
 
     /// Whether nothing waits in a ring, also no key. Looks again: the thread that is about to sleep
     /// asks.
-    pub(super) fn is_idle(&self) -> bool {
-        let has_keys = self.news.raised() >> FIRST_KEY_BIT != 0;
-        !has_keys && self.from.iter().all(|from| from.ring.is_empty())
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let raised = self.news.raised();
+        raised >> FIRST_KEY_BIT == 0 && self.from.iter().all(|from| from.is_idle(raised))
     }
 
     /// Has the service handle those of a batch of frames that are for this engine, and gives the
     /// others to their owners.
-    pub(super) fn deliver(
+    pub fn deliver(
         &mut self,
         service: &mut impl Service,
         now: Instant,
@@ -233,7 +247,7 @@ impl Neighbours {
 
     /// Tells other engines of what was put into their rings.
     #[inline]
-    pub(super) fn publish(&mut self) {
+    pub fn publish(&mut self) {
         for out in &mut self.out {
             if core::mem::take(&mut out.is_untold) {
                 out.ring.publish();
@@ -244,7 +258,7 @@ impl Neighbours {
 
     /// Has the service handle what other engines have put into this one's rings: up to `most`
     /// messages. Returns how many there were.
-    pub(super) fn receive(
+    pub fn receive(
         &mut self,
         service: &mut impl Service,
         now: Instant,
@@ -260,13 +274,14 @@ impl Neighbours {
             while received < most && self.from[index].fetched > 0 {
                 let taken = self.take_batch(index, service, now, clock, most - received);
                 received += taken;
+                // Of each batch: the service has room for no more.
+                self.send_words(service);
                 if taken == 0 {
                     break;
                 }
             }
         }
         self.first = (self.first + 1) % count;
-        self.send_words(service);
         received
     }
 

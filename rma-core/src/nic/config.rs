@@ -269,6 +269,34 @@ impl NicConfigBuilder {
         })
     }
 
+    /// The part of these settings that one of so many engines of a host has: of what all of them
+    /// have together. Timing and regions are each engine's, as they are the host's.
+    ///
+    /// # Errors
+    /// The first setting that is too small for so many engines.
+    pub fn divided(self, engines: u16) -> Result<Self, ConfigError> {
+        if engines == 1 {
+            return Ok(self);
+        }
+        let part = |setting, value: u32, least: u32| {
+            let part = value / u32::from(engines);
+            let error = ConfigError::TooSmallForEngines { setting, value, engines, least };
+            if part < least { Err(error) } else { Ok(part) }
+        };
+        // Half of a window is for the mutations of others, and has room for one.
+        let window = part("solicitation_window", self.solicitation_window, 2 * OP_SIZE_MAX)?;
+        Ok(Self {
+            command_slots: part("command_slots", self.command_slots, 1)?,
+            inbound_queue: part("inbound_queue", self.inbound_queue, 1)?,
+            pending_writes: part("pending_writes", self.pending_writes, 1)?,
+            outcome_records: part("outcome_records", self.outcome_records, 1)?,
+            solicitation_window: window,
+            bandwidth: self.bandwidth / u64::from(engines),
+            notices_per_second: self.notices_per_second.div_ceil(engines.into()),
+            ..self
+        })
+    }
+
     /// How long a mutation whose data does not come keeps its share of the window while others wait
     /// (P13, not in the paper): twice what an op takes that is solicited behind a whole window. It
     /// follows from the settings and is not measured, as what peers can slow down must not set it.
@@ -378,6 +406,20 @@ pub enum ConfigError {
         engine: u16,
         /// How many there are said to be.
         engines: u16,
+    },
+    /// Each engine of a host has a part of what all have together.
+    #[error(
+        "`{setting}` is {value}, too little for {engines} engines, of which each needs {least}: set it higher, or ask for fewer engines"
+    )]
+    TooSmallForEngines {
+        /// The setting.
+        setting: &'static str,
+        /// Its value, for all engines together.
+        value: u32,
+        /// How many engines there are.
+        engines: u16,
+        /// How much each of them needs.
+        least: u32,
     },
     /// A table has no entry, or more than its index can name.
     #[error("`{setting}` is {value}: it must be in 1..={max}")]

@@ -36,6 +36,7 @@ use crate::{
     error::CommandError,
     granules::Granules,
     index_list::{IndexList, Links},
+    learnt_ports::LearntPorts,
     op::{ClassOfService, Moves, OpStatus},
     path_limits::Paths,
     port::SourcePort,
@@ -82,6 +83,8 @@ pub(super) struct Initiator {
     timeout_nanos: u64,
     /// The listener for the lengths of frames that came, and for those that did not.
     paths: Option<Paths>,
+    /// The source ports whose answers come to this engine.
+    ports: LearntPorts,
 }
 
 /// An op that has ended, and whose completion waits to be polled.
@@ -141,6 +144,7 @@ impl Initiator {
             dispatch_timeout_nanos: config.dispatch_timeout_nanos,
             timeout_nanos: config.timeout_nanos,
             paths: None,
+            ports: LearntPorts::new(config.place.engines),
         }
     }
 
@@ -360,6 +364,9 @@ impl Initiator {
         };
         if let Some(paths) = &self.paths {
             slot.tell(status, paths);
+        }
+        if matches!(status, OpStatus::Timeout | OpStatus::Nack) {
+            self.ports.forget(slot.command.responder, slot.source_port);
         }
         let was_under_way = matches!(slot.state, State::InService | State::Solicited);
         if was_under_way && slot.command.class == ClassOfService::Throughput {

@@ -11,7 +11,7 @@
 //!
 //! The key of an engine that has ended goes nowhere: it serves nothing.
 //!
-//! A host with one engine has none of this: both lists are empty.
+//! A host with one engine has none of this.
 
 use rma_shm::{
     Flags, Line,
@@ -50,11 +50,6 @@ pub struct KeyRings {
 }
 
 impl KeyRings {
-    /// Those of an engine that is alone.
-    pub(super) fn none() -> Self {
-        Self { out: Vec::new(), from: Vec::new(), bit: 0, news: Flags::new(), put: 0 }
-    }
-
     /// The rings of engines that are reached at `seats`, in their order. At most 32.
     #[must_use]
     pub fn connect(seats: &[Seat]) -> Vec<Self> {
@@ -63,7 +58,9 @@ impl KeyRings {
             .map(|(index, seat)| Self {
                 bit: FIRST_KEY_BIT + index,
                 news: seat.news.clone(),
-                ..Self::none()
+                out: Vec::new(),
+                from: Vec::new(),
+                put: 0,
             })
             .collect();
         for (from, to) in pairs(seats.len()) {
@@ -113,6 +110,11 @@ impl KeyRings {
             if !ring.has_line() {
                 // Down first: what comes from then on raises it again.
                 self.news.lower(*bit);
+                if !ring.has_line() {
+                    continue;
+                }
+                // Several may have come meanwhile, and the flag that told of them is down.
+                self.news.raise(*bit);
             }
             if let Some(line) = ring.pop_and_wipe_if(|_| true) {
                 return Some(decode(&line));

@@ -10,7 +10,9 @@ use super::{
     security::Security,
     shares::Shares,
 };
-use crate::{backend::BATCH, fair_queue::owners::OwnersQueue, tenant::TenantIndex};
+use crate::{
+    backend::BATCH, fair_queue::owners::OwnersQueue, learnt_ports::LearntPorts, tenant::TenantIndex,
+};
 
 /// The memory of one table of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +40,9 @@ impl Nic {
     /// alone: not on how many hosts there are, nor on what they do. A region that is registered
     /// brings the memory of its entry with it; a receive queue, its posts and events as well.
     #[must_use]
-    pub fn memory(&self) -> [TableMemory; 15] {
+    pub fn memory(&self) -> [TableMemory; 16] {
         let settings = &self.config.settings;
+        let learnt_ports = if self.config.is_alone() { 0 } else { LearntPorts::ENTRIES as u32 };
         let table = |table, entries: u32, entry_len| TableMemory {
             table,
             entries: entries as usize,
@@ -74,6 +77,7 @@ impl Nic {
             ),
             // For each class of service, of reads and of mutations.
             table("lists of owners", 4, OwnersQueue::HEAP_LEN),
+            table("source ports learnt", learnt_ports, LearntPorts::ENTRY_LEN),
             table("what stands for no region", 1, self.regions.decoy().memory.len()),
         ]
     }

@@ -75,15 +75,6 @@ impl NicConfig {
     /// The engine that `view` is for. `None`: whoever has received it.
     fn owner_of(&self, view: &FrameView, regions: &RegionTable) -> Option<EngineId> {
         match view {
-            FrameView::ReadRequest(_) => None,
-            FrameView::ReadResponse(it) => self.engine_of_slot(it.claims().header.slot),
-            FrameView::Failure(it) => self.engine_of_slot(it.claims().header.slot),
-            FrameView::Solicitation(it) => self.engine_of_slot(it.claims().header.slot),
-            FrameView::Acknowledgement(it) => self.engine_of_slot(it.claims().header.slot),
-            FrameView::AcknowledgementWithResult(it) => {
-                self.engine_of_slot(it.claims().header.slot)
-            }
-            FrameView::Settlement(it) => self.engine_of_slot(it.claims().header.slot),
             FrameView::SolicitedData(it) => self.engine_of_number(it.claims().pending),
             FrameView::SettleRequest(it) => self.engine_of_number(it.claims().name.number),
             FrameView::MutationRequest(it) => {
@@ -94,8 +85,27 @@ impl NicConfig {
                 let claims = it.claims();
                 home(&claims.mutation, claims.header.region, regions)
             }
+            answer => self.engine_of_slot(slot_answered(answer)?),
         }
     }
+}
+
+/// The command slot of the op that `view` claims to answer. `None`: it is no answer.
+const fn slot_answered(view: &FrameView) -> Option<CommandSlotId> {
+    let header = match view {
+        FrameView::ReadResponse(it) => it.claims().header,
+        FrameView::Failure(it) => it.claims().header,
+        FrameView::Solicitation(it) => it.claims().header,
+        FrameView::Acknowledgement(it) => it.claims().header,
+        FrameView::AcknowledgementWithResult(it) => it.claims().header,
+        FrameView::Settlement(it) => it.claims().header,
+        FrameView::ReadRequest(_)
+        | FrameView::MutationRequest(_)
+        | FrameView::SolicitedData(_)
+        | FrameView::RecordedRequest(_)
+        | FrameView::SettleRequest(_) => return None,
+    };
+    Some(header.slot)
 }
 
 /// The home of `region`, if that is who carries out `mutation`.
@@ -120,7 +130,8 @@ fn halves(address: HostAddr) -> [u64; 2] {
 
 impl Nic {
     /// The next word for another engine of the host, as of the last frames.
-    pub(crate) fn poll_word(&mut self) -> Option<Word> {
+    #[must_use]
+    pub fn poll_word(&mut self) -> Option<Word> {
         let DoneElsewhere { engine, asker, done } = self.responder.poll_done()?;
         let [high, low] = halves(asker.initiator);
         let [number, pid] = [u64::from(done.number), asker.pid.0.into()];
@@ -130,10 +141,7 @@ impl Nic {
     }
 
     /// Takes a word of another engine of the host.
-    pub(crate) fn handle_word(
-        &mut self,
-        &Line([_, counter, number, high, low, pid, region, _]): &Line,
-    ) {
+    pub fn handle_word(&mut self, &Line([_, counter, number, high, low, pid, region, _]): &Line) {
         let initiator = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
         let asker = Asker {
             initiator: HostAddr::from_octets(initiator),
@@ -144,8 +152,19 @@ impl Nic {
     }
 
     /// Counts the packet of the frames that follow as paid for, up to the next first frame (P10).
-    pub(crate) const fn note_paid(&mut self) {
+    pub const fn note_paid(&mut self) {
         self.responder.note_paid();
+    }
+
+    /// Learns where answers come to, from a frame that was authentic. Not from a notice of failure:
+    /// whoever sees a request can make one.
+    #[inline(never)]
+    pub(super) fn learn(&mut self, frame: &RxFrame<'_>, view: &FrameView) {
+        if !matches!(view, FrameView::Failure(_))
+            && let Some(slot) = slot_answered(view)
+        {
+            self.initiator.learn(slot, frame);
+        }
     }
 
     /// The engine of this NIC's host that `frame` is for, by what it claims. `None`: whoever has

@@ -153,7 +153,7 @@ pub struct RegionTable {
     /// The keys that regions had lately.
     previous: PreviousKeys,
     /// The way of new keys to the tables of the host's other engines, and from these.
-    rings: KeyRings,
+    rings: Option<KeyRings>,
     /// The decoy for a region that does not exist, so that a request for it takes as long to
     /// refuse.
     decoy: Decoy,
@@ -223,7 +223,7 @@ impl RegionTable {
             aead,
             previous: PreviousKeys::new(decoy.key.clone()),
             decoy,
-            rings: KeyRings::none(),
+            rings: None,
             presence: Presence::NOBODY,
         }
     }
@@ -415,28 +415,32 @@ impl RegionTable {
     pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<Rekeyed, RegionError> {
         self.get(region).ok_or(RegionError::NotRegistered { region })?;
         // First, so that no engine is told later than whoever asks for this.
-        let put = self.rings.put(region, key).ok_or(RegionError::RekeysWait { region })?;
+        let put = self.rings.as_mut().map(|rings| rings.put(region, key));
+        let put = put.map(|put| put.ok_or(RegionError::RekeysWait { region })).transpose()?;
         self.install(region, key);
-        Ok(Rekeyed(put))
+        Ok(put.map_or(Rekeyed::NONE, Rekeyed))
     }
 
     /// Whether no engine of the host serves or applies under the key from before a Rekey.
-    pub(super) fn is_everywhere(&self, Rekeyed(put): Rekeyed) -> bool {
-        self.rings.are_taken(put)
+    #[inline]
+    pub(super) fn is_everywhere(&self, rekeyed: Rekeyed) -> bool {
+        // Most ops are no Rekeys, and need not look at the lines that other engines write.
+        rekeyed == Rekeyed::NONE
+            || self.rings.as_ref().is_none_or(|rings| rings.are_taken(rekeyed.0))
     }
 
     /// Installs the keys that other engines have put on their way here. To be called between the
     /// fetching of frames and their handling.
     #[inline]
     pub fn take_keys(&mut self) {
-        if self.rings.have_some() {
+        if self.rings.as_ref().is_some_and(KeyRings::have_some) {
             self.take_keys_that_are_there();
         }
     }
 
     #[cold]
     fn take_keys_that_are_there(&mut self) {
-        while let Some((region, key)) = self.rings.take() {
+        while let Some((region, key)) = self.rings.as_mut().and_then(KeyRings::take) {
             self.install(region, &key);
         }
     }
@@ -454,7 +458,7 @@ impl RegionTable {
 
     /// Exchanges keys with the tables of the host's other engines from now on.
     pub fn set_rings(&mut self, rings: KeyRings) {
-        self.rings = rings;
+        self.rings = Some(rings);
     }
 
     /// The engine that is the home of `region`, where it is registered.

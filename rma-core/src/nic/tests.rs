@@ -24,6 +24,7 @@ mod batch;
 mod circular;
 mod counter_blocks;
 mod gather;
+mod learnt_ports;
 mod mutation;
 mod overload;
 mod paths;
@@ -255,8 +256,9 @@ fn deliver(
         now,
         &now,
         RxFrame {
-            source_port: crate::port::SourcePort::FIRST,
+            source_port: flight.transmit.source_port,
             is_first: true,
+            is_handed_over: false,
             source: flight.transmit.source,
             destination: flight.transmit.destination,
             port: flight.transmit.port,

@@ -98,6 +98,7 @@ fn frames_are_sorted_by_service_and_stay_in_order() {
         .map(|(bytes, port)| RxFrame {
             source_port: SourcePort::FIRST,
             is_first: true,
+            is_handed_over: false,
             source: address(2),
             destination: address(1),
             port: Port(port),

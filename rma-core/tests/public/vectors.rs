@@ -274,6 +274,7 @@ impl Vectors {
         let frame = RxFrame {
             source_port: rma_core::port::SourcePort::FIRST,
             is_first: true,
+            is_handed_over: false,
             source,
             destination,
             port: Port::ONE_RMA,
@@ -294,6 +295,7 @@ impl Vectors {
         let frame = RxFrame {
             source_port: rma_core::port::SourcePort::FIRST,
             is_first: true,
+            is_handed_over: false,
             source,
             destination,
             port,

@@ -97,6 +97,11 @@ impl Head {
         usize::from(self.u16_at(2)).min(FRAME_LEN_MAX)
     }
 
+    /// The lines of its octets, which follow it.
+    pub(super) fn lines(&self) -> usize {
+        lines(self.len()) - 1
+    }
+
     const fn u16_at(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.octets[at], self.octets[at + 1]])
     }
@@ -155,7 +160,7 @@ impl Arrivals {
             }
             *begun.insert(Head { octets: octets(&line) })
         };
-        let lines = lines(head.len()) - 1;
+        let lines = head.lines();
         if *fetched < lines {
             *fetched = 0;
             return None;
@@ -198,6 +203,7 @@ impl Arrivals {
                 reply_len_max: head.u16_at(8).into(),
                 link: head.has(HAS_LINK).then(|| link_of(&head.octets)),
                 is_first,
+                is_handed_over: true,
                 bytes: &mut bytes[..head.len()],
             });
         }

@@ -394,6 +394,27 @@ fn a_rekey_that_an_engine_holds_up_ends_with_timeout_and_has_its_effect_before_t
 }
 
 #[test]
+fn a_rekey_that_another_engine_has_no_room_for_changes_nothing() {
+    let mut net = Net::new([1, 2], ROUTES[0]);
+    let region = net.hosts[1].register(64, Permissions::REKEY, 0);
+    let rekey = net.grant(&region, 64, OpType::Rekey, &KEY);
+    net.still = vec![[1, 1]];
+    net.hosts[0].portals[0].rekey(&rekey, NEW).unwrap();
+    net.round();
+    // Its data is asked for when as many Rekeys of its own host wait as there is room for.
+    let other = net.hosts[1].register(64, Permissions::NONE, 0);
+    let regions = net.hosts[1].engines[0].service_mut().nic_mut().regions_mut();
+    while regions.rekey(other.id(), &NEW).is_ok() {}
+    assert_eq!(net.status(0), OpStatus::Timeout);
+    assert_eq!(net.hosts[1].drops(DropReason::RekeysWait), 1);
+    net.still.clear();
+    net.round();
+    // Under the old key still.
+    net.hosts[0].portals[0].rekey(&rekey, NEW).unwrap();
+    assert_eq!(net.status(0), OpStatus::Ok);
+}
+
+#[test]
 fn an_engine_that_has_ended_holds_up_no_rekey() {
     let mut net = Net::new([1, 3], ROUTES[0]);
     let region = net.hosts[1].register(64, Permissions::REKEY, 0);
@@ -491,6 +512,7 @@ fn a_frame_comes_out_of_a_ring_as_it_went_in_however_it_is_cut() {
             reply_len_max: 1452,
             link: (nth % 2 == 0).then_some(&link),
             is_first: nth % 3 == 0,
+            is_handed_over: false,
             bytes: &mut bytes,
         };
         let (mut producer, mut consumer) = ring(128).unwrap();
@@ -512,6 +534,7 @@ fn a_frame_comes_out_of_a_ring_as_it_went_in_however_it_is_cut() {
             assert_eq!(is_paid, !frame.is_first);
             assert_eq!((got.source, got.destination), (frame.source, frame.destination));
             assert_eq!((got.port, got.source_port), (frame.port, frame.source_port));
+            assert!(got.is_handed_over);
             assert_eq!((got.reply_len_max, got.link), (frame.reply_len_max, frame.link));
             assert_eq!((got.is_first, &*got.bytes), (frame.is_first, &*frame.bytes));
             seen += 1;
@@ -550,4 +573,34 @@ fn a_strangers_packet_for_two_engines_is_answered_by_one_notice() {
         let unauthenticated = net.hosts[1].drops(DropReason::RequestUnauthenticated);
         assert_eq!(unauthenticated, 5, "each was looked at by its owner");
     }
+}
+
+#[test]
+fn an_engine_sleeps_though_another_has_ended_in_the_middle_of_a_message() {
+    let mut net = Net::new([1, 2], ROUTES[0]);
+    let [sender, receiver] = &mut net.hosts[1].engines[..] else { panic!("two") };
+    let mut bytes = [0; 1400];
+    let host = HostAddr::from([192, 0, 2, 9]);
+    let frame = RxFrame::alone(RxPacket {
+        source: host,
+        destination: host,
+        port: crate::port::Port::ONE_RMA,
+        source_port: crate::port::SourcePort(1),
+        reply_len_max: 1472,
+        link: None,
+        bytes: &mut bytes,
+    });
+    // The first of its lines are seen before the last is there.
+    let out = &mut sender.neighbours.as_mut().unwrap().out[0];
+    message::push(&mut out.ring, &frame, false);
+    assert!(receiver.is_idle(), "it was not told");
+    out.to.tell(0);
+    assert!(!receiver.is_idle());
+    receiver.turn();
+    assert!(receiver.is_idle());
+    out.ring.publish();
+    assert!(!receiver.is_idle(), "the rest has come");
+    receiver.turn();
+    assert!(receiver.is_idle());
+    assert_eq!(receiver.neighbours.as_ref().unwrap().counts().taken(), 1);
 }

@@ -9,7 +9,6 @@ use crate::{
     limits::TAG_LEN,
     nic::{solicitation_window::Solicitor, tables::Tables},
     op::ClassOfService,
-    port::SourcePort,
     time::Instant,
     wire::{
         Header, Mutation, MutationRequest, RecordedRequest, Request, SettleRequest,
@@ -102,7 +101,7 @@ impl Initiator {
         slot.arrived = Granules::NONE;
         slot.longest = 0;
         slot.state = State::InService;
-        slot.source_port = SourcePort::of_turn(now);
+        slot.source_port = self.ports.of_turn(slot.command.responder, now);
         let ends = [source, slot.command.responder];
         let transmit = Transmit::new(ends, tables.config.place.port, header.class, len);
         out.hold(Transmit { source_port: slot.source_port, tenant: slot.tenant, ..transmit });

@@ -7,6 +7,7 @@
 use super::{Initiator, mutation::Solicited, response::Loaded};
 use crate::{
     addr::{HostAddr, Pid},
+    backend::RxFrame,
     command::{Command, CommandSlotId, Ending},
     crypto::{DerivedRegionKey, Iv},
     error::{CommandError, DropReason},
@@ -208,6 +209,20 @@ impl Initiator {
     ) -> Result<&mut Slot, DropReason> {
         let index = self.find(source, header, state)?;
         Ok(&mut self.slots[index])
+    }
+
+    /// Learns where answers to the port of an op come to, from an authentic one. It is the port of
+    /// the answer as well, unless its sender can have but one, or somebody has changed it.
+    pub(in crate::nic) fn learn(&mut self, slot: CommandSlotId, frame: &RxFrame<'_>) {
+        let Slot { source_port, .. } = self.slots[self.index_of(slot).index()];
+        if frame.source_port != source_port {
+            return;
+        }
+        if frame.is_handed_over {
+            self.ports.forget(frame.source, source_port);
+        } else {
+            self.ports.learn(frame.source, source_port);
+        }
     }
 
     /// The index of [`Initiator::slot_of`].

@@ -458,16 +458,16 @@ impl PendingWrites {
     fn follow_rekeys(&mut self, now: Instant, tables: &mut Tables<'_>) {
         while let Some(index) = self.installing.front() {
             let rekeyed = self.entries[usize::from(index)].rekeyed;
-            let is_everywhere = tables.regions.is_everywhere(rekeyed);
-            if !is_everywhere && !self.is_over(now, index) {
+            let is_over = self.is_over(now, index);
+            if !is_over && !tables.regions.is_everywhere(rekeyed) {
                 break;
             }
             self.installing.remove(&mut self.links, index);
-            if is_everywhere {
-                self.answering.push_back(&mut self.links, index);
-            } else {
+            if is_over {
                 tables.counters.count_rekey_held_up();
                 self.release(index, tables.regions);
+            } else {
+                self.answering.push_back(&mut self.links, index);
             }
         }
     }

@@ -295,6 +295,7 @@ fn an_op_that_is_applied_in_one_step_and_too_late_is_counted() {
             let frame = RxFrame {
                 source_port: crate::port::SourcePort::FIRST,
                 is_first: true,
+                is_handed_over: false,
                 source: last.transmit.source,
                 destination: last.transmit.destination,
                 port: last.transmit.port,

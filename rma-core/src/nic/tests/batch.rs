@@ -84,8 +84,9 @@ fn on_the_way(flights: Vec<Flight>, fates: &mut impl Iterator<Item = Fate>) -> V
 fn deliver_together(nic: &mut Nic, now: Instant, flights: &[Flight]) -> Vec<Vec<u8>> {
     let mut buffers: Vec<_> = flights.iter().map(|flight| flight.bytes.clone()).collect();
     let frames = buffers.iter_mut().zip(flights).map(|(bytes, flight)| RxFrame {
-        source_port: crate::port::SourcePort::FIRST,
+        source_port: flight.transmit.source_port,
         is_first: true,
+        is_handed_over: false,
         source: flight.transmit.source,
         destination: flight.transmit.destination,
         port: flight.transmit.port,

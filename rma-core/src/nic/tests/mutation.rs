@@ -229,6 +229,7 @@ fn an_initiator_that_was_stopped_before_it_took_the_solicitation_still_times_out
     let frame = RxFrame {
         source_port: crate::port::SourcePort::FIRST,
         is_first: true,
+        is_handed_over: false,
         source: pair.b.addr,
         destination: pair.a.addr,
         port: Port::ONE_RMA,
@@ -323,6 +324,7 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
         let frame = RxFrame {
             source_port: crate::port::SourcePort::FIRST,
             is_first: true,
+            is_handed_over: false,
             source: pair.a.addr,
             destination: pair.b.addr,
             port: Port::ONE_RMA,
@@ -343,6 +345,7 @@ fn a_responder_that_is_stopped_between_clock_and_copy_applies_in_time_or_counts_
     let frame = RxFrame {
         source_port: crate::port::SourcePort::FIRST,
         is_first: true,
+        is_handed_over: false,
         source: pair.a.addr,
         destination: pair.b.addr,
         port: Port::ONE_RMA,

@@ -257,6 +257,7 @@ fn notices_under_the_reserved_key_can_go_back_the_way_that_their_causes_came() {
         let frame = RxFrame {
             source_port: crate::port::SourcePort::FIRST,
             is_first: true,
+            is_handed_over: false,
             source: transmit.source,
             destination: transmit.destination,
             port: transmit.port,
@@ -363,6 +364,7 @@ fn a_refusal_is_the_same_work_whatever_its_region_id_names() {
                         .map(|Flight { transmit, bytes }| RxFrame {
                             source_port: crate::port::SourcePort::FIRST,
                             is_first: true,
+                            is_handed_over: false,
                             source: transmit.source,
                             destination: transmit.destination,
                             port: transmit.port,

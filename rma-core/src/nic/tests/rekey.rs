@@ -213,6 +213,7 @@ fn the_devices_buffer_keeps_no_copy_of_a_new_key_whether_it_was_applied_or_dropp
         let frame = RxFrame {
             source_port: crate::port::SourcePort::FIRST,
             is_first: true,
+            is_handed_over: false,
             source: transmit.source,
             destination: transmit.destination,
             port: transmit.port,

@@ -157,6 +157,7 @@ impl Net {
             .map(|Flight { transmit, bytes }| RxFrame {
                 source_port: crate::port::SourcePort::FIRST,
                 is_first: true,
+                is_handed_over: false,
                 source: transmit.source,
                 destination: transmit.destination,
                 port: transmit.port,
