@@ -1,6 +1,6 @@
 //! Settings of one host's StaR, and how they relate.
 
-use core::time::Duration;
+use core::{ops::Range, time::Duration};
 
 use rma_core::{
     addr::LocalAddresses,
@@ -8,12 +8,12 @@ use rma_core::{
     cc::{Algorithm, CcConfig, CcConfigBuilder, CcConfigError},
     crypto::EngineId,
     fair_queue::BucketSecret,
-    limits::GRANULE,
+    limits::{ENGINES_MAX, GRANULE},
     port::Port,
 };
 use thiserror::Error;
 
-use crate::{limits::VALID_MICROS_MAX, mr_table::MRS_MAX, pd_table::PDS_MAX, wire};
+use crate::{limits::VALID_MICROS_MAX, mr_table::MRS_MAX, names::Qpn, pd_table::PDS_MAX, wire};
 
 /// The UDP port of what goes to stateless processing, unless another is configured.
 pub const STATELESS_PORT: Port = Port(10_474);
@@ -139,8 +139,12 @@ pub struct StarPlace {
     pub stateless_port: Port,
     /// The port of stateful processing, on every host.
     pub stateful_port: Port,
-    /// The number of this engine among those of its host.
+    /// The number of this engine among those of its host. Default: 0. Two engines of one host with
+    /// one number would repeat IVs.
     pub engine: EngineId,
+    /// How many engines the host has, each with its part of the portals: 1 to [`ENGINES_MAX`].
+    /// Where there are several, `engine` counts them from 0. Default: 1.
+    pub engines: u16,
     /// The largest frame that the device can receive.
     pub receive_len_max: ReceiveLenMax,
     /// The secret by which hosts are spread over lists, and frames over lines of the filter.
@@ -156,6 +160,7 @@ impl StarPlace {
             stateless_port: STATELESS_PORT,
             stateful_port: STATEFUL_PORT,
             engine: EngineId::default(),
+            engines: 1,
             receive_len_max: ReceiveLenMax::default(),
             secret: BucketSecret::from_bytes([0; 16]),
         }
@@ -180,6 +185,26 @@ pub enum StarConfigError {
         stateless: Port,
         /// The other.
         stateful: Port,
+    },
+    /// There are too many engines, or this is none of them.
+    #[error("engine {engine} of {engines}: a host has 1 to {ENGINES_MAX}, and counts them from 0")]
+    Engines {
+        /// The number of the engine.
+        engine: u16,
+        /// How many there are said to be.
+        engines: u16,
+    },
+    /// A table of the host that is too small to be divided.
+    #[error(
+        "{setting} is {value}: {engines} engines need {engines} or more; raise it, or open fewer"
+    )]
+    TooFewForEngines {
+        /// The name of the setting.
+        setting: &'static str,
+        /// The value.
+        value: u32,
+        /// How many engines there are.
+        engines: u16,
     },
     /// A table that is empty or too large.
     #[error("{setting} is {value}: it must be from {min} to {max}")]
@@ -255,6 +280,36 @@ impl StarConfigBuilder {
         tries.saturating_add(spread).saturating_add(self.probe_interval).saturating_add(expires)
     }
 
+    /// The settings of each of so many engines of a host that has these: protection domains,
+    /// memory regions, connections, work requests, frames under way and answers in equal parts. Of
+    /// answers each has as many as one engine needs, though that may be more together. The filter
+    /// is not divided: one engine may get all frames that it is for. Windows of congestion control
+    /// are not either: they follow what is found of the path.
+    ///
+    /// # Errors
+    /// The first setting of which there is not one for each engine, and a number of engines that
+    /// no host has.
+    pub fn divided(mut self, engines: u16) -> Result<Self, StarConfigError> {
+        check_engines(EngineId(0), engines)?;
+        for (setting, value) in [
+            ("pds", &mut self.pds),
+            ("mrs", &mut self.mrs),
+            ("connections", &mut self.connections),
+            ("work_requests", &mut self.work_requests),
+            ("frames_under_way", &mut self.frames_under_way),
+        ] {
+            if *value < engines.into() {
+                let value = *value;
+                return Err(StarConfigError::TooFewForEngines { setting, value, engines });
+            }
+            *value /= u32::from(engines);
+        }
+        if engines > 1 {
+            self.answers = (self.answers / u32::from(engines)).max(ANSWERS_MIN);
+        }
+        Ok(self)
+    }
+
     /// Checks every setting for a host at `place`, and how they relate.
     ///
     /// # Errors
@@ -267,6 +322,7 @@ impl StarConfigBuilder {
         if stateless == stateful || stateless == Port(0) || stateful == Port(0) {
             return Err(StarConfigError::Ports { stateless, stateful });
         }
+        check_engines(place.engine, place.engines)?;
         for (setting, value, min, max) in [
             ("pds", self.pds, 1, PDS_MAX),
             ("mrs", self.mrs, 1, MRS_MAX),
@@ -308,7 +364,35 @@ impl StarConfigBuilder {
     }
 }
 
+/// Whether a host may have so many engines, of which one has this number.
+fn check_engines(engine: EngineId, engines: u16) -> Result<(), StarConfigError> {
+    let is_one_of_them = engines == 1 || engine.0 < engines;
+    if (1..=ENGINES_MAX).contains(&engines) && is_one_of_them {
+        Ok(())
+    } else {
+        Err(StarConfigError::Engines { engine: engine.0, engines })
+    }
+}
+
 impl StarConfig {
+    /// How many portals each engine of the host has.
+    const fn portals_each(&self) -> u16 {
+        (Qpn::PORTALS / self.place.engines as u32) as u16
+    }
+
+    /// The numbers of this engine's portals.
+    pub(crate) const fn portals(&self) -> Range<u16> {
+        let index = if self.place.engines == 1 { 0 } else { self.place.engine.0 };
+        let first = index * self.portals_each();
+        first..first + self.portals_each()
+    }
+
+    /// The engine of the host that has the portal of this number. `None`: none has.
+    pub(crate) fn engine_of_portal(&self, portal: u32) -> Option<EngineId> {
+        let index = portal / u32::from(self.portals_each());
+        u16::try_from(index).ok().filter(|&it| it < self.place.engines).map(EngineId)
+    }
+
     /// W in microseconds.
     pub(crate) const fn valid_micros(&self) -> u64 {
         self.settings.valid.as_micros() as u64
@@ -352,6 +436,54 @@ mod tests {
         ] {
             assert!(text.starts_with(setting), "{text}");
         }
+    }
+
+    #[test]
+    fn parts_of_the_defaults_work_for_as_many_engines_as_a_host_may_have() {
+        let all = StarConfigBuilder::default();
+        for engines in 1..=ENGINES_MAX {
+            let part = all.divided(engines).unwrap();
+            let mut numbers = 0;
+            for engine in (0..engines).map(EngineId) {
+                let place = place().with(|it| (it.engine, it.engines) = (engine, engines));
+                let config = part.build(place).unwrap();
+                assert_eq!(config.portals().start, numbers, "side by side");
+                numbers = config.portals().end;
+                for portal in [config.portals().start, numbers - 1] {
+                    assert_eq!(config.engine_of_portal(portal.into()), Some(engine));
+                }
+                for portal in [u32::from(engines) * u32::from(config.portals_each()), u32::MAX] {
+                    assert_eq!(config.engine_of_portal(portal), None);
+                }
+            }
+            assert!(u32::from(numbers) + u32::from(engines) > Qpn::PORTALS);
+            let of_all = |of: fn(&StarConfigBuilder) -> u32| of(&part) * u32::from(engines);
+            assert!(of_all(|it| it.pds) <= all.pds && of_all(|it| it.mrs) <= all.mrs);
+            assert!(of_all(|it| it.connections) <= all.connections);
+        }
+        let one = all.divided(1).unwrap();
+        assert_eq!(format!("{one:?}"), format!("{all:?}"), "one engine has all");
+    }
+
+    #[test]
+    fn engines_that_cannot_be_and_tables_too_small_for_them_are_told() {
+        let said = |engine, engines| {
+            let place = place().with(|it| (it.engine, it.engines) = (EngineId(engine), engines));
+            StarConfigBuilder::default().build(place).unwrap_err().to_string()
+        };
+        for (engine, engines) in [(0, 0), (0, 33), (4, 4), (u16::MAX, 2)] {
+            let text = format!("engine {engine} of {engines}: a host has 1 to 32, ");
+            assert!(said(engine, engines).starts_with(&text));
+        }
+        // A host's only engine may have any number.
+        let place = place().with(|it| it.engine = EngineId(7));
+        assert_eq!(StarConfigBuilder::default().build(place).unwrap().portals(), 0..4096);
+
+        let small = StarConfigBuilder::default().with(|it| it.connections = 3);
+        assert!(small.divided(3).is_ok());
+        let text = small.divided(4).unwrap_err().to_string();
+        assert_eq!(text, "connections is 3: 4 engines need 4 or more; raise it, or open fewer");
+        assert!(matches!(small.divided(33), Err(StarConfigError::Engines { .. })));
     }
 
     #[test]

@@ -162,7 +162,8 @@ impl Qpn {
     /// Bits of the place within the portal.
     pub const INDEX_BITS: u32 = 20;
 
-    /// The most portals that a host names.
+    /// The most portals that a host names. They are numbered host-wide, in equal parts for its
+    /// engines, so a QPN names its engine.
     pub const PORTALS: u32 = 1 << (u32::BITS - Self::INDEX_BITS);
 
     /// The most queue pairs of one portal.

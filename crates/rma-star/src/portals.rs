@@ -5,18 +5,19 @@
 //! are; a portal that waits for a frame is looked at in every turn; one that is closed is neither
 //! looked at nor waits.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use rma_core::{backend::BATCH, time::Instant, watch::Watch};
 
-use crate::{
-    names::Qpn,
-    portal::{Report, StarPort},
-};
+use crate::portal::{Report, StarPort};
 
-/// The portals of a host, by the numbers that are in QPNs.
+/// The portals of an engine, by the numbers that are in QPNs.
 #[derive(Debug)]
 pub(crate) struct Portals {
+    /// The numbers that they may have.
+    numbers: Range<u16>,
+    /// From the first number on.
     ports: Vec<Option<StarPort>>,
     /// The portals that are looked at.
     watch: Watch,
@@ -34,10 +35,11 @@ pub(crate) struct Portals {
 }
 
 impl Portals {
-    /// No portals.
-    pub(crate) fn new() -> Self {
-        let most = Qpn::PORTALS as usize;
+    /// No portals, which may have these numbers.
+    pub(crate) fn new(numbers: Range<u16>) -> Self {
+        let most = numbers.len();
         Self {
+            numbers,
             ports: Vec::with_capacity(most),
             watch: Watch::new(most),
             busy: Vec::with_capacity(most),
@@ -52,22 +54,24 @@ impl Portals {
     /// be.
     pub(crate) fn attach(&mut self, port: StarPort) -> Option<u16> {
         let free = self.ports.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.ports.len());
-        if number >= Qpn::PORTALS as usize {
+        let index = free.unwrap_or(self.ports.len());
+        if index >= self.numbers.len() {
             return None;
         }
         if free.is_none() {
             self.ports.push(None);
         }
-        self.watch.add(number as u16, port.flag());
-        self.ports[number] = Some(port);
-        Some(number as u16)
+        let number = self.numbers.start + index as u16;
+        self.watch.add(number, port.flag());
+        self.ports[index] = Some(port);
+        Some(number)
     }
 
     /// No further post of a portal is taken, nor one that waits for a frame. Whether that is new.
     pub(crate) fn close(&mut self, number: u16) -> bool {
+        let index = self.index_of(number.into());
         let Self { ports, watch, waiting, .. } = self;
-        let port = ports.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let port = ports.get_mut(index).and_then(Option::as_mut);
         let Some(port) = port.filter(|port| !port.is_closed()) else { return false };
         watch.forget(number, port.flag());
         if port.set_waiting(false) {
@@ -79,20 +83,28 @@ impl Portals {
 
     /// Serves a portal no more, which is [closed](Portals::close).
     pub(crate) fn detach(&mut self, number: u16) -> Option<StarPort> {
-        let port = self.ports.get_mut(usize::from(number))?.take()?;
+        let index = self.index_of(number.into());
+        let port = self.ports.get_mut(index)?.take()?;
         self.watch.remove(number, port.flag(), number);
         self.given.retain(|&given| given != number);
         Some(port)
     }
 
+    /// The place of a portal; of a number that no portal of this engine has, none.
+    #[inline]
+    const fn index_of(&self, number: u32) -> usize {
+        number.wrapping_sub(self.numbers.start as u32) as usize
+    }
+
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&StarPort> {
-        self.ports.get(number as usize)?.as_ref()
+        self.ports.get(self.index_of(number))?.as_ref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut StarPort> {
-        self.ports.get_mut(number as usize)?.as_mut()
+        let index = self.index_of(number);
+        self.ports.get_mut(index)?.as_mut()
     }
 
     /// All that there are.
@@ -104,10 +116,11 @@ impl Portals {
     /// back.
     pub(crate) fn begin_turn(&mut self, now: Instant) -> Vec<u16> {
         let mut busy = core::mem::take(&mut self.busy);
-        let Self { ports, watch, .. } = self;
+        let Self { numbers, ports, watch, .. } = self;
         watch.notice(now);
         watch.look(now, &mut busy, |number| {
-            ports[usize::from(number)].as_ref().is_some_and(|port| !port.is_idle())
+            let port = &ports[usize::from(number - numbers.start)];
+            port.as_ref().is_some_and(|port| !port.is_idle())
         });
         for &number in &busy {
             if let Some(port) = self.get_mut(number.into()) {

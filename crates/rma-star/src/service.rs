@@ -4,6 +4,12 @@
 //! they are for. Connections of which this host is the stateless side, and those of which it is the
 //! stateful side, share portals, protection domains, memory regions and the message counter, and
 //! nothing else.
+//!
+//! Where a host has several engines, each has a service of its own, and a portal is one engine's,
+//! with all its connections, whichever side it is of them. Every frame names both queue pairs of
+//! its connection, those of set-ups and of changes of roles as well, so its header tells whose it
+//! is: the engine of Z's portal has what F has sent, and the engine of F's what Z has. Services of
+//! one host share nothing: two portals of two engines have connections as those of two hosts do.
 
 mod memory;
 
@@ -12,17 +18,19 @@ use std::sync::Arc;
 use rma_core::{
     addr::LocalAddresses,
     backend::{BATCH, ReceiveLenMax, RxFrame, TxFrame},
-    crypto::{CounterBlock, IvCounter},
+    crypto::{CounterBlock, EngineId, IvCounter},
     error::DropReason,
     packet::Tail,
     port::Port,
     quantum::Quantum,
+    seat::Word,
     service::Service,
     tenant::TenantIndex,
     time::{Clock, Instant},
     turns::{PerTurn, TakeCommands, Turns},
 };
 use rma_crypto::{AeadProvider, fastest};
+use rma_shm::Line;
 
 use crate::{
     config::{StarConfig, StarConfigError, StarPlace},
@@ -43,7 +51,7 @@ use crate::{
 /// Posts taken in one turn.
 const POSTS: PerTurn = PerTurn { portal: 64, all: 128 };
 
-/// StaR on one host.
+/// StaR on an engine of a host.
 #[derive(Debug)]
 pub struct Star {
     config: StarConfig,
@@ -82,7 +90,7 @@ impl Star {
             sealer: Sealer::new(aead, config.place().engine, IvCounter::new(counters)),
             pds: PdTable::new(settings.pds),
             mrs: MrTable::new(settings.mrs),
-            portals: Portals::new(),
+            portals: Portals::new(config.portals()),
             turns: Turns::NEW,
             stateless: Stateless::new(&config),
             stateful: Stateful::new(&config),
@@ -159,8 +167,8 @@ impl Star {
         self.stateful.in_use()
     }
 
-    /// Serves a portal from now on. Returns its number, which QPNs have in them; `None` if there
-    /// are as many portals as there can be.
+    /// Serves a portal from now on. Returns its number, which QPNs have in them; `None` if this
+    /// engine has as many portals as it can have.
     pub fn attach(&mut self, port: StarPort) -> Option<u16> {
         self.portals.attach(port)
     }
@@ -331,6 +339,18 @@ impl TakeCommands for Posts<'_> {
 }
 
 impl Service for Star {
+    /// None: keys of protection domains are their engine's own.
+    fn take_keys(&mut self) {}
+
+    /// Nothing: no stranger is told anything.
+    fn note_paid(&mut self) {}
+
+    fn poll_word(&mut self) -> Option<Word> {
+        None
+    }
+
+    fn handle_word(&mut self, _: &Line) {}
+
     fn addresses(&self) -> &LocalAddresses {
         &self.config.place().addresses
     }
@@ -350,6 +370,13 @@ impl Service for Star {
 
     fn drop_tail(&mut self, _: Port, _: Tail) {
         self.counters.drop_frame(StarDrop::Malformed);
+    }
+
+    //= star#ours-engines
+    fn owner_of(&self, frame: &RxFrame<'_>) -> Option<EngineId> {
+        let portal = wire::destination_of(frame.bytes)?.portal();
+        let is_local = self.addresses().contains(frame.destination);
+        self.config.engine_of_portal(portal).filter(|_| is_local)
     }
 
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {

@@ -144,6 +144,7 @@ impl Stateful {
                 works as u16,
                 frames as u16,
                 settings.connections,
+                config.portals(),
                 config.place().secret.hash(4),
             ),
             frames: UnderWay::new(frames, settings, config.place().secret),

@@ -41,7 +41,7 @@ use crate::{
     error::Malformed,
     keys::{Binding, KeyMessage},
     limits::{CHUNK_LEN_MAX, ENTRIES_MAX, INLINE_MAX, STATE_LEN_MAX},
-    names::{MrId, MrName, Side},
+    names::{MrId, MrName, Qpn, Side},
 };
 
 /// Octets of the longest header: an RD's and a GD's.
@@ -226,6 +226,17 @@ fn header_of<const LEN: usize>(frame: &[u8]) -> Result<&[u8; LEN], Malformed> {
 #[inline]
 pub fn frame_len(octets: &[u8]) -> Result<usize, DropReason> {
     Ok(told_len(octets)?)
+}
+
+/// The queue pair that the frame `octets` is for, by what it claims: that of the side which has not
+/// sent it. In RC, where both sides are stateful, that is of the half that the frame is of. `None`
+/// if it is no frame of this version.
+#[must_use]
+#[inline]
+pub fn destination_of(octets: &[u8]) -> Option<Qpn> {
+    let head: &[u8; HEADER_LEN] = octets.first_chunk()?;
+    frame_type_of(head).ok()?;
+    Some(common::destination_of(head))
 }
 
 fn told_len(octets: &[u8]) -> Result<usize, Malformed> {

@@ -15,6 +15,7 @@ use crate::{
     verbs::{WcStatus, WqeOp},
 };
 
+mod engines;
 mod hosts;
 mod roles;
 mod set_up;

@@ -29,10 +29,11 @@
 //! is common: a peer gets at most twice as much of that as it leaves. So what is sent to a peer
 //! that has died, which stays until it has been sent often enough, holds up nobody else.
 
+use core::ops::Range;
+
 use rma_core::addr::HostAddr;
 
 use super::{row_index::RowIndex, slab::Slab};
-use crate::names::Qpn;
 
 /// The rows of one portal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,6 +94,8 @@ pub(super) struct Shares {
     common: u16,
     /// How many connections there may be.
     connections: u32,
+    /// The number of the first portal.
+    first_portal: u16,
     portals: Box<[OfPortal]>,
     peers: Slab<Peer>,
     by_host_bits: RowIndex,
@@ -121,9 +124,15 @@ impl Shares {
     /// Bytes that each connection takes.
     pub(super) const ENTRY_LEN: usize = Slab::<Peer>::ENTRY_LEN + RowIndex::ENTRY_LEN;
 
-    /// Of tables of so many work requests and frames, on a host that may be the stateful side of so
-    /// many connections.
-    pub(super) fn new(capacity: u16, frames: u16, connections: u32, secret: u64) -> Self {
+    /// Of tables of so many work requests and frames, on an engine that may be the stateful side of
+    /// so many connections, for portals of these numbers.
+    pub(super) fn new(
+        capacity: u16,
+        frames: u16,
+        connections: u32,
+        portals: Range<u16>,
+        secret: u64,
+    ) -> Self {
         let shared = capacity / 4;
         let kept = connections.saturating_mul(2).min(u32::from(capacity / 2)) as u16;
         let frames_kept = connections.min(u32::from(frames / 2)) as u16;
@@ -132,7 +141,8 @@ impl Shares {
             kept,
             common: capacity - shared - kept,
             connections,
-            portals: vec![OfPortal::default(); Qpn::PORTALS as usize].into(),
+            first_portal: portals.start,
+            portals: vec![OfPortal::default(); portals.len()].into(),
             peers: Slab::new(connections as usize),
             by_host_bits: RowIndex::new(connections as usize, secret),
             kept_used: 0,
@@ -268,6 +278,10 @@ impl Shares {
         }
     }
 
+    fn index_of(&self, portal: u16) -> usize {
+        portal.wrapping_sub(self.first_portal).into()
+    }
+
     fn share_of(&self, stateful_max: u32) -> u16 {
         let part = u64::from(stateful_max.min(self.connections));
         let share = u64::from(self.shared) * part / u64::from(self.connections.max(1));
@@ -278,7 +292,8 @@ impl Shares {
     /// not have them all.
     #[must_use]
     pub(super) fn takes(&mut self, portal: u16, stateful_max: u32, count: u16) -> bool {
-        let Some(&before) = self.portals.get(usize::from(portal)) else { return false };
+        let index = self.index_of(portal);
+        let Some(&before) = self.portals.get(index) else { return false };
         // Once it has rows it is known, and need not be divided out for each post.
         let share = if before.rows > 0 { before.share } else { self.share_of(stateful_max) };
         let Some(rows) = before.rows.checked_add(count) else { return false };
@@ -291,14 +306,15 @@ impl Shares {
         if more > left || (more > 0 && !is_alone && !leaves_enough()) {
             return false;
         }
-        self.portals[usize::from(portal)] = after;
+        self.portals[index] = after;
         self.common_used += more;
         true
     }
 
     /// A portal has so many rows less.
     pub(super) fn gives(&mut self, portal: u16, count: u16) {
-        let Some(of) = self.portals.get_mut(usize::from(portal)) else { return };
+        let index = self.index_of(portal);
+        let Some(of) = self.portals.get_mut(index) else { return };
         let before = of.beyond();
         of.rows -= count;
         self.common_used -= before - of.beyond();
@@ -314,6 +330,7 @@ mod tests {
     use super::*;
 
     const SECRET: u64 = 0x9e37_79b9_7f4a_7c15;
+    const PORTALS: Range<u16> = 0..16;
 
     fn peer(number: u16) -> HostAddr {
         let [high, low] = number.to_be_bytes();
@@ -336,7 +353,7 @@ mod tests {
                 (0_usize..12, 0_u16..4, prop::bool::weighted(0.8), any::<bool>()), 0..600),
         ) {
             let connections = maxima.iter().sum::<u32>().max(6);
-            let mut shares = Shares::new(capacity, 64, connections, SECRET);
+            let mut shares = Shares::new(capacity, 64, connections, PORTALS, SECRET);
             let mut rows = vec![0_u16; maxima.len()];
             let mut of: Vec<_> = (0..6).map(|it| shares.hold(peer(it / 2)).unwrap()).collect();
             let is_roomy = u32::from(capacity) >= 4 * connections;
@@ -386,7 +403,7 @@ mod tests {
 
     #[test]
     fn an_application_that_takes_all_it_can_leaves_half_of_what_is_common() {
-        let mut shares = Shares::new(8192, 64, 1024, SECRET);
+        let mut shares = Shares::new(8192, 64, 1024, PORTALS, SECRET);
         let rows = (0..).take_while(|_| shares.takes(7, 64, 1)).count() as u16;
         assert_eq!(rows, 128 + 2048);
         assert!(shares.takes(8, 64, 1));
@@ -400,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_portal_that_is_alone_has_what_is_not_kept_for_others() {
-        let mut shares = Shares::new(64, 64, 4, SECRET);
+        let mut shares = Shares::new(64, 64, 4, PORTALS, SECRET);
         assert!(shares.takes(0, u32::MAX, 56) && !shares.takes(0, u32::MAX, 1));
         let mut of = shares.hold(peer(1)).unwrap();
         assert!([false, true].map(|is_recv| shares.peer_takes(&mut of, is_recv)) == [true; 2]);
@@ -408,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_peer_has_no_more_for_having_many_connections_and_others_get_theirs() {
-        let mut shares = Shares::new(8192, 64, 1024, SECRET);
+        let mut shares = Shares::new(8192, 64, 1024, PORTALS, SECRET);
         let mut hostile: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
         let recvs: u16 = hostile.iter_mut().map(|of| fill(&mut shares, of, true)).sum();
         assert_eq!(recvs, 500 + 2048, "half of what is common, and what is kept");
@@ -421,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_peer_with_many_addresses_leaves_everybody_the_kept_rows() {
-        let mut shares = Shares::new(8192, 64, 1024, SECRET);
+        let mut shares = Shares::new(8192, 64, 1024, PORTALS, SECRET);
         for number in 0..1000 {
             let mut of = shares.hold(peer(number)).unwrap();
             let _ = [true, false].map(|is_recv| fill(&mut shares, &mut of, is_recv));
@@ -450,7 +467,7 @@ mod tests {
 
     #[test]
     fn frames_to_peers_that_do_not_answer_leave_one_to_every_connection() {
-        let mut shares = Shares::new(64, 4096, 1024, SECRET);
+        let mut shares = Shares::new(64, 4096, 1024, PORTALS, SECRET);
         assert!(!shares.may_hold_back());
         let mut dead: Vec<_> = (0..500).map(|_| shares.hold(peer(1)).unwrap()).collect();
         let sent: u16 = dead.iter_mut().map(|of| send(&mut shares, of)).sum();
@@ -470,7 +487,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_are_one_peer() {
-        let mut shares = Shares::new(64, 64, 4, SECRET);
+        let mut shares = Shares::new(64, 64, 4, PORTALS, SECRET);
         let address = |last| HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
         let [one, same] = [1, 2].map(|last| shares.hold(address(last)).unwrap());
         let other = HostAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1));

@@ -186,7 +186,7 @@ impl FHost {
             sealer: Sealer::new(rma_crypto::fastest(), config.place().engine, counter),
             pds: PdTable::new(settings.pds),
             mrs: MrTable::new(settings.mrs),
-            portals: Portals::new(),
+            portals: Portals::new(config.portals()),
             stateful: Stateful::new(&config),
             counters: StarCounters::default(),
             config,
@@ -424,6 +424,7 @@ impl Pair {
                 reply_len_max: FRAME_LEN_MAX,
                 link: None,
                 is_first: true,
+                is_handed_over: false,
                 bytes,
             }
         };

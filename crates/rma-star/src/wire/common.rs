@@ -237,6 +237,16 @@ pub(super) const fn sender_of(octets: &[u8; HEADER_LEN]) -> Side {
     if octets[field::FLAGS] & flag::FROM_Z != 0 { Side::Stateless } else { Side::Stateful }
 }
 
+/// The queue pair of the side that the frame which `octets` begin is for.
+#[inline]
+pub(super) fn destination_of(octets: &[u8; HEADER_LEN]) -> Qpn {
+    let at = match sender_of(octets) {
+        Side::Stateless => field::QPN_F,
+        Side::Stateful => field::QPN_Z,
+    };
+    Qpn::from_bits(u32_at(octets, at.start))
+}
+
 /// The type of the frame that `octets` begin.
 #[inline]
 pub(super) fn frame_type_of(octets: &[u8; HEADER_LEN]) -> Result<FrameType, Malformed> {

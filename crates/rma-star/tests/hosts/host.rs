@@ -1,4 +1,4 @@
-//! One host: a `Star`, its applications, and a clock of its own.
+//! One host: a `Star` for each engine, its applications, and a clock of its own.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use rma_core::{
     addr::HostAddr,
     backend::{BATCH, ReceiveLenMax, RxFrame, TxFrame},
-    crypto::CounterBlock,
+    crypto::{CounterBlock, EngineId},
     port::SourcePort,
     quantum::Quantum,
     service::Service,
@@ -94,6 +94,9 @@ pub(crate) struct Application {
 pub(crate) struct HostSettings {
     pub(crate) star: StarConfigBuilder,
     pub(crate) verbs: VerbsConfig,
+    /// Each has tables of these sizes.
+    pub(crate) engines: u16,
+    /// Portals of the engines in turns.
     pub(crate) applications: usize,
 }
 
@@ -103,7 +106,7 @@ pub(crate) struct Host {
     number: usize,
     /// How often it was started: what was before is nothing to it.
     pub(crate) life: u64,
-    pub(crate) star: Star,
+    pub(crate) stars: Vec<Star>,
     pub(crate) applications: Vec<Application>,
     pub(crate) clock: DriftingClock,
     received: VecDeque<Packet>,
@@ -127,17 +130,23 @@ impl Host {
         settings: &HostSettings,
         random: &mut Random,
     ) -> Self {
-        let mut place = StarPlace::at(address(number));
-        place.receive_len_max = ReceiveLenMax::of_mtu(1500);
-        let config = settings.star.build(place).expect("settings that work");
-        let mut star = Star::new(config, CounterBlock::new(life << 32, (life + 1) << 32));
+        let star = |engine| {
+            let place = StarPlace::at(address(number)).with(|it| {
+                it.receive_len_max = ReceiveLenMax::of_mtu(1500);
+                (it.engine, it.engines) = (EngineId(engine), settings.engines);
+            });
+            let config = settings.star.build(place).expect("settings that work");
+            Star::new(config, CounterBlock::new(life << 32, (life + 1) << 32))
+        };
+        let mut stars: Vec<_> = (0..settings.engines).map(star).collect();
+        let engines = stars.len();
         let applications = (0..settings.applications)
-            .map(|_| Self::application(number, &mut star, settings, random))
+            .map(|it| Self::application(number, &mut stars[it % engines], settings, random))
             .collect();
         let clock = DriftingClock::draw(random);
         let (received, messages) = Default::default();
         let (busy_until, turn_at) = (0, u64::MAX);
-        Self { number, life, star, applications, clock, received, messages, busy_until, turn_at }
+        Self { number, life, stars, applications, clock, received, messages, busy_until, turn_at }
     }
 
     fn application(
@@ -176,31 +185,36 @@ impl Host {
         }
     }
 
-    /// The engine takes frames that came.
+    /// The engines take frames that came: to any of them, and from there to their owners.
     pub(crate) fn handle_frames(&mut self, now: u64) {
         let count = self.received.len().min(BATCH);
         let mut packets: Vec<_> = self.received.drain(..count).collect();
-        let mut frames: Vec<_> = packets
-            .iter_mut()
-            .filter_map(|packet| {
-                let len = self.star.frame_len(packet.port, &packet.bytes).ok()?;
-                Some(RxFrame {
-                    source: packet.source,
-                    destination: packet.destination,
-                    port: packet.port,
-                    source_port: SourcePort::FIRST,
-                    reply_len_max: FRAME_LEN_MAX,
-                    link: None,
-                    is_first: true,
-                    bytes: packet.bytes.get_mut(..len)?,
-                })
-            })
-            .collect();
+        let mut frames: Vec<_> = self.stars.iter().map(|_| Vec::new()).collect();
+        for (nth, packet) in packets.iter_mut().enumerate() {
+            let lands_at = nth % self.stars.len();
+            let star = &self.stars[lands_at];
+            let Ok(len) = star.frame_len(packet.port, &packet.bytes) else { continue };
+            let frame = RxFrame {
+                source: packet.source,
+                destination: packet.destination,
+                port: packet.port,
+                source_port: SourcePort::FIRST,
+                reply_len_max: FRAME_LEN_MAX,
+                link: None,
+                is_first: true,
+                is_handed_over: false,
+                bytes: &mut packet.bytes[..len],
+            };
+            let owner = star.owner_of(&frame).map_or(lands_at, |it| it.0.into());
+            frames[owner].push(frame);
+        }
         let now = self.clock.at(now);
-        self.star.handle_frames(now, &now, &mut frames);
+        for (star, frames) in self.stars.iter_mut().zip(&mut frames) {
+            star.handle_frames(now, &now, frames);
+        }
     }
 
-    /// The engine does the rest of its turn. Whether it may have reported something.
+    /// The engines do the rest of their turns. Whether one may have reported something.
     pub(crate) fn engine(
         &mut self,
         now: u64,
@@ -208,13 +222,23 @@ impl Host {
         buffers: &mut [Vec<u8>],
     ) -> bool {
         let local = self.clock.at(now);
-        let is_due = self.star.poll_timeout().is_some_and(|at| at <= local);
-        let mut taken = self.star.take_commands(local);
-        self.star.handle_timeout(local);
+        let turn = |star| Self::turn(star, (now, local), network, buffers);
+        self.stars.iter_mut().map(turn).fold(false, |any, one| any | one)
+    }
+
+    fn turn(
+        star: &mut Star,
+        (now, local): (u64, Instant),
+        network: &mut Network,
+        buffers: &mut [Vec<u8>],
+    ) -> bool {
+        let is_due = star.poll_timeout().is_some_and(|at| at <= local);
+        let mut taken = star.take_commands(local);
+        star.handle_timeout(local);
         let mut sent = 0;
         while sent < TURN {
             let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
-            let count = self.star.poll_transmits(local, &mut frames, &mut Quantum::new(1 << 16));
+            let count = star.poll_transmits(local, &mut frames, &mut Quantum::new(1 << 16));
             for frame in &frames[..count] {
                 let Some(transmit) = frame.transmit else { continue };
                 let bytes = frame.bytes[..transmit.len].to_vec();
@@ -224,30 +248,38 @@ impl Host {
             }
             sent += count;
             // Those behind a post that a frame was for.
-            let behind = self.star.take_commands(local);
+            let behind = star.take_commands(local);
             taken += behind;
             if behind == 0 && count == 0 {
                 break;
             }
         }
-        self.star.complete();
-        self.star.wake_sleepers();
+        star.complete();
+        star.wake_sleepers();
         is_due || taken > 0 || sent > 0
     }
 
     /// Whether there is something to do at once.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.received.is_empty() || !self.messages.is_empty() || self.star.wants_transmit()
+        !self.received.is_empty()
+            || !self.messages.is_empty()
+            || self.stars.iter().any(Star::wants_transmit)
     }
 
-    /// When there is something to do by time: for the engine, or an application's library.
+    /// When there is something to do by time: for an engine, or an application's library.
     pub(crate) fn timeout(&self) -> Option<u64> {
         let libraries = self.applications.iter().map(|it| {
             let timeout = it.verbs.poll_timeout().map(|at| self.clock.when(at));
             Some(timeout.unwrap_or(u64::MAX).min(it.wakes_at))
         });
-        let engine = self.star.poll_timeout().map(|at| self.clock.when(at));
-        libraries.chain([engine]).flatten().min()
+        let timeouts = self.stars.iter().map(Star::poll_timeout);
+        let engines = timeouts.map(|it| it.map(|at| self.clock.when(at)));
+        libraries.chain(engines).flatten().min()
+    }
+
+    /// Of how many connections its engines are the stateful side.
+    pub(crate) fn stateful_connections(&self) -> usize {
+        self.stars.iter().map(Star::stateful_connections).sum()
     }
 
     /// Completions of an application.

@@ -80,7 +80,8 @@ impl Wave {
         let verbs = VerbsConfig::default();
         let hosts = (0..=PEERS).map(|number| {
             let applications = if number == MIDDLE { APPLICATIONS } else { 1 };
-            Host::start(number, 0, &HostSettings { star, verbs, applications }, &mut random)
+            let settings = HostSettings { star, verbs, engines: 1, applications };
+            Host::start(number, 0, &settings, &mut random)
         });
         let mut wave = Self {
             now: 0,
@@ -168,7 +169,7 @@ impl Wave {
             has_done |= self.application(host, application);
         }
         has_done |= self.hosts[host].engine(self.now, &mut self.network, &mut self.buffers);
-        assert_eq!(self.hosts[MIDDLE].star.stateful_connections(), 0);
+        assert_eq!(self.hosts[MIDDLE].stateful_connections(), 0);
         let it = &self.hosts[host];
         let next = if has_done || it.is_busy() { Some(self.now) } else { it.timeout() };
         if let Some(next) = next {
@@ -250,16 +251,16 @@ impl Wave {
 #[test]
 fn a_wave_of_10_000_connections_leaves_nobody_behind() {
     let mut wave = Wave::new(Faults { loss: 20, ..Faults::default() });
-    let before = wave.hosts[MIDDLE].star.stateless_memory();
+    let before = wave.hosts[MIDDLE].stars[0].stateless_memory();
     wave.run();
     assert_eq!(wave.offers, CONNECTIONS, "all are on their way at once");
     let left: Vec<_> = (0..CONNECTIONS).filter(|&it| wave.completed[it] < 4).collect();
     assert!(left.is_empty(), "{} starve: {left:?}", left.len());
     let [first, last] = [0, CONNECTIONS - 1].map(|it| wave.ended[it] / MICRO);
     println!("from {first} us to {last} us, {} frames", wave.network.carried);
-    assert_eq!(wave.hosts[MIDDLE].star.stateless_memory(), before);
+    assert_eq!(wave.hosts[MIDDLE].stars[0].stateless_memory(), before);
     for host in &wave.hosts {
-        assert_eq!(host.star.stateful_connections(), 0, "of host {:?}", host.name());
+        assert_eq!(host.stateful_connections(), 0, "of host {:?}", host.name());
         let strange = host.applications.iter().map(|it| it.verbs.strange_reports());
         assert_eq!(strange.sum::<u64>(), 0, "reports of host {:?}", host.name());
     }

@@ -71,10 +71,12 @@ impl World {
         let topology = random.below(5);
         let hosts = 2 + random.below(if topology == 0 { 3 } else { 7 }) as usize;
         let settings: Vec<_> = (0..hosts)
-            .map(|_| {
+            .map(|number| {
                 let mut star = star;
                 star.framing = random.pick(&[Framing::Faithful, Framing::Fused]);
-                HostSettings { star, verbs, applications: 1 + random.below(2) as usize }
+                let engines = 1 + number as u16 % 3;
+                let applications = 1 + random.below(2) as usize;
+                HostSettings { star, verbs, engines, applications }
             })
             .collect();
         let hosts =
@@ -477,9 +479,10 @@ impl World {
             }
         }
         for host in &self.hosts {
-            assert_eq!(host.star.stateful_connections(), 0, "of host {:?}", host.name());
-            for event in StarEvent::ALL {
-                let count = host.star.counters().events(event);
+            assert_eq!(host.stateful_connections(), 0, "of host {:?}", host.name());
+            for (star, event) in host.stars.iter().flat_map(|it| StarEvent::ALL.map(|of| (it, of)))
+            {
+                let count = star.counters().events(event);
                 *self.seen.entry(format!("{event:?}")).or_default() += count;
             }
             for application in &host.applications {

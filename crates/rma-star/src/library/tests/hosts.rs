@@ -211,6 +211,7 @@ impl World {
                 reply_len_max: FRAME_LEN_MAX.into(),
                 link: None,
                 is_first: true,
+                is_handed_over: false,
                 bytes: &mut bytes,
             };
             if !self.ends[to].is_dead {
