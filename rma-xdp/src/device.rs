@@ -2,6 +2,7 @@
 
 mod address;
 pub(crate) mod backend;
+pub(crate) mod engines;
 pub(crate) mod metrics;
 pub(crate) mod monotonic;
 pub mod net;
@@ -20,6 +21,7 @@ pub use rma_core::{
 };
 
 pub use self::{
+    engines::{ENGINES_MAX, Engines},
     status::{InterfaceState, InterfaceStatus},
     ways::{AddressStatus, NarrowPath},
 };
@@ -97,11 +99,28 @@ impl Device {
         }
     }
 
-    pub(crate) fn open(self, wanted: &[HostAddr], ports: &[Port]) -> Result<OpenDevice, HostError> {
+    /// Opens it for so many engines, with a backend for each.
+    pub(crate) fn open(
+        self,
+        wanted: &[HostAddr],
+        ports: &[Port],
+        engines: Engines,
+    ) -> Result<OpenDevice, HostError> {
+        if !engines.can_be() {
+            return Err(HostError::Engines { engines });
+        }
         match self {
             #[cfg(feature = "xdp")]
-            Self::Xdp { interface, mode } => open_xdp(&interface, mode, wanted, ports),
-            Self::Udp { batching } => open_udp(wanted, ports, batching),
+            Self::Xdp { interface, mode } => {
+                let config = XdpConfig::new(&interface, ports, &[]);
+                open_xdp(config.with(|it| (it.mode, it.engines) = (mode, engines)), wanted)
+            }
+            Self::Udp { batching } => match engines {
+                Engines::One | Engines::PerQueue | Engines::Count(1) => {
+                    open_udp(wanted, ports, batching)
+                }
+                Engines::Count(engines) => Err(HostError::OneEngineOverUdp { engines }),
+            },
         }
     }
 }
@@ -124,6 +143,22 @@ pub enum DeviceInfo {
     Xdp(xdp::Description),
     /// Kernel UDP sockets.
     Udp(udp::Description),
+}
+
+impl DeviceInfo {
+    /// Lists the receive queues of an engine, of so many.
+    pub(crate) fn queues_of(&self, engine: u16, engines: u16) -> Vec<u32> {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp(xdp) => {
+                engines::queues_of(engine.into(), engines.into(), xdp.queues).collect()
+            }
+            Self::Udp(_) => {
+                let _ = (engine, engines);
+                Vec::new()
+            }
+        }
+    }
 }
 
 impl fmt::Display for DeviceInfo {
@@ -222,12 +257,8 @@ impl DeviceKeeper {
 }
 
 #[cfg(feature = "xdp")]
-fn open_xdp(
-    name: &str,
-    mode: xdp::Mode,
-    wanted: &[HostAddr],
-    ports: &[Port],
-) -> Result<OpenDevice, HostError> {
+fn open_xdp(config: XdpConfig, wanted: &[HostAddr]) -> Result<OpenDevice, HostError> {
+    let name = &*config.interface;
     let monitor = NetMonitor::start(name)?;
     let interface = monitor.interface();
     let chosen = match wanted {
@@ -250,13 +281,13 @@ fn open_xdp(
         return Err(HostError::TentativeAddress { interface: name.into(), address });
     }
     monitor.send_from(addresses);
-    let local: Vec<HostAddr> = addresses.iter().collect();
-    let config = XdpConfig { mode, ..XdpConfig::new(name, ports, &local) };
-    let backend = XdpBackend::open(&config, monitor.table())?;
-    let follower = Follower::start(config, &backend)?;
+    let config = config.with(|it| it.local_addresses = addresses.iter().collect());
+    let backends = XdpBackend::open_each(&config, &monitor.table())?;
+    let follower = Follower::start(&config, &backends)?;
     let info = DeviceInfo::Xdp(follower.watch().description());
     let keeper = DeviceKeeper::Xdp(follower, monitor);
-    Ok(OpenDevice { backends: vec![AnyBackend::Xdp(backend)], addresses, info, keeper })
+    let backends = backends.into_iter().map(AnyBackend::Xdp).collect();
+    Ok(OpenDevice { backends, addresses, info, keeper })
 }
 
 fn open_udp(

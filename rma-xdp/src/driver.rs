@@ -14,7 +14,7 @@ mod ledger;
 #[cfg(feature = "star")]
 mod orphans;
 mod pool;
-mod questions;
+pub(crate) mod questions;
 pub(crate) mod queues;
 mod shards;
 mod slots;
@@ -240,10 +240,11 @@ impl<P: ControlPath> Driver<P> {
         let home = home.unwrap_or(id.index() % self.shards.count());
         let at = EngineId(home as u16);
         let question = |engine| Register(id, Box::new(row(engine).at_home(at)));
-        match self.shards.ask_each(question, &mut self.ledger) {
+        match self.shards.ask_each_before(home, question, &mut self.ledger) {
             Ok(Ok(())) => {}
             Ok(Err((error, _entry))) => {
-                self.ledger.names.give_back(id);
+                // The others may have it: a home refuses more, as it alone has a receive queue.
+                self.ledger.orphans.push(id);
                 return Err(error.into());
             }
             Err(error) => {
@@ -337,7 +338,13 @@ impl<P: ControlPath> Driver<P> {
         }
         let account = self.account(tenant)?;
         let unsettled = self.reclaim()?;
-        let taken = self.ledger.accounts().take_slots(account, slots);
+        // An engine that stands still has no portal more, as long as others have room.
+        let takes_questions =
+            |slot| self.shards.takes_questions(self.shards.index_of(&(slot..slot)));
+        let mut accounts = self.ledger.accounts();
+        let taken = accounts.take_slots(account, slots, takes_questions);
+        let taken = taken.or_else(|_| accounts.take_slots(account, slots, |_| true));
+        drop(accounts);
         let range = match taken {
             Ok(range) => range,
             Err(_) if self.ledger.accounts().may_have(account, slots, &unsettled) => {
@@ -380,8 +387,8 @@ impl<P: ControlPath> Driver<P> {
         for _ in 0..self.ledger.home.retired.len() {
             let Some(slots) = self.ledger.home.retired.pop() else { break };
             if !self.shards.takes_questions(self.shards.index_of(&slots)) {
-                self.ledger.retire(slots.clone());
-                unsettled.push(slots);
+                // Not worth waiting for: it may never take one again.
+                self.ledger.retire(slots);
                 continue;
             }
             let queues = self.ledger.accounts().queues_of(&slots);

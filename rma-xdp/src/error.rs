@@ -23,7 +23,11 @@ use crate::device::{
     net::{NetError, PathError},
     xdp::XdpError,
 };
-use crate::{device::udp::UdpError, driver::tenant::AllocationError, iv_blocks::CounterError};
+use crate::{
+    device::{engines::Engines, udp::UdpError},
+    driver::tenant::AllocationError,
+    iv_blocks::CounterError,
+};
 
 /// The reason why a host could not be opened, or could not do what it was asked.
 #[derive(Debug, Error)]
@@ -76,6 +80,41 @@ pub enum HostError {
     /// Nothing would come of waiting.
     #[error(transparent)]
     Wait(#[from] WaitError),
+    /// A host cannot have so many engines.
+    #[error(
+        "{engines} engines were asked for; a host has 1 to {}",
+        crate::device::engines::ENGINES_MAX
+    )]
+    Engines {
+        /// How many were asked for.
+        engines: Engines,
+    },
+    /// Over UDP there is one socket, so one engine.
+    #[error(
+        "{engines} engines were asked for, and a host over UDP has one: open it over AF_XDP (HostConfig::xdp), or ask for one"
+    )]
+    OneEngineOverUdp {
+        /// How many were asked for.
+        engines: u32,
+    },
+    /// Whoever turns an inline engine is one thread.
+    #[error(
+        "{engines} engines were asked for, and an inline host has one, which its caller turns: open it as a Host, or ask for one"
+    )]
+    OneEngineInline {
+        /// How many were asked for.
+        engines: u32,
+    },
+    /// Each engine is pinned to a core of its own, if to any.
+    #[error(
+        "{cores} core(s) were named for {engines} engines: name as many, each once, or none at all"
+    )]
+    Cores {
+        /// How many different ones were named.
+        cores: usize,
+        /// How many engines there are.
+        engines: usize,
+    },
     /// More than one address of one family was configured.
     #[error(
         "{first} and {second} are both IPv{version} addresses; a host has at most one of each family"
@@ -218,8 +257,12 @@ pub enum StarError {
         /// How many queue pairs.
         queue_pairs: u32,
     },
-    /// As many portals are served as QPNs can name.
-    #[error("all {} portals are in use; drop one", Qpn::PORTALS)]
+    /// The engine has as many portals as QPNs can name of its own.
+    #[error(
+        "all portals that an engine can have are in use, of {} in equal parts for all engines of \
+         this host; drop one",
+        Qpn::PORTALS
+    )]
     TooManyPortals,
     /// The tag is of no portal of this host.
     #[error(

@@ -1,10 +1,12 @@
-//! The host: one NIC with its device, its engine and its driver.
+//! The host: one NIC with its device, its engines and its driver.
 //!
-//! What a host has once stands in [`HostOf`] itself: device, addresses, driver with its accounts.
-//! What each engine has is a *shard*: the engine behind its control path, a range of command slots
-//! and the backend with its queues ([`Shards`]); its counters and its reservation of counter blocks
-//! (`ShardState`). A host has one shard.
+//! A host has once, in [`HostOf`] itself: device, addresses, the reservation of counter blocks, the
+//! driver with its accounts. Each engine is a *shard*: the engine behind its control path, a range
+//! of command slots and the backend with its queues ([`Shards`]); its counters are in
+//! [`EngineCells`]. Engines share nothing on the fast path. What comes to the wrong one is handed
+//! over.
 
+pub(crate) mod engines;
 pub(crate) mod gate;
 mod queues;
 #[cfg(feature = "star")]
@@ -22,26 +24,25 @@ use rma_app::{
 };
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
-    crypto::{AeadProvider, RegionKey, fastest},
+    crypto::{AeadProvider, EngineId, RegionKey, fastest},
+    engine::Neighbours,
     grant::Grant,
-    nic::{Nic, NicConfigBuilder, NicCounters, NicPlace, ReceiveLenMax},
+    nic::{KeyRings, Nic, NicConfigBuilder, NicPlace, ReceiveLenMax},
     one_rma::OneRma,
     op::OpType,
     port::Port,
     region::{Permissions, RegisteredRegion},
+    seat::Seat,
 };
 use rma_shm::{Forked, Process, Region};
 #[cfg(feature = "star")]
-use rma_star::{
-    config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder},
-    counters::StarCounters,
-};
+use rma_star::config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder};
 
 #[cfg(feature = "star")]
 use crate::engine::star::{StarHost, StarSetting};
 use crate::{
     device::{
-        Device, DeviceInfo, DeviceKeeper, OpenDevice,
+        Device, DeviceInfo, DeviceKeeper, Engines, OpenDevice,
         backend::HostBackend,
         status::InterfaceStatus,
         ways::{AddressStatus, NarrowPath},
@@ -51,11 +52,11 @@ use crate::{
         housekeeping::Housekeeping,
         inline::InlineEngine,
         services::{HostEngine, Stacks},
-        thread::{EngineThread, ThreadConfig},
+        thread::{EngineThread, ThreadConfig, check_cores},
     },
     error::HostError,
     iv_blocks::{CounterConfig, CounterSource, IvBlocks, User},
-    metrics::{Metrics, MetricsSource, ShardCells},
+    metrics::{EngineCells, Metrics, MetricsSource},
     random::random_bucket_secret,
 };
 
@@ -106,15 +107,21 @@ pub struct HostConfig {
     pub stateful_port: u16,
     /// PID_initiator of this host's portals. Default: this process's.
     pub pid: Pid,
-    /// The core that an engine thread is pinned to. Default: none.
-    pub core: Option<usize>,
+    /// How many engines it has, each with a thread of its own, receive queues of the interface, and
+    /// a part of the NIC's tables. Over UDP, and inline, a host has one. Default: one, with all
+    /// queues.
+    pub engines: Engines,
+    /// The cores that the engines' threads are pinned to, one each and in their order. Default:
+    /// none, wherever the scheduler puts them.
+    pub cores: Vec<usize>,
     /// The policy of an engine thread when there is nothing to do.
     pub idle: IdlePolicy,
     /// The source of the message counter's values. They begin no lower than `nic.counter_start`.
     pub counter: CounterConfig,
     /// How much each tenant may have of the NIC's tables, and of the memory.
     pub driver: DriverConfig,
-    /// The settings of every queue's NIC.
+    /// The settings of the NIC. Where there are several engines, each has a part of the tables, the
+    /// window and the rates.
     pub nic: NicConfigBuilder,
     /// The provider that encrypts frames. Default: the fastest provider that the processor can run.
     /// All give the same frames, so hosts with different ones understand each other.
@@ -147,7 +154,8 @@ impl HostConfig {
             #[cfg(feature = "star")]
             stateful_port: STATEFUL_PORT.0,
             pid: Pid(std::process::id()),
-            core: None,
+            engines: Engines::One,
+            cores: Vec::new(),
             idle: IdlePolicy::default(),
             counter: CounterConfig::default(),
             driver: DriverConfig::default(),
@@ -164,8 +172,7 @@ impl HostConfig {
 pub struct HostOf<P> {
     /// Dropped first: the engines stop before the device's other parts go.
     driver: Mutex<Driver<P>>,
-    /// One for each engine, in the driver's order.
-    shards: Box<[ShardState]>,
+    iv_blocks: IvBlocks,
     metrics: MetricsSource,
     info: DeviceInfo,
     pid: Pid,
@@ -245,14 +252,15 @@ pub type Host = HostOf<EngineThread>;
 /// ```
 pub type InlineHost = HostOf<InlineEngine>;
 
-/// The part of an engine that is told without asking it.
-#[derive(Debug)]
-struct ShardState {
-    counters: Arc<NicCounters>,
-    /// The counters of StaR, where the engine serves it.
-    #[cfg(feature = "star")]
-    star: Option<Arc<StarCounters>>,
-    iv_blocks: IvBlocks,
+/// An engine that is about to run.
+struct Made<B> {
+    engine: HostEngine,
+    berth: B,
+    /// The core for its thread.
+    core: Option<usize>,
+    /// Its number, where its host has several.
+    number: Option<usize>,
+    housekeeping: Housekeeping,
 }
 
 impl Host {
@@ -261,9 +269,10 @@ impl Host {
     /// # Errors
     /// The error names what is missing or wrong, and the next step. Then nothing stays attached.
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
-        let thread = ThreadConfig { core: config.core, idle: config.idle };
-        Self::open_with(config, |engine, housekeeping| {
-            EngineThread::start(engine, thread, housekeeping)
+        let idle = config.idle;
+        Self::open_with(config, |made| {
+            let Made { engine, berth, core, number, housekeeping } = made;
+            EngineThread::start(engine, berth, ThreadConfig { number, core, idle }, housekeeping)
         })
     }
 }
@@ -272,9 +281,13 @@ impl InlineHost {
     /// Opens a device with an engine that the caller drives.
     ///
     /// # Errors
-    /// As [`Host::open`].
+    /// As [`Host::open`]; and for several engines, as one thread turns it.
     pub fn open(config: HostConfig) -> Result<Self, HostError> {
-        Self::open_with(config, |engine, housekeeping| Ok(InlineEngine::new(engine, housekeeping)))
+        if let Engines::Count(engines @ 2..) = config.engines {
+            return Err(HostError::OneEngineInline { engines });
+        }
+        let config = config.with(|it| it.engines = Engines::One);
+        Self::open_with(config, |made| Ok(InlineEngine::new(made.engine, made.housekeeping)))
     }
 
     /// One turn of the engine. Returns how much there was to do. Call it without end: ops make
@@ -321,7 +334,7 @@ impl<P: ControlPath> HostOf<P> {
     /// Opens a device, and has `start` make what runs each of its engines.
     fn open_with(
         config: HostConfig,
-        mut start: impl FnMut(HostEngine, Housekeeping) -> Result<P, HostError>,
+        mut start: impl FnMut(Made<P::Berth>) -> Result<P, HostError>,
     ) -> Result<Self, HostError> {
         let ports = vec![Port(config.port)];
         #[cfg(feature = "star")]
@@ -333,73 +346,81 @@ impl<P: ControlPath> HostOf<P> {
         #[cfg(feature = "star")]
         let ports = setting.beside(ports);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
-        let OpenDevice { backends, addresses, info, keeper } = device.open(&addresses, &ports)?;
+        let OpenDevice { backends, addresses, info, keeper } =
+            device.open(&addresses, &ports, config.engines)?;
+        let count = backends.len() as u16;
+        check_cores(&config.cores, backends.len())?;
+        let its = nic.divided(count)?;
         let user = User::this(!matches!(info, DeviceInfo::Udp(_)));
-        let (mut shards, mut engines) = (Vec::new(), Vec::new());
+        let (iv_blocks, block) = IvBlocks::open(counter, nic.counter_start, user)?;
+        let berths = (0..count).map(|_| P::berth()).collect::<Result<Vec<_>, _>>()?;
+        let seats: Vec<Seat> = berths.iter().map(P::seat).collect();
+        let rings = Neighbours::connect(&seats).into_iter().zip(KeyRings::connect(&seats));
+        let parts = block.parts(count).into_iter().zip(rings);
         let mut receive_len_max = ReceiveLenMax::default();
-        for backend in backends {
-            let (iv_blocks, block) = IvBlocks::open(counter.clone(), nic.counter_start, user)?;
+        let (mut engines, mut cells) = (Vec::new(), Vec::new());
+        for ((index, backend), (block, (neighbours, keys))) in (0..).zip(backends).zip(parts) {
             receive_len_max = backend.receive_len_max();
             let bucket_secret = random_bucket_secret()?;
             #[cfg(feature = "star")]
-            let (block, star) =
-                setting.open(StarHost { addresses, receive_len_max, aead }, block)?;
+            let star_host =
+                StarHost { addresses, receive_len_max, aead, engine: index, engines: count };
+            #[cfg(feature = "star")]
+            let (block, star) = setting.open(star_host, block)?;
             let place = NicPlace::at(addresses).with(|it| {
                 it.port = Port(port);
+                (it.engine, it.engines) = (EngineId(index), count);
                 (it.counter_start, it.counter_end) = (block.first(), block.end());
                 it.receive_len_max = receive_len_max;
                 it.bucket_secret = bucket_secret;
             });
-            let mut nic = Nic::with_aead(nic.build(place)?, aead);
+            let mut nic = Nic::with_aead(its.build(place)?, aead);
+            nic.regions_mut().set_rings(keys);
             nic.set_paths(backend.paths());
-            let counters = nic.counters().clone();
-            shards.push(ShardState {
-                counters,
+            cells.push(EngineCells {
+                counters: nic.counters().clone(),
                 #[cfg(feature = "star")]
                 star: star.as_ref().map(|star| star.counters().clone()),
-                iv_blocks,
+                handed_over: neighbours.counts().clone(),
+                queues: info.queues_of(index, count),
+                core: config.cores.get(usize::from(index)).copied(),
+                slots: nic.slots(),
+                life: P::life_at(&berths[usize::from(index)]),
             });
             let stacks = Stacks::OneRma(OneRma::new(nic));
             #[cfg(feature = "star")]
             let stacks = stacks.beside(star);
-            engines.push(HostEngine::new(stacks, backend, TscClock::new()));
+            let engine = HostEngine::new(stacks, backend, TscClock::new());
+            engines.push(if count > 1 { engine.beside(neighbours) } else { engine });
         }
-        let shards: Box<[ShardState]> = shards.into();
         tracing::info!(
             device = %info,
             addresses = ?addresses.iter().collect::<Vec<_>>(),
             port,
-            counter = %shards[0].iv_blocks.source(),
+            engines = count,
+            counter = %iv_blocks.source(),
             aead = aead.name(),
             "host opened"
         );
-        for fallback in fallbacks(&keeper, &shards) {
+        for fallback in fallbacks(&keeper, &iv_blocks) {
             tracing::warn!(fallback, "works less well than it could");
         }
-        let (mut reached, mut cells) = (Vec::new(), Vec::new());
-        let mut first_slot = 0;
-        for (engine, shard) in engines.into_iter().zip(&shards) {
-            let path = start(engine, Housekeeping::new(shard.iv_blocks.supply()))?;
-            cells.push(ShardCells {
-                counters: shard.counters.clone(),
-                #[cfg(feature = "star")]
-                star: shard.star.clone(),
-                life: path.life(),
-            });
-            let slots: u16 =
-                nic.command_slots.try_into().expect("checked by the NIC's configuration");
-            let slots = first_slot..first_slot + slots;
-            first_slot = slots.end;
-            reached.push(Shard { path, slots });
+        let mut shards = Vec::new();
+        for (index, (engine, berth)) in engines.into_iter().zip(berths).enumerate() {
+            let EngineCells { core, slots, .. } = &cells[index];
+            let (core, number) = (*core, (count > 1).then_some(index));
+            let housekeeping = Housekeeping::new(iv_blocks.supply());
+            let path = start(Made { engine, berth, core, number, housekeeping })?;
+            shards.push(Shard { path, slots: slots.clone() });
         }
         let capacities = Capacities { regions: nic.regions, ..Capacities::default() };
         #[cfg(feature = "star")]
-        let capacities = Capacities { star: setting.capacities(&driver), ..capacities };
-        let driver = Driver::new(addresses, pid, Shards::new(reached), &capacities, &driver)?;
+        let capacities = Capacities { star: setting.capacities(&driver, count)?, ..capacities };
+        let driver = Driver::new(addresses, pid, Shards::new(shards), &capacities, &driver)?;
         let metrics = MetricsSource::new(cells.into(), keeper.watch(), &info, aead.name(), &driver);
         Ok(Self {
             driver: Mutex::new(driver),
-            shards,
+            iv_blocks,
             metrics,
             info,
             pid,
@@ -584,19 +605,13 @@ impl<P: ControlPath> HostOf<P> {
         if let Err(forked) = self.process.check() {
             return vec![forked.to_string()];
         }
-        fallbacks(&self.device, &self.shards)
+        fallbacks(&self.device, &self.iv_blocks)
     }
 
     /// Returns the source of the message counter's values.
     #[must_use]
     pub const fn counter_source(&self) -> &CounterSource {
-        self.shards[0].iv_blocks.source()
-    }
-
-    /// Returns the NIC's counters.
-    #[must_use]
-    pub fn counters(&self) -> &NicCounters {
-        &self.shards[0].counters
+        self.iv_blocks.source()
     }
 
     /// All that the host tells about itself, as plain data, and from there as text for Prometheus.
@@ -632,15 +647,10 @@ fn turn(shards: &mut Shards<InlineEngine>) -> usize {
     shards.paths_mut().map(InlineEngine::turn).sum()
 }
 
-/// Lists the features that fell back to a slower way: each sentence once, though several engines
-/// say it.
-fn fallbacks(device: &DeviceKeeper, shards: &[ShardState]) -> Vec<String> {
+/// Lists the features that fell back to a slower way, a sentence each.
+fn fallbacks(device: &DeviceKeeper, iv_blocks: &IvBlocks) -> Vec<String> {
     let mut fallbacks = device.fallbacks();
-    for fallback in shards.iter().filter_map(|shard| shard.iv_blocks.fallback()) {
-        if !fallbacks.contains(&fallback) {
-            fallbacks.push(fallback);
-        }
-    }
+    fallbacks.extend(iv_blocks.fallback());
     fallbacks
 }
 

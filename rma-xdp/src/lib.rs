@@ -144,7 +144,7 @@ pub mod star;
 
 pub use driver::tenant::{Quotas, Tenant, TenantConfig};
 pub use error::HostError;
-pub use host::{Host, HostConfig, HostOf, InlineHost, gate::HostFor};
+pub use host::{Host, HostConfig, HostOf, InlineHost, engines::EngineInfo, gate::HostFor};
 
 #[doc(inline)]
 pub use rma_app::{

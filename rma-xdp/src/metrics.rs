@@ -33,11 +33,12 @@ pub use rma_core::{
     packet::sizes::PacketSizes,
 };
 
-use core::ops::AddAssign;
+use core::ops::{AddAssign, Range};
 use std::sync::{Arc, Weak};
 
 use rma_app::{gauges::Executors, life::Life};
 use rma_core::{
+    engine::HandOvers,
     op::{OpStatus, OpType},
     outcome::Verdict,
 };
@@ -64,15 +65,15 @@ use crate::{
 ///
 /// let mut text = String::new();
 /// metrics.prometheus(&mut text)?;
-/// assert!(text.contains("rma_engine_up 1\n"));
+/// assert!(text.contains("rma_engine_up{engine=\"0\"} 1\n"));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Whether the host is open and its engine's thread has not ended.
-    pub engine_up: bool,
+    /// Each engine, in the order of their numbers.
+    pub engines: Box<[EngineMetrics]>,
     /// The AEAD provider that encrypts.
     pub aead: &'static str,
     /// Ops of this host that ended, by status.
@@ -161,8 +162,8 @@ pub struct StarTotals {
 #[cfg(feature = "star")]
 impl StarTotals {
     /// `None` if no engine serves StaR.
-    fn of(shards: &[ShardCells]) -> Option<Self> {
-        let counters = || shards.iter().filter_map(|shard| shard.star.as_deref());
+    fn of(engines: &[EngineCells]) -> Option<Self> {
+        let counters = || engines.iter().filter_map(|it| it.star.as_deref());
         counters().next()?;
         let sum = |count: &dyn Fn(&StarCounters) -> u64| counters().map(count).sum();
         Some(Self {
@@ -170,6 +171,22 @@ impl StarTotals {
             events: StarEvent::ALL.map(|event| (event, sum(&|it| it.events(event)))).into(),
         })
     }
+}
+
+/// The metrics of one engine of a host: see [`EngineInfo`](crate::EngineInfo).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineMetrics {
+    /// Whether the host is open and the engine has not ended.
+    pub is_up: bool,
+    /// Frames that its NIC was given, those of other engines among them.
+    pub frames_received: u64,
+    /// Frames that came to it and were for another engine.
+    pub handed_over: u64,
+    /// Frames that were for another engine and lost, as that one did not keep up.
+    pub handed_over_lost: u64,
+    /// Frames that came to other engines and were for this one.
+    pub taken_over: u64,
 }
 
 /// The delays of one type of op.
@@ -188,7 +205,7 @@ pub struct OpDelays {
 /// outlive it: the counters then stay as they are.
 #[derive(Clone, Debug)]
 pub struct MetricsSource {
-    shards: Arc<[ShardCells]>,
+    engines: Arc<[EngineCells]>,
     device: DeviceWatch,
     /// The description of the device, in words.
     description: Arc<str>,
@@ -199,17 +216,35 @@ pub struct MetricsSource {
 
 /// The cells in which one engine of a host counts.
 #[derive(Clone, Debug)]
-pub(crate) struct ShardCells {
+pub(crate) struct EngineCells {
     pub(crate) counters: Arc<NicCounters>,
     /// The counters of StaR, where the engine serves it.
     #[cfg(feature = "star")]
     pub(crate) star: Option<Arc<StarCounters>>,
+    pub(crate) handed_over: Arc<HandOvers>,
+    /// The receive queues that it had when the host was opened.
+    pub(crate) queues: Vec<u32>,
+    /// The core that its thread is pinned to.
+    pub(crate) core: Option<usize>,
+    pub(crate) slots: Range<u16>,
     pub(crate) life: Life,
+}
+
+impl EngineCells {
+    fn metrics(&self, is_open: bool) -> EngineMetrics {
+        EngineMetrics {
+            is_up: is_open && !self.life.has_ended(),
+            frames_received: self.counters.frames_received(),
+            handed_over: self.handed_over.given(),
+            handed_over_lost: self.handed_over.lost(),
+            taken_over: self.handed_over.taken(),
+        }
+    }
 }
 
 impl MetricsSource {
     pub(crate) fn new<P>(
-        shards: Arc<[ShardCells]>,
+        engines: Arc<[EngineCells]>,
         device: DeviceWatch,
         info: &DeviceInfo,
         aead: &'static str,
@@ -217,13 +252,18 @@ impl MetricsSource {
     ) -> Self {
         let (description, books) = (info.to_string().into(), Arc::downgrade(driver.books()));
         let executors = driver.executors().clone();
-        Self { shards, device, description, aead, books, executors }
+        Self { engines, device, description, aead, books, executors }
+    }
+
+    /// The engines' cells, in the order of their numbers.
+    pub(crate) fn engines(&self) -> &[EngineCells] {
+        &self.engines
     }
 
     /// The sum of what all engines count.
     fn sum<T: Default + AddAssign>(&self, count: impl Fn(&NicCounters) -> T) -> T {
         let mut sum = T::default();
-        self.shards.iter().for_each(|shard| sum += count(&shard.counters));
+        self.engines.iter().for_each(|engine| sum += count(&engine.counters));
         sum
     }
 
@@ -231,10 +271,9 @@ impl MetricsSource {
     /// queue; an engine notices nothing of it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let Self { shards, device, description, aead, books, executors } = self;
-        let has_ended = shards.iter().any(|shard| shard.life.has_ended());
+        let Self { engines, device, description, aead, books, executors } = self;
         // In a child of the process the books may be locked by a thread that the child has not.
-        let is_here = shards.iter().all(|shard| shard.life.check_process().is_ok());
+        let is_here = engines.iter().all(|it| it.life.check_process().is_ok());
         let books = books.upgrade().filter(|_| is_here);
         let tenants = books.as_ref().map(usages);
         let delays = |op_type| OpDelays {
@@ -243,7 +282,7 @@ impl MetricsSource {
             total: self.sum(|it| it.total_delay(op_type)),
         };
         Metrics {
-            engine_up: tenants.is_some() && !has_ended,
+            engines: engines.iter().map(|it| it.metrics(tenants.is_some())).collect(),
             aead,
             completions: OpStatus::ALL
                 .map(|status| (status, self.sum(|it| it.completions(status))))
@@ -268,8 +307,8 @@ impl MetricsSource {
                 posts_refused: self.sum(NicCounters::posts_refused),
             },
             #[cfg(feature = "star")]
-            star: StarTotals::of(shards),
-            other_version: shards.iter().find_map(|shard| shard.counters.other_version()),
+            star: StarTotals::of(engines),
+            other_version: engines.iter().find_map(|it| it.counters.other_version()),
             packets_received: self.sum(NicCounters::packets_received),
             delays: OpType::ALL.map(delays).into(),
             gauges: self.sum(NicCounters::gauges),

@@ -11,7 +11,7 @@ use rma_lab::{Lab, LabConfig, udp_port_is_unused};
 use rma_xdp::{
     Host, HostAddr, HostConfig, Pid,
     config::{CounterConfig, NicConfigBuilder, Timing},
-    device::{Device, xdp::Mode},
+    device::{Device, Engines, xdp::Mode},
     star::StarConfigBuilder,
 };
 
@@ -28,6 +28,8 @@ pub struct Setup {
     pub mode: Mode,
     /// The client's, if it is another.
     pub client_mode: Option<Mode>,
+    /// The engines of the client, and of the server.
+    pub engines: [Engines; 2],
     /// Both NICs.
     pub nic: NicConfigBuilder,
     /// The settings of StaR on both, if they serve it.
@@ -42,6 +44,7 @@ impl Default for Setup {
             udp: (false, false),
             mode: Mode::Native,
             client_mode: None,
+            engines: [Engines::One; 2],
             nic: NicConfigBuilder::default(),
             star: None,
         }
@@ -51,7 +54,7 @@ impl Default for Setup {
 impl Setup {
     /// The server of a lab, at `addr`.
     pub fn server(&self, addr: HostAddr) -> HostConfig {
-        self.host(addr, SERVER_PID, self.udp.1, self.mode)
+        self.host(addr, SERVER_PID, self.udp.1, self.mode).with(|it| it.engines = self.engines[1])
     }
 
     /// Returns the addresses of the client and the server of a lab.
@@ -66,6 +69,7 @@ impl Setup {
     /// The client of a lab, at `addr`.
     pub fn client(&self, addr: HostAddr) -> HostConfig {
         self.host(addr, CLIENT_PID, self.udp.0, self.client_mode.unwrap_or(self.mode))
+            .with(|it| it.engines = self.engines[0])
     }
 
     fn host(&self, addr: HostAddr, pid: Pid, udp: bool, mode: Mode) -> HostConfig {

@@ -392,17 +392,21 @@ pub fn a_host_may_use_its_own_regions(hosts: &Hosts) {
 
 /// Full tables are clear errors; what is given back can be had again.
 pub fn resources_are_finite_and_come_back(hosts: &Hosts) {
-    let capacity = 1024_u16;
+    let slots = hosts.client.engines().into_iter().map(|it| it.slots.len() as u16);
+    let (engines, capacity) = (slots.clone().count(), slots.max().expect("an engine"));
     let refused = hosts.client.portal(0);
     let none = HostError::Allocation(AllocationError::NoSlots);
     assert_eq!(refused.expect_err("no slots").to_string(), none.to_string());
+    // All other engines' slots are in use.
+    let others: Vec<_> =
+        (1..engines).map(|_| hosts.client.portal(capacity).expect("an engine's")).collect();
     let most = hosts.client.portal(capacity - 16).expect("nearly all slots");
     let refused = hosts.client.portal(17).expect_err("more than are free");
     assert!(refused.to_string().contains("17 command slots were asked for"), "{refused}");
     let rest = hosts.client.portal(16).expect("the rest");
-    drop((most, rest));
-    let all = hosts.client.portal(capacity).expect("all of them again");
-    drop(all);
+    drop((most, rest, others));
+    let all = (0..engines).map(|_| hosts.client.portal(capacity).expect("all of them again"));
+    drop(all.collect::<Vec<_>>());
 
     let mut regions = Vec::new();
     let full = loop {
@@ -438,7 +442,9 @@ pub fn a_portal_dropped_in_mid_flight_gives_its_slots_back(hosts: &Hosts) {
             scene.portal.read(&scene.grant, 0, &scene.sink, 0, 4096).expect("a free slot");
         }
         drop(scene.portal);
-        drop(hosts.client.portal(1024).expect("all slots"));
+        for engine in hosts.client.engines() {
+            drop(hosts.client.portal(engine.slots.len() as u16).expect("all slots of an engine"));
+        }
         hosts.client.deregister(&scene.sink).expect("registered");
         hosts.server().deregister(&scene.region).expect("registered");
     }
@@ -462,7 +468,8 @@ pub fn several_threads_each_with_a_portal(hosts: &Hosts) {
 /// Bytes from anybody, to the hosts' port: counted, and the engine goes on.
 pub fn garbage_is_counted_and_nothing_is_lost(hosts: &Hosts) {
     let mut scene = Scene::new(hosts);
-    let total = |hosts: &Hosts| hosts.server().counters().all_drops().map(|(_, n)| n).sum::<u64>();
+    let total =
+        |hosts: &Hosts| hosts.server().metrics().drops.iter().map(|(_, count)| count).sum::<u64>();
     let before = total(hosts);
     let socket = {
         let _inside = hosts.lab.as_ref().map(|lab| lab.a().enter().expect("namespace a"));
@@ -492,7 +499,8 @@ pub fn garbage_is_counted_and_nothing_is_lost(hosts: &Hosts) {
         assert!(waited < Duration::from_secs(10), "{} counted", total(hosts) - before);
         std::thread::yield_now();
     }
-    assert!(hosts.server().counters().drops(DropReason::Length) > 0);
+    let drops = hosts.server().metrics().drops;
+    assert!(drops.iter().any(|&(it, count)| it == DropReason::Length && count > 0));
     scene.assert_read(5, 4096);
 }
 

@@ -74,7 +74,8 @@ impl DeviceWatch {
             #[cfg(feature = "xdp")]
             Self::Xdp(watch, ways) => {
                 let (counters, xsk) = (of_xdp(watch.counters()), watch.statistics());
-                let packets_sent = watch.counters().tx_packet_sizes.load();
+                let mut packets_sent = PacketSizes::default();
+                watch.counters().iter().for_each(|it| packets_sent += it.tx_packet_sizes.load());
                 let interface = watch.status();
                 // It may have come back as another.
                 let description = interface.device.clone();
@@ -117,8 +118,19 @@ macro_rules! rows {
     }};
 }
 
+/// The counters of all engines, added up.
 #[cfg(feature = "xdp")]
-fn of_xdp(counters: &Counters) -> Box<[DeviceCounter]> {
+fn of_xdp(counters: &[Arc<Counters>]) -> Box<[DeviceCounter]> {
+    let engines = counters.iter().map(|it| of_xdp_engine(it));
+    let sum = engines.reduce(|mut sum, more| {
+        sum.iter_mut().zip(more).for_each(|(row, it)| row.value = row.value.wrapping_add(it.value));
+        sum
+    });
+    sum.unwrap_or_default()
+}
+
+#[cfg(feature = "xdp")]
+fn of_xdp_engine(counters: &Counters) -> Box<[DeviceCounter]> {
     let rows = rows!(
         "rma_xdp_",
         Tally::load,
@@ -211,4 +223,26 @@ fn of_xsk(statistics: &XskStatistics) -> Box<[DeviceCounter]> {
         } = statistics
     );
     rows.into()
+}
+
+#[cfg(all(test, feature = "xdp"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_of_all_engines_are_added_up_row_by_row() {
+        let engines: [Arc<Counters>; 3] = Default::default();
+        for (engine, count) in engines.iter().zip([1, 20, 300]) {
+            engine.rx_packets.add(count);
+            engine.tx_no_path.add(count * 2);
+        }
+        let of = |rows: &[DeviceCounter], name| {
+            rows.iter().find(|row| row.name == name).map(|row| row.value)
+        };
+        let (all, one) = (of_xdp(&engines), of_xdp(&engines[..1]));
+        assert_eq!(of(&all, "rma_xdp_rx_packets_total"), Some(321));
+        assert_eq!(of(&all, "rma_xdp_tx_no_path_total"), Some(642));
+        assert_eq!(of(&one, "rma_xdp_rx_packets_total"), Some(1));
+        assert_eq!(all.len(), one.len());
+    }
 }

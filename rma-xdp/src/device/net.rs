@@ -38,7 +38,7 @@ pub use error::{NetError, PathError};
 #[cfg(feature = "xdp")]
 pub use interface::Interface;
 #[cfg(feature = "xdp")]
-pub(crate) use interface::{channels, delivered, index_of, rx_queues_max};
+pub(crate) use interface::{Channels, channels, delivered, index_of, rx_queues_max};
 #[cfg(feature = "xdp")]
 pub(crate) use layers::{Layer, Master, elsewhere, layers, master_of};
 #[cfg(feature = "xdp")]

@@ -63,8 +63,9 @@ pub struct InterfaceStatus {
     pub trouble: Option<Box<str>>,
     /// How many receive queues it has, or had last.
     pub queues: u32,
-    /// How many of these are polled when the host is attached. Frames on the others go to the
-    /// kernel, which drops them.
+    /// How many of these are polled when the host is attached: those of an engine that stands still
+    /// while it is attached anew, or has ended, are not. Frames on the others go to the kernel,
+    /// which drops them.
     pub queues_polled: u32,
     /// The device that is attached, or was last, in words.
     pub device: Arc<str>,

@@ -21,9 +21,9 @@ use rma_core::{
 
 pub(crate) use self::pools::Capacities;
 pub(super) use self::pools::Charge;
-use self::pools::PerResource;
 #[cfg(feature = "star")]
 pub(crate) use self::pools::StarCapacities;
+use self::pools::{PerResource, Pools};
 #[cfg(feature = "star")]
 use self::star_portals::StarPortals;
 use super::{
@@ -40,7 +40,7 @@ pub(super) const HOST: TenantId = TenantId(0);
 
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    pools: PerResource<Pool>,
+    pools: Pools,
     /// Command slots of the rest.
     free_slots: FreeSlots,
     kept_free: KeptFree,
@@ -61,6 +61,8 @@ struct Account {
     index: TenantIndex,
     priority: Priority,
     shares: PerResource<Share>,
+    /// The engine that has what is reserved of engines' pools.
+    engine: usize,
     /// The slots that are reserved, and those of them that are free.
     reserved_slots: Range<u16>,
     free_slots: FreeSlots,
@@ -111,9 +113,9 @@ impl Accounts {
         pid: Pid,
     ) -> Result<Self, AllocationError> {
         let all_slots = slots.clone().map(|slots| slots.len() as u64).sum();
-        let capacity = |resource| Pool::new(capacities.of(resource, all_slots, config));
+        let capacity = |resource| capacities.of(resource, all_slots, config);
         let mut accounts = Self {
-            pools: PerResource::each(capacity),
+            pools: Pools::new(slots.clone().count(), capacity),
             free_slots: FreeSlots::new(slots),
             kept_free: config.kept_free,
             tenants: BTreeMap::new(),
@@ -137,8 +139,10 @@ impl Accounts {
         quotas: &Quotas,
         alive: Option<Arc<()>>,
     ) -> Result<TenantId, AllocationError> {
+        let engine = self.pools.roomiest(quotas);
         for resource in Resource::ALL {
-            let (Quota { reserved, max }, pool) = (quotas.of(resource), &self.pools[resource]);
+            let (Quota { reserved, max }, pool) =
+                (quotas.of(resource), self.pools.at(resource, engine));
             if reserved > max {
                 let tenant = name.into();
                 return Err(AllocationError::QuotaBelowReservation {
@@ -165,9 +169,9 @@ impl Accounts {
         }
         let reserved_slots = match u16::try_from(quotas.slots.reserved).expect("checked above") {
             0 => 0..0,
-            reserved => self.free_slots.take(reserved).expect("checked above"),
+            reserved => self.free_slots.take(reserved, |_| true).expect("checked above"),
         };
-        let mut open = |resource| self.pools[resource].open(quotas.of(resource));
+        let mut open = |resource| self.pools.at_mut(resource, engine).open(quotas.of(resource));
         let shares = PerResource::each(|resource| open(resource).expect("checked above"));
         let account = Account {
             name: name.into(),
@@ -175,6 +179,7 @@ impl Accounts {
             index: self.next_index(),
             priority,
             shares,
+            engine,
             free_slots: FreeSlots::new([reserved_slots.clone()]),
             reserved_slots,
             alive,
@@ -202,7 +207,8 @@ impl Accounts {
             if account.is_held() || shares.any(|(_, share)| share.used() > 0) {
                 return true;
             }
-            account.shares.iter().for_each(|(resource, share)| pools[resource].close(share));
+            let close = |(resource, share)| pools.at_mut(resource, account.engine).close(share);
+            account.shares.iter().for_each(close);
             free_slots.give_back(account.reserved_slots.clone());
             false
         });
@@ -227,17 +233,22 @@ impl Accounts {
         }
     }
 
-    /// The first range of slots that the tenant may have.
+    /// A range of slots that the tenant may have, of those that `may` be had.
     pub(super) fn take_slots(
         &mut self,
         tenant: TenantId,
         wanted: u16,
+        may: impl Fn(u16) -> bool,
     ) -> Result<Range<u16>, AllocationError> {
         let percent = self.percent(tenant);
         let account = self.tenants.get_mut(&tenant).expect("it has a handle");
         let (resource, name) = (Resource::CommandSlots, &account.name);
         let (pool, share) = (&mut self.pools[resource], &mut account.shares[resource]);
         let amount = u64::from(wanted);
+        let largest = self.free_slots.largest();
+        if wanted > largest && amount <= pool.capacity() {
+            return Err(AllocationError::PortalOfSeveralEngines { wanted, largest });
+        }
         within_quota(resource, name, share, amount)?;
         let mut longest = 0;
         for source in [Source::Reservation, Source::Rest] {
@@ -248,7 +259,7 @@ impl Accounts {
             if !pool.has(share, source, amount, percent) {
                 continue;
             }
-            let Some(range) = free.take(wanted) else {
+            let Some(range) = free.take(wanted, &may) else {
                 longest = longest.max(free.longest().into());
                 continue;
             };
@@ -266,6 +277,9 @@ impl Accounts {
     /// Whether `take_slots` could succeed once the portals with these slots are given back. Where
     /// they lie is not looked at: then it may still fail.
     pub(super) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
+        if returning.is_empty() || wanted > self.free_slots.largest() {
+            return false;
+        }
         let (account, wanted) = (&self.tenants[&tenant], u64::from(wanted));
         let (mut own, mut own_reserved, mut to_rest) = (0, 0, 0);
         let mut tenant_ends = false;
@@ -317,23 +331,37 @@ impl Accounts {
         tenant: TenantId,
         len: u64,
     ) -> Result<Charge, AllocationError> {
-        self.admit(tenant, &[(Resource::Regions, 1), (Resource::RegisteredBytes, len)])
+        self.admit(tenant, 0, &[(Resource::Regions, 1), (Resource::RegisteredBytes, len)])
     }
 
-    /// Whether the tenant may have so much of some pools, and at whose expense.
+    /// Whether the tenant may have so much of some pools, where they are engines' of this one's,
+    /// and at whose expense.
     fn admit(
         &self,
         tenant: TenantId,
+        engine: usize,
         wanted: &[(Resource, u64)],
     ) -> Result<Charge, AllocationError> {
         let (account, percent) = (&self.tenants[&tenant], self.percent(tenant));
-        let mut charge = Charge::of(tenant);
+        let mut charge = Charge::at(engine, tenant);
         for &(resource, amount) in wanted {
-            let (pool, share) = (&self.pools[resource], &account.shares[resource]);
+            let (pool, share) = (self.pools.at(resource, engine), &account.shares[resource]);
             within_quota(resource, &account.name, share, amount)?;
-            let source = pool
-                .source(share, amount, percent)
-                .ok_or_else(|| empty(resource, &account.name, pool, share, amount, percent))?;
+            let is_reserved_there = engine == account.engine || !resource.is_of_engine();
+            let source = if is_reserved_there {
+                pool.source(share, amount, percent)
+            } else {
+                Some(Source::Rest).filter(|&rest| pool.has(share, rest, amount, percent))
+            };
+            let source = source.ok_or_else(|| {
+                let mut refused = empty(resource, &account.name, pool, share, amount, percent);
+                if let AllocationError::PoolEmpty { reserved_free, .. } = &mut refused
+                    && !is_reserved_there
+                {
+                    *reserved_free = 0;
+                }
+                refused
+            })?;
             charge.parts.push((resource, source, amount));
         }
         Ok(charge)
@@ -343,7 +371,8 @@ impl Accounts {
     fn charge(&mut self, charge: &Charge) {
         let account = self.tenants.get_mut(&charge.tenant).expect("it has a handle");
         for &(resource, source, amount) in &charge.parts {
-            self.pools[resource].charge(&mut account.shares[resource], source, amount);
+            let pool = self.pools.at_mut(resource, charge.engine);
+            pool.charge(&mut account.shares[resource], source, amount);
         }
     }
 
@@ -351,7 +380,8 @@ impl Accounts {
     pub(super) fn refund(&mut self, charge: &Charge) {
         let account = self.tenants.get_mut(&charge.tenant).expect("it has what was charged");
         for &(resource, source, amount) in &charge.parts {
-            self.pools[resource].refund(&mut account.shares[resource], source, amount);
+            let pool = self.pools.at_mut(resource, charge.engine);
+            pool.refund(&mut account.shares[resource], source, amount);
         }
     }
 
@@ -437,7 +467,7 @@ impl Accounts {
 
     pub(super) fn usage(&self, tenant: TenantId) -> Usage {
         let (account, percent) = (&self.tenants[&tenant], self.percent(tenant));
-        let of = |resource| self.pools[resource].usage(&account.shares[resource], percent);
+        let of = |resource| self.pools.usage(resource, &account.shares[resource], percent);
         let (slots, pool) = (of(Resource::CommandSlots), &self.pools[Resource::CommandSlots]);
         let reserved = account.free_slots.longest();
         let rest = u64::from(self.free_slots.longest()).min(pool.rest_for(percent).0);

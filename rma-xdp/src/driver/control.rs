@@ -21,6 +21,7 @@ use rma_core::{
     nic::{RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     region::RegionId,
+    seat::Seat,
 };
 #[cfg(feature = "star")]
 use rma_star::service::Star;
@@ -65,6 +66,18 @@ pub(crate) trait EngineSide {
 
 /// The driver's end of the way to one engine.
 pub(crate) trait ControlPath {
+    /// The means to reach the engine, made before it is.
+    type Berth;
+
+    /// A berth for an engine that is about to be made.
+    fn berth() -> Result<Self::Berth, HostError>;
+
+    /// The life of an engine with this berth.
+    fn life_at(berth: &Self::Berth) -> Life;
+
+    /// The seat at which the host's other engines reach it.
+    fn seat(berth: &Self::Berth) -> Seat;
+
     /// Whether the engine takes questions: it has not ended, and owes no answer to an asker that
     /// gave up.
     fn is_reachable(&self) -> bool;

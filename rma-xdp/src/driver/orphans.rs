@@ -7,8 +7,10 @@ use rma_star::names::{MrId, PdId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) tag: StarTag,
-    /// The portal's number at its engine.
+    /// The portal's number on this host.
     pub(super) number: u16,
+    /// The index of the engine that serves it.
+    pub(super) engine: usize,
 }
 
 /// A thing that an engine has and nobody knows of.
@@ -19,9 +21,9 @@ pub(super) enum Orphan {
 }
 
 impl Orphan {
-    /// Whether it goes with this portal.
-    pub(super) fn is_of(&self, portal: StarTag) -> bool {
-        let (Self::Pd(asker, _) | Self::Mr(asker, ..)) = self;
-        asker.tag == portal
+    /// For whom it was asked.
+    pub(super) const fn asker(&self) -> Asker {
+        let (&Self::Pd(asker, _) | &Self::Mr(asker, ..)) = self;
+        asker
     }
 }

@@ -106,7 +106,7 @@ impl Question for Rekey {
 
 /// Has an engine take the keys that are on their way to it.
 #[derive(Debug)]
-pub(super) struct TakeKeys;
+pub(crate) struct TakeKeys;
 
 impl ToAll for TakeKeys {}
 

@@ -70,7 +70,7 @@ impl<P: ControlPath> Driver<P> {
                 let port = rings.clone().into_port(first.map(CommandSlotId));
                 RegionEntry::receive_queue(port, memory, &key, permissions, owner)
             } else {
-                RegionEntry::new(memory, &key, Permissions::NONE, owner)
+                RegionEntry::new(memory, &key, permissions, owner)
             }
         })?;
         let queue = QueueAccount { engine: home, portal: first, memory: rings.clone() };

@@ -152,6 +152,25 @@ impl<P: ControlPath> Shards<P> {
         }
     }
 
+    /// As [`Shards::ask_each`], and the engine `last` when all others have answered. It is a
+    /// region's home: a Rekey that it takes finds the region at all of them.
+    pub(super) fn ask_each_before<Q: ToAll>(
+        &mut self,
+        last: usize,
+        mut question: impl FnMut(usize) -> Q,
+        ledger: &mut Ledger,
+    ) -> Result<Q::Answer, HostError> {
+        let others = match self.ask_each_but(Some(last), &mut question, ledger) {
+            Err(HostError::EngineGone) => None,
+            others => others?,
+        };
+        match (self.ask_at(last, question(last), ledger), others) {
+            (Err(HostError::EngineGone), Some(answer)) => Ok(answer),
+            (Err(error), Some(_)) => Err(under_way(error)),
+            (answer, _) => answer,
+        }
+    }
+
     /// Puts into the ledger what engines have done for askers that had given up, and has undone
     /// what nobody knows of: as far as engines take questions now.
     pub(super) fn settle_late(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
@@ -170,7 +189,7 @@ impl<P: ControlPath> Shards<P> {
     }
 }
 
-pub(super) fn ask<Q: Question>(
+fn ask<Q: Question>(
     path: &mut impl ControlPath,
     question: Q,
     ledger: &mut Ledger,

@@ -1,7 +1,7 @@
 //! The driver's work for StaR: portals, protection domains, memory regions and windows.
 //!
-//! All of StaR's portals are the first engine's: a host has one, and a connection's frames are all
-//! to come to the same.
+//! A portal is one engine's: that which has the fewest, of those that take questions. All about it
+//! is asked there.
 
 use core::{
     ops::Range,
@@ -12,11 +12,9 @@ use std::sync::Arc;
 
 use rma_app::{
     home::StarTag,
-    life::Life,
     sleep::Sleep,
     star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarParts, StarVerbs},
 };
-use rma_core::portal::Bell;
 use rma_shm::{Mapping, Region};
 use rma_star::{
     keys::PdKey,
@@ -28,11 +26,11 @@ use rma_star::{
 
 use super::{
     Driver,
-    control::ControlPath,
+    control::{ControlPath, Question},
     ledger::Ledger,
     orphans::{Asker, Orphan},
-    shards::{Shards, ask},
-    star_questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr, ToStar},
+    shards::Shards,
+    star_questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
     tenant::Tenant,
 };
 use crate::error::{HostError, StarError};
@@ -99,14 +97,22 @@ impl<P: ControlPath> Driver<P> {
             .map_err(|_too_large| StarError::PortalSize { work_requests, queue_pairs })?;
         let account = self.account(tenant)?;
         self.reclaim()?;
-        let taken =
-            self.ledger.accounts().take_star_portal(account, work_requests, stateful_connections);
+        let taken = self.ledger.accounts().take_star_portal(
+            account,
+            work_requests,
+            stateful_connections,
+            self.shards.for_star_portals(),
+        );
         let charge = match taken {
             Ok(charge) => charge,
-            Err(_) if !self.ledger.home.retired_star.is_empty() => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let is_worth_asking_again = self.reclaim_star()?;
+                return if is_worth_asking_again { Ok(None) } else { Err(error.into()) };
+            }
         };
-        let (life, bell) = self.shards.star_engine();
+        let engine = charge.engine;
+        let path = &self.shards.0[engine].path;
+        let (life, bell) = (path.life(), path.bell());
         let sleep = if life.is_inline() {
             None
         } else {
@@ -128,8 +134,16 @@ impl<P: ControlPath> Driver<P> {
         }
         let tag = StarTag(NEXT_TAG.fetch_add(1, Relaxed));
         let question = AttachStar { port, tag, charge };
-        let number = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
-        tracing::debug!(?tag, number, work_requests, queue_pairs, "portal of StaR allocated");
+        let attached = self.shards.ask_at(engine, question, &mut self.ledger)?;
+        let number = attached.book(&self.ledger)?;
+        tracing::debug!(
+            ?tag,
+            number,
+            engine,
+            work_requests,
+            queue_pairs,
+            "portal of StaR allocated"
+        );
         let place = VerbsPlace::new(number, self.addresses, terms.packet_len_max);
         let verbs = VerbsConfig { valid: terms.valid, ..verbs };
         let mut portal = StarPortal::new(memory, bell);
@@ -141,8 +155,12 @@ impl<P: ControlPath> Driver<P> {
 
     /// Returns the owner of the portal of this tag, which asks for something.
     fn asker(&self, tag: StarTag) -> Result<Asker, StarError> {
-        let number = self.ledger.accounts().star_number(tag)?;
-        Ok(Asker { tag, number })
+        self.ledger.accounts().star_asker(tag)
+    }
+
+    /// Asks the engine that serves the portal of this owner.
+    fn ask_star<Q: Question>(&mut self, asker: Asker, question: Q) -> Result<Q::Answer, HostError> {
+        self.shards.ask_at(asker.engine, question, &mut self.ledger)
     }
 
     /// A protection domain for a portal, with this secret, which is new.
@@ -155,7 +173,7 @@ impl<P: ControlPath> Driver<P> {
         let asker = self.asker(portal)?;
         let charge = self.ledger.accounts().take_pd(portal)?;
         let question = AllocPd { asker, key, charge };
-        let pd = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        let pd = self.ask_star(asker, question)?.book(&self.ledger)?;
         // Never the key.
         tracing::debug!(?portal, ?pd, "protection domain allocated");
         Ok(ProtectionDomain::new(pd, portal))
@@ -163,8 +181,8 @@ impl<P: ControlPath> Driver<P> {
 
     /// Ends a protection domain with all its memory regions.
     pub(crate) fn dealloc_pd(&mut self, pd: &ProtectionDomain) -> Result<(), HostError> {
-        let question = DeallocPd { asker: self.asker(pd.portal())?, pd: pd.id() };
-        let answer = self.shards.ask_star(question, &mut self.ledger)?;
+        let asker = self.asker(pd.portal())?;
+        let answer = self.ask_star(asker, DeallocPd { asker, pd: pd.id() })?;
         Ok(answer.book(&mut self.ledger)?)
     }
 
@@ -188,7 +206,7 @@ impl<P: ControlPath> Driver<P> {
             access,
             charge,
         };
-        let mr = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        let mr = self.ask_star(asker, question)?.book(&self.ledger)?;
         tracing::debug!(?mr, len, ?access, "memory region registered");
         Ok(MemoryRegion::new(mr, pd, memory, span))
     }
@@ -212,66 +230,65 @@ impl<P: ControlPath> Driver<P> {
         let asker = self.asker(mr.portal())?;
         let charge = self.ledger.accounts().take_mr(asker.tag, None)?;
         let question = BindMw { asker, pd: mr.pd(), mr: mr.id(), span, access, charge };
-        let id = self.shards.ask_star(question, &mut self.ledger)?.book(&self.ledger)?;
+        let id = self.ask_star(asker, question)?.book(&self.ledger)?;
         Ok(MemoryWindow::new(id, mr))
     }
 
     /// Takes a memory region back.
     pub(crate) fn dereg_mr(&mut self, mr: &MemoryRegion) -> Result<(), HostError> {
-        let question = DeregMr { asker: self.asker(mr.portal())?, pd: mr.pd(), mr: mr.id() };
-        let answer = self.shards.ask_star(question, &mut self.ledger)?;
+        let asker = self.asker(mr.portal())?;
+        let answer = self.ask_star(asker, DeregMr { asker, pd: mr.pd(), mr: mr.id() })?;
         Ok(answer.book(&mut self.ledger)?)
     }
 
     /// Takes a memory window back.
     pub(crate) fn dealloc_mw(&mut self, mw: &MemoryWindow) -> Result<(), HostError> {
-        let question = DeregMr { asker: self.asker(mw.portal())?, pd: mw.pd(), mr: mw.id() };
-        let answer = self.shards.ask_star(question, &mut self.ledger)?;
+        let asker = self.asker(mw.portal())?;
+        let answer = self.ask_star(asker, DeregMr { asker, pd: mw.pd(), mr: mw.id() })?;
         Ok(answer.book(&mut self.ledger)?)
     }
 
-    /// Takes back dropped portals of StaR, as far as nothing of them is under way.
-    pub(super) fn reclaim_star(&mut self) -> Result<(), HostError> {
+    /// Takes back dropped portals of StaR, as far as nothing of them is under way and their engines
+    /// take questions. Returns whether there was any to take back.
+    pub(super) fn reclaim_star(&mut self) -> Result<bool, HostError> {
+        let mut was_asked = false;
         for _ in 0..self.ledger.home.retired_star.len() {
             let Some(tag) = self.ledger.home.retired_star.pop() else { break };
             let Ok(asker) = self.asker(tag) else { continue };
-            let answer = self.shards.ask_star(DetachStar(asker), &mut self.ledger)?;
+            if !self.shards.takes_questions(asker.engine) {
+                self.ledger.retire_star(tag);
+                continue;
+            }
+            was_asked = true;
+            let answer = self.ask_star(asker, DetachStar(asker))?;
             answer.book(&mut self.ledger);
         }
-        Ok(())
+        Ok(was_asked)
     }
 }
 
-/// The engine that serves StaR's portals: the first.
-const STAR: usize = 0;
-
 impl<P: ControlPath> Shards<P> {
-    /// Returns the life of the engine that serves StaR's portals, and the bell that wakes it.
-    fn star_engine(&self) -> (Life, Option<Bell>) {
-        let path = &self.0[STAR].path;
-        (path.life(), path.bell())
+    /// The engines that a portal may be given to: those that take questions. If none does, the
+    /// first, which says why.
+    fn for_star_portals(&self) -> Vec<usize> {
+        let all = 0..self.count();
+        let takes: Vec<_> = all.filter(|&index| self.takes_questions(index)).collect();
+        if takes.is_empty() { vec![0] } else { takes }
     }
 
-    /// Asks the engine that serves StaR's portals.
-    fn ask_star<Q: ToStar>(
-        &mut self,
-        question: Q,
-        ledger: &mut Ledger,
-    ) -> Result<Q::Answer, HostError> {
-        self.ask_at(STAR, question, ledger)
-    }
-
-    /// Has undone what the engine has of StaR and nobody knows of.
+    /// Has undone what engines have of StaR and nobody knows of, as far as they take questions.
     pub(super) fn undo_star_orphans(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
-        while let Some(&orphan) = ledger.star_orphans.last() {
-            let path = &mut self.0[STAR].path;
-            if !path.is_reachable() {
-                break;
+        for orphan in ledger.star_orphans.clone() {
+            let at = orphan.asker().engine;
+            if !self.takes_questions(at) || !ledger.star_orphans.contains(&orphan) {
+                continue;
             }
             let _ = match orphan {
-                Orphan::Pd(asker, pd) => ask(path, DeallocPd { asker, pd }, ledger)?.book(ledger),
+                Orphan::Pd(asker, pd) => {
+                    self.ask_at(at, DeallocPd { asker, pd }, ledger)?.book(ledger)
+                }
                 Orphan::Mr(asker, pd, mr) => {
-                    ask(path, DeregMr { asker, pd, mr }, ledger)?.book(ledger)
+                    self.ask_at(at, DeregMr { asker, pd, mr }, ledger)?.book(ledger)
                 }
             };
             // Whatever it was answered: there are no windows on it, as nobody knows of it.

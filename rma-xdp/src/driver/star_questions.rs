@@ -1,9 +1,8 @@
-//! The driver's questions to the engine that serves StaR, a type for each question, as in
-//! [`super::questions`].
+//! The driver's questions about StaR, a type for each question, as in [`super::questions`].
 //!
-//! All is asked for a portal, and the engine does nothing for one portal to what another has. What
-//! is asked for is charged already: `undo` refunds it, and what an engine did too late is booked
-//! all the same, as an orphan to take back.
+//! All is asked for a portal, of the engine that serves it, and the engine does nothing for one
+//! portal to what another has. What is asked for is charged already: `undo` refunds it, and what an
+//! engine did too late is booked all the same, as an orphan to take back.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -24,9 +23,6 @@ use super::{
     orphans::{Asker, Orphan},
 };
 use crate::error::StarError;
-
-/// A question to the engine that serves StaR's portals.
-pub(super) trait ToStar: Question {}
 
 /// Has a portal served.
 #[derive(Debug)]
@@ -56,8 +52,6 @@ impl AttachedStar {
         Ok(number)
     }
 }
-
-impl ToStar for AttachStar {}
 
 impl Question for AttachStar {
     type Answer = AttachedStar;
@@ -101,18 +95,16 @@ impl DetachedStar {
             return ledger.retire_star(tag);
         }
         tracing::debug!(?tag, "what a dropped portal of StaR had is free again");
-        ledger.star_orphans.retain(|orphan| !orphan.is_of(tag));
+        ledger.star_orphans.retain(|orphan| orphan.asker().tag != tag);
         ledger.accounts().star_detached(tag);
     }
 }
-
-impl ToStar for DetachStar {}
 
 impl Question for DetachStar {
     type Answer = DetachedStar;
 
     fn answer(self, engine: &mut dyn EngineSide) -> DetachedStar {
-        let Asker { tag, number } = self.0;
+        let Asker { tag, number, .. } = self.0;
         let port = engine.star().and_then(|(star, now)| star.detach(now, number));
         DetachedStar { tag, port }
     }
@@ -153,8 +145,6 @@ impl AllocatedPd {
         result
     }
 }
-
-impl ToStar for AllocPd {}
 
 impl Question for AllocPd {
     type Answer = AllocatedPd;
@@ -208,8 +198,6 @@ impl DeallocatedPd {
         result
     }
 }
-
-impl ToStar for DeallocPd {}
 
 impl Question for DeallocPd {
     type Answer = DeallocatedPd;
@@ -283,8 +271,6 @@ impl RegisteredMr {
     }
 }
 
-impl ToStar for RegMr {}
-
 impl Question for RegMr {
     type Answer = RegisteredMr;
 
@@ -307,8 +293,6 @@ impl Question for RegMr {
         answer.orphan(ledger);
     }
 }
-
-impl ToStar for BindMw {}
 
 impl Question for BindMw {
     type Answer = RegisteredMr;
@@ -360,8 +344,6 @@ impl DeregisteredMr {
         result.map(drop)
     }
 }
-
-impl ToStar for DeregMr {}
 
 impl Question for DeregMr {
     type Answer = DeregisteredMr;

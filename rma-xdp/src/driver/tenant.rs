@@ -20,6 +20,10 @@
 //!   higher priority, a tenant of a lower one gets nothing that would leave less than a given share
 //!   of the rest free ([`KeptFree`]). What it has already is not taken away. Making a reservation
 //!   is exempt: it may take all that is free of the rest, whatever the tenant's priority.
+//! - Protection domains, memory regions and stateful connections are rows of an engine's tables, of
+//!   which a host may have several. A portal is one engine's, and so is all that it has. What a
+//!   tenant reserves of them is at one engine, where its portals go while any of it is free; its
+//!   `max` counts over all.
 //!
 //! The host itself is a tenant, too: what is allocated without naming one is the host's own.
 //!
@@ -229,8 +233,8 @@ impl Tenant {
 pub struct PoolUsage {
     /// The amount in use.
     pub used: u64,
-    /// The amount that it could have at this moment, in one piece: the more of what is left of its
-    /// reservation, and of what it may use of the rest.
+    /// The amount that it could have at this moment, in one piece and at one engine: the more of
+    /// what is left of its reservation, and of what it may use of the rest.
     pub available: u64,
 }
 
@@ -309,6 +313,24 @@ impl Resource {
         }
     }
 
+    /// The owner of its table, in words.
+    const fn whose(self) -> &'static str {
+        if self.is_of_engine() { "one engine of this host" } else { "this host" }
+    }
+
+    const fn in_one_piece(self) -> &'static str {
+        match self {
+            Self::CommandSlots => ", in one piece",
+            _ if self.is_of_engine() => ", at one engine",
+            _ => "",
+        }
+    }
+
+    /// Whether each engine has a pool of its own.
+    pub(crate) const fn is_of_engine(self) -> bool {
+        matches!(self, Self::ProtectionDomains | Self::MemoryRegions | Self::StatefulConnections)
+    }
+
     const fn larger_pool(self) -> &'static str {
         match self {
             Self::CommandSlots => "start the host with a larger `nic.command_slots`",
@@ -348,6 +370,17 @@ impl fmt::Display for Kept {
     }
 }
 
+impl AllocationError {
+    /// How much could be had where this much could not.
+    #[cfg(feature = "star")]
+    pub(crate) fn most(&self) -> u64 {
+        match self {
+            Self::PoolEmpty { reserved_free, rest_free, .. } => *rest_free.max(reserved_free),
+            _ => u64::MAX,
+        }
+    }
+}
+
 /// The reason why the driver did not allocate something. Nothing was allocated.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -374,9 +407,9 @@ pub enum AllocationError {
     },
     /// Too little is free for the tenant.
     #[error(
-        "{wanted} {resource} were asked for and tenant `{tenant}` can have no more than {}: of the {capacity} of this \
-         host, {reserved_free} of those that are reserved for it are free, and {rest_free} of those that nobody has \
-         reserved{}; {}, or {}", reserved_free.max(rest_free), Kept(*kept_free), .resource.remedy(),
+        "{wanted} {resource} were asked for and tenant `{tenant}` can have no more than {}: of the {capacity} of {}, \
+         {reserved_free} of those that are reserved for it are free, and {rest_free} of those that nobody has \
+         reserved{}; {}, or {}", reserved_free.max(rest_free), .resource.whose(), Kept(*kept_free), .resource.remedy(),
         .resource.larger_pool()
     )]
     PoolEmpty {
@@ -410,11 +443,22 @@ pub enum AllocationError {
         /// How many lie side by side.
         longest: u64,
     },
+    /// A portal's slots are one engine's.
+    #[error(
+        "{wanted} command slots were asked for, and a portal is one engine's, which has {largest} of them; ask for that \
+         many at most, open the host with more `command_slots`, or with fewer engines"
+    )]
+    PortalOfSeveralEngines {
+        /// How many slots were asked for.
+        wanted: u16,
+        /// How many an engine has.
+        largest: u16,
+    },
     /// So much cannot be reserved.
     #[error(
         "{wanted} {resource} cannot be reserved for tenant `{tenant}`: of {capacity}, {free} are neither reserved for \
          others nor in use{}; reserve less, reserve it before others allocate, or {}",
-        if *.resource == Resource::CommandSlots { ", in one piece" } else { "" }, .resource.larger_pool()
+        .resource.in_one_piece(), .resource.larger_pool()
     )]
     Reservation {
         /// The resource to reserve.

@@ -8,16 +8,19 @@ use rma_app::life::Life;
 use rma_core::time::Instant;
 use rma_core::{
     command::CommandSlotId,
-    nic::{Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable, TenantIndex},
+    crypto::{DerivedRegionKey, EngineId},
+    nic::{KeyRings, Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::RegionId,
+    seat::Seat,
 };
 #[cfg(feature = "star")]
 use rma_star::service::Star;
 
 use super::{
     control::{AnyCall, Asked, Call, EngineSide, Question, Unanswered},
+    questions::TakeKeys,
     queues::QueueParts,
     *,
 };
@@ -79,10 +82,27 @@ struct TestEngine {
 }
 
 impl ControlPath for TestEngine {
+    type Berth = ();
+
+    fn berth() -> Result<(), HostError> {
+        Ok(())
+    }
+
+    fn life_at((): &()) -> Life {
+        Life::inline()
+    }
+
+    fn seat((): &()) -> Seat {
+        Seat::new(None, Arc::default())
+    }
+
     fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
         match self.mood {
             Mood::Stuck if self.late.is_some() => Err(stuck()),
-            _ => Ok(self.late.take()),
+            _ => {
+                self.late.iter().for_each(|late| late.serve(&mut self.side));
+                Ok(self.late.take())
+            }
         }
     }
 
@@ -100,7 +120,10 @@ impl ControlPath for TestEngine {
                 self.late = Some(call);
                 None
             }
-            Mood::Stuck => Some(question),
+            Mood::Stuck => {
+                self.late = Some(Arc::new(Call::new(TakeKeys)));
+                Some(question)
+            }
         };
         Asked::Known(Err(Unanswered { error: stuck(), unseen }))
     }
@@ -142,9 +165,15 @@ fn host() -> Driver<TestEngine> {
 /// A host of several engines, each with as many slots.
 fn host_of(engines: u16) -> Driver<TestEngine> {
     let addr: HostAddr = "192.0.2.1".parse().unwrap();
-    let shard = |index| {
-        let nic = NicConfigBuilder::default().with(|it| it.regions = REGIONS);
-        let nic = Nic::new(nic.build(NicPlace::at(addr)).unwrap());
+    let seats: Vec<_> = (0..engines).map(|_| TestEngine::seat(&())).collect();
+    let shard = |(index, keys)| {
+        let nic = NicConfigBuilder::default().with(|it| {
+            (it.regions, it.command_slots) = (REGIONS, SLOTS.into());
+        });
+        let place =
+            NicPlace::at(addr).with(|it| (it.engine, it.engines) = (EngineId(index), engines));
+        let mut nic = Nic::new(nic.build(place).unwrap());
+        nic.regions_mut().set_rings(keys);
         let side = TestSide {
             nic,
             ports: Vec::new(),
@@ -155,7 +184,8 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
         let path = TestEngine { mood: Mood::Prompt, side, late: None };
         Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
     };
-    let shards = Shards::new((0..engines).map(shard).collect());
+    let shards = (0..engines).zip(KeyRings::connect(&seats)).map(shard);
+    let shards = Shards::new(shards.collect());
     let capacities = Capacities { regions: REGIONS, ..Capacities::default() };
     Driver::new(addr.into(), Pid(1), shards, &capacities, &DriverConfig::default()).unwrap()
 }
@@ -373,6 +403,109 @@ fn a_region_that_one_of_two_engines_has_not_heard_of_is_taken_out_of_the_other_o
     });
     for entry in entries {
         table.register(entry).expect("every row is free");
+    }
+}
+
+#[test]
+fn a_region_is_at_its_home_when_it_is_at_all_others() {
+    let mut driver = host_of(3);
+    driver.engine_at(2).mood = Mood::Stuck;
+    assert!(is_stuck(register(&mut driver)));
+    // Its home takes no Rekey that engine 2 would not hear of.
+    let [home, other] = [0, 1].map(|it| {
+        let regions = driver.engine_at(it).side.nic.regions();
+        regions.get(RegionId::from_bits(0)).is_some()
+    });
+    assert!(!home && other);
+}
+
+#[test]
+fn a_queue_that_its_home_refuses_is_no_engines() {
+    for portals in [1, 2] {
+        let mut driver = host_of(2);
+        let portals: Vec<_> = (0..portals).map(|_| portal(&mut driver, None, SLOTS)).collect();
+        let layout = ReceiveQueueLayout::new(2, 24).unwrap();
+        let memory = Arc::new(Region::new(layout.memory_len()).unwrap());
+        let (key, permissions) = (RegionKey::from_bytes([0; 16]), Permissions::READ);
+        let parts = QueueParts { layout, memory, key, permissions };
+        let refused = driver.receive_queue(None, portals.last(), parts).unwrap_err();
+        assert!(matches!(refused, HostError::Region(RegionError::QueuePermissions { .. })));
+        assert_eq!(driver.usage(None).unwrap().regions.used, 0);
+        for _ in 0..REGIONS {
+            register(&mut driver).expect("every row of both engines is free");
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_ops_at_an_engine_that_takes_no_questions() {
+    let mut driver = host();
+    let its = portal(&mut driver, None, SLOTS);
+    let region = register(&mut driver).unwrap();
+    driver.engine().mood = Mood::Late;
+    assert!(is_stuck(driver.rekey(&region, RegionKey::from_bytes([1; 16]))));
+    driver.engine().mood = Mood::Stuck;
+    drop(its);
+    assert!(driver.portal(None, SLOTS).is_err(), "this might never end");
+    driver.engine().mood = Mood::Prompt;
+    portal(&mut driver, None, SLOTS);
+}
+
+/// The key that an engine has for a region, by what it grants.
+fn key_at(driver: &mut Driver<TestEngine>, engine: usize, region: RegionId) -> DerivedRegionKey {
+    let regions = driver.engine_at(engine).side.nic.regions();
+    let [initiator, responder] = ["192.0.2.9", "192.0.2.1"].map(|it| it.parse().unwrap());
+    let op_type = OpType::Read;
+    let binding = KeyBinding { initiator, responder, pid: Pid(1), op_type };
+    regions.get(region).unwrap().key.derive(&binding)
+}
+
+#[test]
+fn a_rekey_is_at_all_engines_when_it_returns_wherever_its_region_has_its_home() {
+    let mut driver = host_of(3);
+    let regions: Vec<_> = (0..3).map(|_| register(&mut driver).unwrap()).collect();
+    for (octet, region) in (1..).zip(&regions) {
+        let before = key_at(&mut driver, 0, region.id());
+        driver.rekey(region, RegionKey::from_bytes([octet; 16])).unwrap();
+        let [first, others @ ..] = [0, 1, 2].map(|it| key_at(&mut driver, it, region.id()));
+        assert!(first != before && others == [first; 2]);
+    }
+}
+
+#[test]
+fn a_rekey_that_an_engine_holds_up_is_under_way_and_ends_as_that_goes_on() {
+    let mut driver = host_of(2);
+    let region = register(&mut driver).unwrap();
+    driver.engine_at(1).mood = Mood::Stuck;
+    let error = driver.rekey(&region, RegionKey::from_bytes([7; 16])).unwrap_err();
+    assert!(matches!(error, HostError::EngineStuck { is_under_way: true, .. }), "{error}");
+    assert!(key_at(&mut driver, 0, region.id()) != key_at(&mut driver, 1, region.id()));
+    // The same key again, as a keeper repeats it.
+    driver.engine_at(1).mood = Mood::Prompt;
+    driver.rekey(&region, RegionKey::from_bytes([7; 16])).unwrap();
+    assert!(key_at(&mut driver, 0, region.id()) == key_at(&mut driver, 1, region.id()));
+}
+
+#[test]
+fn an_engine_that_stands_still_holds_up_no_portal_and_no_grant_of_another() {
+    for (mood, still) in (0..3).flat_map(|it| [(Mood::Late, it), (Mood::Stuck, it)]) {
+        let mut driver = host_of(3);
+        let region = register(&mut driver).unwrap();
+        driver.engine_at(still).mood = mood;
+        assert!(is_stuck(register(&mut driver)), "all engines need a row");
+        driver.engine_at(still).mood = Mood::Stuck;
+        let slots = (still as u16 * SLOTS)..((still as u16 + 1) * SLOTS);
+        for _ in 0..2 {
+            let portal = portal(&mut driver, None, SLOTS);
+            assert!(!slots.contains(&portal.slots().start), "it has room elsewhere");
+            core::mem::forget(portal);
+        }
+        let initiator = "192.0.2.9".parse().unwrap();
+        driver.grant(&region, initiator, Pid(2), OpType::Read).unwrap();
+        driver.usage(None).unwrap();
+        driver.engine_at(still).mood = Mood::Prompt;
+        assert_eq!(driver.usage(None).unwrap().regions.used, 1, "what it did late is undone");
+        register(&mut driver).unwrap();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rma_app::life::Life;
-use rma_core::portal::Bell;
+use rma_core::{portal::Bell, seat::Seat};
 
 use super::{
     housekeeping::Housekeeping,
@@ -35,6 +35,20 @@ impl InlineEngine {
 }
 
 impl ControlPath for InlineEngine {
+    type Berth = ();
+
+    fn berth() -> Result<(), HostError> {
+        Ok(())
+    }
+
+    fn life_at((): &()) -> Life {
+        Life::inline()
+    }
+
+    fn seat((): &()) -> Seat {
+        Seat::new(None, Arc::default())
+    }
+
     fn is_reachable(&self) -> bool {
         true
     }

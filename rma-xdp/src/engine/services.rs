@@ -13,6 +13,7 @@ use rma_core::service::Both;
 use rma_core::{
     addr::{LocalAddresses, Pid},
     backend::{RxFrame, TxFrame},
+    crypto::EngineId,
     engine::Engine,
     error::{DropReason, RegionError},
     nic::{ReceiveLenMax, RegionEntry, RegionTable, TenantIndex},
@@ -22,9 +23,11 @@ use rma_core::{
     portal::PortalPort,
     quantum::Quantum,
     region::RegionId,
+    seat::Word,
     service::Service,
     time::{Clock, Instant},
 };
+use rma_shm::Line;
 #[cfg(feature = "star")]
 use rma_star::service::Star;
 
@@ -106,6 +109,26 @@ impl Service for Stacks {
 
     fn drop_tail(&mut self, port: Port, tail: Tail) {
         whichever!(self, services => services.drop_tail(port, tail));
+    }
+
+    fn owner_of(&self, frame: &RxFrame<'_>) -> Option<EngineId> {
+        whichever!(self, services => services.owner_of(frame))
+    }
+
+    fn take_keys(&mut self) {
+        whichever!(self, services => services.take_keys());
+    }
+
+    fn note_paid(&mut self) {
+        whichever!(self, services => services.note_paid());
+    }
+
+    fn poll_word(&mut self) -> Option<Word> {
+        whichever!(self, services => services.poll_word())
+    }
+
+    fn handle_word(&mut self, line: &Line) {
+        whichever!(self, services => services.handle_word(line));
     }
 
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {

@@ -2,7 +2,7 @@
 
 use rma_core::{
     addr::LocalAddresses,
-    crypto::{AeadProvider, CounterBlock},
+    crypto::{AeadProvider, CounterBlock, EngineId},
     nic::ReceiveLenMax,
     port::Port,
 };
@@ -31,6 +31,9 @@ pub(crate) struct StarHost {
     pub(crate) addresses: LocalAddresses,
     pub(crate) receive_len_max: ReceiveLenMax,
     pub(crate) aead: &'static dyn AeadProvider,
+    /// The number of its engine, and of all of them.
+    pub(crate) engine: u16,
+    pub(crate) engines: u16,
 }
 
 impl StarSetting {
@@ -53,19 +56,21 @@ impl StarSetting {
             it.stateless_port = self.stateless_port;
             it.stateful_port = self.stateful_port;
             it.receive_len_max = host.receive_len_max;
+            (it.engine, it.engines) = (EngineId(host.engine), host.engines);
             it.secret = secret;
         });
-        Ok((block, Some(Star::with_aead(config.build(of_host)?, of_star, host.aead))))
+        let config = config.divided(host.engines)?.build(of_host)?;
+        Ok((block, Some(Star::with_aead(config, of_star, host.aead))))
     }
 
-    /// Returns how much of StaR's tables the driver may hand out.
-    pub(crate) fn capacities(&self, driver: &DriverConfig) -> StarCapacities {
-        let served = self.config.as_ref();
-        served.map_or_else(StarCapacities::default, |config| StarCapacities {
-            pds: config.pds,
-            mrs: config.mrs,
-            connections: config.connections,
-            work_requests: driver.work_requests,
-        })
+    /// How much of StaR's tables the driver may hand out, at each of so many engines.
+    pub(crate) fn capacities(
+        &self,
+        driver: &DriverConfig,
+        engines: u16,
+    ) -> Result<StarCapacities, HostError> {
+        let Some(config) = &self.config else { return Ok(StarCapacities::default()) };
+        let StarConfigBuilder { pds, mrs, connections, .. } = config.divided(engines)?;
+        Ok(StarCapacities { pds, mrs, connections, work_requests: driver.work_requests })
     }
 }

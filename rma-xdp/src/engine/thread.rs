@@ -8,6 +8,7 @@ use core::{
     time::Duration,
 };
 use std::{
+    collections::BTreeSet,
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
 };
@@ -21,6 +22,7 @@ use rma_app::{
 };
 use rma_core::{
     portal::{Bell, Wake},
+    seat::Seat,
     service::Service,
     time::Clock,
 };
@@ -29,7 +31,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
     device::backend::HostBackend,
-    driver::control::{AnyCall, Asked, Call, ControlPath, Question, Unanswered},
+    driver::{
+        control::{AnyCall, Asked, Call, ControlPath, Question, Unanswered},
+        questions::TakeKeys,
+    },
     engine::{
         housekeeping::Housekeeping,
         services::{HostEngine, HostService, Side},
@@ -52,6 +57,18 @@ const STARVED_SLEEP_MAX: Duration = Duration::from_millis(1);
 /// of the interface.
 const FDS_MAX: usize = 66;
 
+/// Checks that each of so many engines can be pinned to one of `cores`, if there are any.
+///
+/// # Errors
+/// [`HostError::Cores`] if they are too few, or named twice.
+pub(crate) fn check_cores(cores: &[usize], engines: usize) -> Result<(), HostError> {
+    let different = cores.iter().collect::<BTreeSet<_>>().len();
+    if cores.is_empty() || different == cores.len() && different >= engines {
+        return Ok(());
+    }
+    Err(HostError::Cores { cores: different, engines })
+}
+
 /// Says that the thread has ended, however it ended.
 struct EndOfLife(Arc<AtomicBool>);
 
@@ -60,7 +77,7 @@ impl Drop for EndOfLife {
         self.0.store(true, SeqCst);
         // The engine takes no turn any longer, so this may take its time.
         if std::thread::panicking() {
-            tracing::error!("the engine thread has panicked: all ops of its host wait in vain");
+            tracing::error!("an engine thread has panicked: the ops of its portals wait in vain");
         }
     }
 }
@@ -80,16 +97,40 @@ pub struct EngineThread {
     shared: Arc<Shared>,
     ended: Arc<AtomicBool>,
     thread: Option<Worker>,
-    /// The call that the engine took last. It may hold that still, with the answer given, and must
-    /// not be who frees it.
+    /// The last call that was answered. The engine may hold it still, and must not be who frees it.
     taken: Option<Arc<dyn AnyCall>>,
-    /// Whether the asker of that gave up: its answer is there, or will come.
-    is_late: bool,
+    /// A call whose asker gave up: the one that the engine has taken, or one in place of that which
+    /// it has not, so that it is known when it goes on.
+    owed: Option<Owed>,
+}
+
+/// A call that nobody waits for any longer.
+#[derive(Debug)]
+struct Owed {
+    call: Arc<dyn AnyCall>,
+    /// Running since it was made, or that in whose place it is.
+    clock: TscClock,
+}
+
+/// The means to reach an engine's thread, made before it is.
+#[derive(Debug)]
+pub(crate) struct Berth {
+    doorbell: Doorbell,
+    wake: Arc<EventFd>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Berth {
+    fn bell(&self) -> Bell {
+        Bell { doorbell: self.doorbell.clone(), wake: self.wake.clone() }
+    }
 }
 
 /// The settings of the thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadConfig {
+    /// The number of the engine among those of its host, if there are several.
+    pub(crate) number: Option<usize>,
     pub(crate) core: Option<usize>,
     pub(crate) idle: IdlePolicy,
 }
@@ -98,6 +139,7 @@ impl EngineThread {
     /// Starts an engine in the calling thread's network namespace.
     pub(crate) fn start<B>(
         engine: HostEngine<B>,
+        Berth { doorbell, wake, ended }: Berth,
         config: ThreadConfig,
         mut housekeeping: Housekeeping,
     ) -> Result<Self, HostError>
@@ -105,15 +147,8 @@ impl EngineThread {
         B: HostBackend + Send + 'static,
     {
         let core = config.core.map(pinnable).transpose()?;
-        let wake = EventFd::open()
-            .map_err(|source| HostError::System { what: "creating an eventfd", source })?;
-        let shared = Arc::new(Shared {
-            calls: ArrayQueue::new(1),
-            stop: AtomicBool::new(false),
-            doorbell: Doorbell::new(),
-            wake: Arc::new(wake),
-        });
-        let ended = Arc::new(AtomicBool::new(false));
+        let (calls, stop) = (ArrayQueue::new(1), AtomicBool::new(false));
+        let shared = Arc::new(Shared { calls, stop, doorbell, wake });
         let (end, seen) = (EndOfLife(ended.clone()), shared.clone());
         let body = move || {
             // Dropped last, also by a panic: its ports wake those who sleep, and they look whether
@@ -125,10 +160,11 @@ impl EngineThread {
             }
             run(&mut engine, &seen, config.idle, &mut housekeeping);
         };
-        let thread = Worker::start("rma-engine", body)
+        let name = config.number.map(|number| format!("rma-engine-{number}"));
+        let thread = Worker::start(name.as_deref().unwrap_or("rma-engine"), body)
             .map_err(|source| HostError::System { what: "starting the engine thread", source })?;
         tracing::debug!(core = core.map(|core| core.id), idle = ?config.idle, "engine thread started");
-        Ok(Self { shared, ended, thread: Some(thread), taken: None, is_late: false })
+        Ok(Self { shared, ended, thread: Some(thread), taken: None, owed: None })
     }
 
     /// Waits until `look` finds an answer, on a `clock` that was started when it was asked for.
@@ -161,25 +197,41 @@ impl EngineThread {
 }
 
 impl ControlPath for EngineThread {
+    type Berth = Berth;
+
+    fn berth() -> Result<Berth, HostError> {
+        let wake = EventFd::open()
+            .map_err(|source| HostError::System { what: "creating an eventfd", source })?;
+        Ok(Berth { doorbell: Doorbell::new(), wake: Arc::new(wake), ended: Arc::default() })
+    }
+
+    fn life_at(berth: &Berth) -> Life {
+        Life::thread(berth.ended.clone())
+    }
+
+    fn seat(berth: &Berth) -> Seat {
+        Seat::new(Some(berth.bell()), berth.ended.clone())
+    }
+
     fn is_reachable(&self) -> bool {
-        let is_owed = self.is_late && self.taken.as_ref().is_some_and(|it| !it.is_answered());
+        let is_owed = self.owed.as_ref().is_some_and(|it| !it.call.is_answered());
         !is_owed && !self.ended.load(SeqCst)
     }
 
     fn late(&mut self) -> Result<Option<Arc<dyn AnyCall>>, HostError> {
-        let Some(call) = self.taken.clone().filter(|_| self.is_late) else { return Ok(None) };
-        match self.await_answer(&TscClock::new(), || call.is_answered().then_some(())) {
+        let Some(Owed { call, clock }) = &self.owed else { return Ok(None) };
+        match self.await_answer(clock, || call.is_answered().then_some(())) {
             // It has ended with the question: whoever is asked next says so.
             Ok(()) | Err(HostError::EngineGone) => {
-                self.is_late = false;
-                Ok(Some(call))
+                self.taken = self.owed.take().map(|it| it.call);
+                Ok(self.taken.clone())
             }
             Err(error) => Err(error),
         }
     }
 
     fn put<Q: Question>(&mut self, question: Q) -> Asked<Q> {
-        assert!(!self.is_late, "the driver settles a late answer before it asks again");
+        assert!(self.owed.is_none(), "the driver settles a late answer before it asks again");
         let call = Arc::new(Call::new(question));
         // One question at a time: whoever puts one waits for its answer, or takes it back.
         self.shared.calls.push(call.clone()).expect("no call is left in the queue");
@@ -199,11 +251,17 @@ impl ControlPath for EngineThread {
                 Ok(answer)
             }
             Err(error) if self.shared.calls.pop().is_some() => {
-                Err(Unanswered { error, unseen: call.withdraw() })
+                let unseen = call.withdraw();
+                if !self.ended.load(SeqCst) {
+                    let call: Arc<dyn AnyCall> = Arc::new(Call::new(TakeKeys));
+                    let pushed = self.shared.calls.push(call.clone());
+                    pushed.expect("the question was taken out");
+                    self.owed = Some(Owed { call, clock });
+                }
+                Err(Unanswered { error, unseen })
             }
             Err(error) => {
-                self.taken = Some(call);
-                self.is_late = true;
+                self.owed = Some(Owed { call, clock });
                 Err(Unanswered { error, unseen: None })
             }
         }
@@ -334,7 +392,7 @@ mod tests {
             ended: Arc::default(),
             thread: None,
             taken: None,
-            is_late: false,
+            owed: None,
         }
     }
 
@@ -452,12 +510,20 @@ mod tests {
     }
 
     #[test]
+    fn each_engine_needs_a_core_of_its_own_if_cores_are_named() {
+        assert!(check_cores(&[], 4).is_ok(), "none is pinned");
+        assert!(check_cores(&[7, 3], 2).is_ok() && check_cores(&[7, 3], 1).is_ok());
+        let error = |cores: &[usize], engines| check_cores(cores, engines).unwrap_err().to_string();
+        assert!(error(&[7, 3], 3).contains("2 core(s) were named for 3 engines"));
+        assert!(error(&[7, 7], 2).contains("1 core(s) were named for 2 engines"));
+    }
+
+    #[test]
     fn an_answer_that_came_too_late_is_told_from_the_next_one() {
         let mut engine = without_engine();
         // The engine had taken a question when its asker gave up; then it answered.
         let late = Arc::new(Call::new(Double(1)));
-        engine.taken = Some(late.clone());
-        engine.is_late = true;
+        engine.owed = Some(Owed { call: late.clone(), clock: TscClock::new() });
         late.serve(&mut Nothing);
         let shared = engine.shared.clone();
         let answering = std::thread::spawn(move || {

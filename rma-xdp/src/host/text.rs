@@ -6,6 +6,7 @@ use rma_core::addr::{HostAddr, Pid};
 use thiserror::Error;
 
 use super::HostConfig;
+use crate::device::Engines;
 #[cfg(feature = "xdp")]
 use crate::device::{Device, xdp::Mode};
 
@@ -62,7 +63,8 @@ pub enum HostTextError {
 }
 
 /// Settings that may follow the device.
-const SETTINGS: [&str; 6] = ["address=", "port=", "core=", "pid=", "mode=", "state-dir="];
+const SETTINGS: [&str; 7] =
+    ["address=", "port=", "engines=", "core=", "pid=", "mode=", "state-dir="];
 
 /// From a device, and settings after commas: `xdp:eth1`, `udp:192.0.2.1`,
 /// `xdp:eth1,port=4000,core=3`. So an operator says in one argument, or one variable of the
@@ -72,7 +74,9 @@ const SETTINGS: [&str; 6] = ["address=", "port=", "core=", "pid=", "mode=", "sta
 /// | setting | is |
 /// |---|---|
 /// | `address=` | one of [`HostConfig::addresses`]; may come once for each family |
-/// | `port=`, `core=`, `pid=` | [`HostConfig::port`], [`HostConfig::core`], [`HostConfig::pid`] |
+/// | `port=`, `pid=` | [`HostConfig::port`], [`HostConfig::pid`] |
+/// | `engines=` | [`HostConfig::engines`]: a number, or `queues` for one for each queue |
+/// | `core=` | one of [`HostConfig::cores`]; may come once for each engine |
 /// | `mode=` | of AF_XDP: `auto`, `native`, `native-copy`, `native-zc` or `generic` |
 /// | `state-dir=` | [`CounterConfig::state_dir`](crate::config::CounterConfig::state_dir) |
 ///
@@ -99,7 +103,7 @@ impl FromStr for HostConfig {
             let found = SETTINGS.iter().find_map(|it| Some((*it, part.strip_prefix(it)?)));
             let (setting, value) = found.ok_or_else(unknown)?;
             let setting = setting.trim_end_matches('=');
-            if setting != "address" && seen.contains(&setting) {
+            if !matches!(setting, "address" | "core") && seen.contains(&setting) {
                 return Err(HostTextError::Twice { setting });
             }
             seen.push(setting);
@@ -114,7 +118,14 @@ impl FromStr for HostConfig {
                     let port = value.parse().ok().filter(|&port| port > 0);
                     config.port = port.ok_or_else(|| wrong("a UDP port, 1 to 65535"))?;
                 }
-                "core" => config.core = Some(number("the number of a core, from 0")? as usize),
+                "engines" if value == "queues" => config.engines = Engines::PerQueue,
+                "engines" => {
+                    let engines = number("1 to 32, or queues")?;
+                    config.engines = Engines::Count(engines);
+                }
+                "core" => {
+                    config.cores.push(number("the number of a core, from 0")? as usize);
+                }
                 "pid" => config.pid = Pid(number("a number of 32 bits")?),
                 "mode" => mode(&mut config, value).ok_or_else(|| {
                     wrong("auto, native, native-copy, native-zc or generic, of AF_XDP alone")
@@ -239,7 +250,7 @@ mod tests {
     fn settings_follow_the_device() {
         let text = "udp:192.0.2.1,port=4000,core=3,pid=7,address=2001:db8::1,state-dir=/run/a=b";
         let config = parsed(text);
-        assert_eq!((config.port, config.core, config.pid), (4000, Some(3), Pid(7)));
+        assert_eq!((config.port, &*config.cores, config.pid), (4000, &[3][..], Pid(7)));
         assert_eq!(config.addresses.len(), 2);
         assert_eq!(config.counter.state_dir.unwrap().to_str(), Some("/run/a=b"));
     }

@@ -61,7 +61,7 @@ impl Metrics {
     #[must_use]
     pub fn alerts(&self) -> Vec<Alert> {
         let mut alerts = Vec::new();
-        if !self.engine_up {
+        if !self.engines_are_up() {
             alerts.push(Alert::EngineDown);
         }
         if let Some(status) = &self.device.interface {
@@ -85,6 +85,12 @@ impl Metrics {
         alerts
     }
 
+    /// Whether the host is open, and none of its engines has ended.
+    #[must_use]
+    pub fn engines_are_up(&self) -> bool {
+        self.engines.iter().all(|it| it.is_up)
+    }
+
     /// Whether other hosts can be reached and served, as far as this is known without asking the
     /// engine: for health checks. Its thread has not ended, the interface is up, and an address is
     /// there. An engine that takes no turns, or has no counter values left, is not noticed.
@@ -92,7 +98,7 @@ impl Metrics {
     pub fn is_healthy(&self) -> bool {
         let addresses = &self.device.addresses;
         let interface = self.device.interface.as_ref();
-        self.engine_up
+        self.engines_are_up()
             && interface.is_none_or(|it| it.state == InterfaceState::Up)
             && (addresses.is_empty() || addresses.iter().any(|it| it.is_there))
     }
@@ -137,7 +143,7 @@ mod tests {
     fn a_host_that_cannot_be_reached_is_not_healthy() {
         let well = metrics(51);
         let mut metrics = well.clone();
-        metrics.engine_up = false;
+        metrics.engines[0].is_up = false;
         let ended = "the engine has ended, or the host is closed";
         assert_eq!((told(&metrics), metrics.is_healthy()), (vec![ended.into()], false));
 

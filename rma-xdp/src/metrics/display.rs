@@ -69,11 +69,11 @@ impl Lines<'_, '_> {
 /// ```
 impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine_up, aead, completions, drops, not_sent, nic, .. } = self;
+        let Self { aead, completions, drops, not_sent, nic, .. } = self;
         let Self { delays, gauges, executors, .. } = self;
         let (received, sent) = (&self.packets_received, &self.device.packets_sent);
         let mut lines = Lines { f, is_first: true };
-        let state = if *engine_up { "up" } else { "DOWN" };
+        let state = if self.engines_are_up() { "up" } else { "DOWN" };
         lines.line("engine", format_args!("{state}, AES-GCM by {aead}"))?;
         lines.line("device", &self.device.description)?;
         let by_status = completions.iter().map(|(status, count)| (status.name(), *count));

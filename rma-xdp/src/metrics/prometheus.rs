@@ -15,7 +15,7 @@ use rma_core::{
 
 #[cfg(feature = "star")]
 use super::StarTotals;
-use super::{Metrics, NicTotals};
+use super::{EngineMetrics, Metrics, NicTotals};
 use crate::{
     device::{
         metrics::DeviceMetrics,
@@ -34,7 +34,7 @@ impl Metrics {
     /// Those of `out`.
     pub fn prometheus(&self, out: &mut impl Write) -> fmt::Result {
         let mut text = Exposition { out };
-        text.one(GAUGE, "rma_engine_up", "Whether the engine runs.", self.engine_up.into())?;
+        write_engines(&self.engines, &mut text)?;
         let (name, help) = ("rma_device_info", "The device that carries the frames.");
         text.family(GAUGE, name, help)?;
         text.sample(name, &[("device", &self.device.description)], 1)?;
@@ -157,6 +157,44 @@ fn write_interface(
     let name = "rma_interface_receive_queues_polled";
     let help = "Receive queues that are polled; frames on the others are lost.";
     text.one(GAUGE, name, help, interface.queues_polled.into())
+}
+
+fn write_engines(engines: &[EngineMetrics], text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    type Count = fn(&EngineMetrics) -> u64;
+    let families: [(&str, &str, &str, Count); 5] = [
+        (GAUGE, "rma_engine_up", "Whether the engine runs.", |it| it.is_up.into()),
+        (
+            COUNTER,
+            "rma_engine_frames_received_total",
+            "Frames that the engine's NIC was given.",
+            |it| it.frames_received,
+        ),
+        (
+            COUNTER,
+            "rma_engine_handed_over_total",
+            "Frames that came to the engine and were for another.",
+            |it| it.handed_over,
+        ),
+        (
+            COUNTER,
+            "rma_engine_handed_over_lost_total",
+            "Frames that were for another engine and lost, as that one did not keep up.",
+            |it| it.handed_over_lost,
+        ),
+        (
+            COUNTER,
+            "rma_engine_taken_over_total",
+            "Frames that came to other engines and were for this one.",
+            |it| it.taken_over,
+        ),
+    ];
+    for (kind, name, help, count) in families {
+        text.family(kind, name, help)?;
+        for (number, engine) in engines.iter().enumerate() {
+            text.sample(name, &[("engine", &number.to_string())], count(engine))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_totals(nic: &NicTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {

@@ -262,7 +262,7 @@ impl Made {
                 host.receive_queue(layout, Permissions::SEND).is_err_and(of_host),
             ),
             ("Host::fallbacks", host.fallbacks() == [Forked.to_string()]),
-            ("Host::metrics", !host.metrics().engine_up),
+            ("Host::metrics", !host.metrics().engines_are_up()),
             ("Host::interface", host.interface().is_none()),
             ("Host::narrow_paths", host.narrow_paths().is_empty()),
             ("Host::address_status", host.address_status().is_empty()),
@@ -337,7 +337,8 @@ fn main() -> ExitCode {
         eprintln!("the child ended with status {status:#x}");
         return ExitCode::FAILURE;
     }
-    let is_up = made.host.metrics().engine_up && made.host.register(64, Permissions::READ).is_ok();
+    let is_up =
+        made.host.metrics().engines_are_up() && made.host.register(64, Permissions::READ).is_ok();
     println!("{ops} ops, metrics at {}", made.metrics.address());
     if is_up { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

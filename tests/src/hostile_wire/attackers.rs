@@ -255,7 +255,7 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
         UdpSocket::bind((ends.client_addr().ip(), 0)).expect("a port")
     };
     let mut prng = Prng::new(ends.setup.seed).fork(4);
-    let before = ends.server().counters().frames_received();
+    let before = ends.server().engines()[0].counters.frames_received();
     let count = 300;
     let mut packet = Vec::new();
     for n in 0..count {
@@ -292,7 +292,7 @@ fn datagrams_past_the_nic(ends: &Ends, stolen: &Grant) {
         }
     }
     let clock = TscClock::new();
-    while ends.server().counters().frames_received() < before + count as u64 {
+    while ends.server().engines()[0].counters.frames_received() < before + count as u64 {
         assert!(clock.now().as_nanos() < 10_000_000_000, "the server gets them");
         std::thread::yield_now();
     }

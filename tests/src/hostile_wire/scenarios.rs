@@ -173,8 +173,8 @@ fn assert_late_is_counted<'a>(ends: &Ends, workers: impl IntoIterator<Item = &'a
 fn assert_counted(ends: &Ends, late: u64) {
     let clock = TscClock::new();
     // It counts after the copy.
-    while late > ends.server().counters().late_effects() {
-        let counted = ends.server().counters().late_effects();
+    while late > ends.server().engines()[0].counters.late_effects() {
+        let counted = ends.server().engines()[0].counters.late_effects();
         assert!(
             clock.now().as_nanos() < PATIENCE_NANOS,
             "at least {late} effects came after their ops, {counted} were counted"
@@ -191,7 +191,7 @@ fn report(ends: &Ends, faults: &Faults, workers: &[(OpType, &Worker)]) -> Report
         report.worker(&format!("{op_type:?}"), worker);
     }
     for (name, host) in [("client", ends.client()), ("server", ends.server())] {
-        let drops: Vec<_> = host.counters().all_drops().collect();
+        let drops: Vec<_> = host.engines()[0].counters.all_drops().collect();
         report.lines.push(format!("{name}: {drops:?}"));
     }
     report
@@ -206,8 +206,11 @@ fn assert_nics_have_seen_it(ends: &Ends, op_type: OpType) {
     };
     let seen = |host: &Host, reasons: &[DropReason]| {
         for &reason in reasons {
-            let all: Vec<_> = host.counters().all_drops().collect();
-            assert!(host.counters().drops(reason) > 0, "{reason:?} never happened: {all:?}");
+            let all: Vec<_> = host.engines()[0].counters.all_drops().collect();
+            assert!(
+                host.engines()[0].counters.drops(reason) > 0,
+                "{reason:?} never happened: {all:?}"
+            );
         }
     };
     seen(ends.client(), &[LateOrUnsolicited, ResponseUnauthenticated, UnknownRegion]);
@@ -354,7 +357,7 @@ fn rotate(
 fn assert_present(ends: &Ends, worker: &Worker, what: &str) {
     let present = present(ends, worker, OpType::Write);
     // An engine that was stopped in between may break the promise, but not silently.
-    let late = ends.server().counters().late_effects();
+    let late = ends.server().engines()[0].counters.late_effects();
     assert!(present == *worker.grant() || late > 0, "{what} changed the key");
     assert_eq!(
         present,

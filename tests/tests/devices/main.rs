@@ -4,5 +4,6 @@ mod narrow_paths;
 mod net_paths;
 mod own_addresses;
 mod packet_metrics;
+mod several_engines;
 mod steering;
 mod xdp_backend;

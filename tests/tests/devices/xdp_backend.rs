@@ -52,7 +52,7 @@ fn clock() -> Instant {
 }
 
 /// Calls `ask` until it has an answer.
-fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(super) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = clock();
     loop {
         if let Some(answer) = ask() {
@@ -64,7 +64,7 @@ fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     A,
     B,
 }
@@ -74,7 +74,7 @@ impl End {
         if self == Self::A { Self::B } else { Self::A }
     }
 
-    fn netns(self, lab: &Lab) -> &Netns {
+    pub(super) fn netns(self, lab: &Lab) -> &Netns {
         if self == Self::A { lab.a() } else { lab.b() }
     }
 
@@ -96,12 +96,12 @@ fn lab(mtu: u32) -> Lab {
     Lab::new(&LabConfig { mtu, ..LabConfig::default() }).unwrap()
 }
 
-fn config(end: End) -> XdpConfig {
+pub(super) fn config(end: End) -> XdpConfig {
     XdpConfig::new(Lab::INTERFACE, &[Port(PORT)], &[end.address(4), end.address(6)])
 }
 
 /// Paths to the other end, and to nobody else.
-fn paths(lab: &Lab, end: End, mtu: u32) -> Arc<PathTable> {
+pub(super) fn paths(lab: &Lab, end: End, mtu: u32) -> Arc<PathTable> {
     let path = Path { source_mac: end.mac(lab), next_hop_mac: end.other().mac(lab), mtu };
     let other = end.other();
     PathTable::fixed(mtu, &[(other.address(4), path), (other.address(6), path)]).unwrap()
@@ -142,7 +142,7 @@ fn transmit(from: End, version: u8, len: usize) -> Transmit {
     Transmit { source_port: SourcePort(49_152 + 7), ..transmit }
 }
 
-fn send(backend: &mut XdpBackend, from: End, version: u8, frame: &[u8]) {
+pub(super) fn send(backend: &mut XdpBackend, from: End, version: u8, frame: &[u8]) {
     let mut frame = Some(frame);
     let mut next = |buffer: &mut [u8]| {
         let frame = frame.take()?;

@@ -251,7 +251,7 @@ impl Scene {
         let recorded = requests(&asked, VICTIMS, RECORDED);
         let state = (AtomicBool::new(false), AtomicU64::new(0));
         self.honest.failed.fill(0);
-        let (forgotten, parked) = (self.forgotten(), self.target.counters().parked());
+        let (forgotten, parked) = (self.forgotten(), self.target.engines()[0].counters.parked());
         std::thread::scope(|scope| {
             let Self { honest, queue, region, flood, to, .. } = self;
             let flood = Flood::start(scope, &state, (flood, *to), &recorded, PER_SECOND);
@@ -289,10 +289,10 @@ impl Scene {
             assert!(self.forgotten() > forgotten, "SETTLEs are answered: {name}");
         }
         if !whats.iter().all(is_asked) {
-            let parked = self.target.counters().parked() - parked;
+            let parked = self.target.engines()[0].counters.parked() - parked;
             assert!(parked > 0, "entries are taken, and wanted: {name}");
         }
-        let refused = self.target.counters().drops(DropReason::RequestUnauthenticated);
+        let refused = self.target.engines()[0].counters.drops(DropReason::RequestUnauthenticated);
         assert_eq!(refused, 0, "what is replayed is authentic");
     }
 

@@ -122,7 +122,7 @@ fn a_hosts_metrics_add_up() {
     }
     let sum = |delay| client.get(&format!("rma_{delay}_delay_seconds_sum{{op=\"READ\"}}"));
     assert!(sum("issue") <= sum("total") && sum("total") < 10.0);
-    assert_eq!(client.get("rma_engine_up"), 1.0);
+    assert_eq!(client.get("rma_engine_up{engine=\"0\"}"), 1.0);
     assert!(client.any("rma_aead_info{provider=\""), "which provider encrypts");
     // 16 requests, and 5 times data.
     assert_eq!(client.get("rma_frames_sent_total"), 21.0);
@@ -470,10 +470,10 @@ fn a_source_outlives_its_host_and_says_that_it_is_gone() {
     let hosts = Hosts::over_udp(NicConfigBuilder::default());
     assert_eq!(Scene::new(&hosts).read(), OpStatus::Ok);
     let source = hosts.client.metrics_source().clone();
-    assert!(source.metrics().engine_up);
+    assert!(source.metrics().engines_are_up());
     drop(hosts);
     let metrics = source.metrics();
-    assert!(!metrics.engine_up && metrics.tenants.is_empty());
+    assert!(!metrics.engines_are_up() && metrics.tenants.is_empty());
     assert_eq!(parse(&metrics).get("rma_ops_completed_total{status=\"OK\"}"), 1.0);
 }
 
@@ -550,13 +550,13 @@ fn whatever_else_is_sent_gets_an_answer_and_the_next_scrape_is_served() {
             "{status} for {:?}: {response}",
             &request[..request.len().min(30)]
         );
-        assert_eq!(scrape(endpoint.address()).get("rma_engine_up"), 1.0);
+        assert_eq!(scrape(endpoint.address()).get("rma_engine_up{engine=\"0\"}"), 1.0);
     }
     // Those who only connect, and those who send for ever.
     drop(TcpStream::connect(endpoint.address()).unwrap());
     let response = ask(endpoint.address(), &garbage);
     assert!(response.is_empty() || response.starts_with("HTTP/1.1 4"), "{response}");
-    assert_eq!(scrape(endpoint.address()).get("rma_engine_up"), 1.0);
+    assert_eq!(scrape(endpoint.address()).get("rma_engine_up{engine=\"0\"}"), 1.0);
 }
 
 #[test]
@@ -569,7 +569,7 @@ fn slow_clients_are_given_up_and_others_are_served_then() {
     slow.write_all(b"GET /met").unwrap();
     let mut deaf = TcpStream::connect(endpoint.address()).unwrap();
     deaf.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    assert_eq!(scrape(endpoint.address()).get("rma_engine_up"), 1.0);
+    assert_eq!(scrape(endpoint.address()).get("rma_engine_up{engine=\"0\"}"), 1.0);
     let mut answer = String::new();
     slow.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");

@@ -132,7 +132,7 @@ fn configurations_that_cannot_work_are_refused_with_their_values() {
     assert!(wildcard.contains("0.0.0.0"), "{wildcard}");
     let none = refused(&|c| c.addresses.clear());
     assert!(none.contains("address"), "{none}");
-    let core = refused(&|c| c.core = Some(9999));
+    let core = refused(&|c| c.cores = vec![9999]);
     assert!(core.contains("core 9999"), "{core}");
     let window = refused(&|c| c.nic.solicitation_window = 4095);
     assert!(window.contains("4095"), "{window}");

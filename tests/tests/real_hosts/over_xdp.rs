@@ -25,6 +25,7 @@ use rma_tests::{
 use rma_xdp::{
     HostAddr,
     device::{
+        Engines,
         net::{Path, PathTable},
         xdp::{Mode, XdpBackend, XdpConfig},
     },
@@ -75,6 +76,24 @@ fn everything_holds_on_an_interface_with_several_queues() {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
+fn everything_holds_between_hosts_of_several_engines() {
+    let lab = LabConfig { queues: 4, ..LabConfig::default() };
+    for engines in [[2, 2], [4, 3]] {
+        run(&Setup { lab, engines: engines.map(Engines::Count), ..Setup::default() });
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_host_of_several_engines_and_one_over_udp_serve_each_other() {
+    let lab = LabConfig { queues: 2, ..LabConfig::default() };
+    for (udp, engines) in [((true, false), [1, 2]), ((false, true), [2, 1])] {
+        run(&Setup { lab, udp, engines: engines.map(Engines::Count), ..Setup::default() });
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
 fn a_udp_host_reads_from_an_xdp_host() {
     run_in_both_modes(&Setup { udp: (true, false), ..Setup::default() });
 }
@@ -100,6 +119,13 @@ fn everything_of_star_holds_in_native_mode() {
 #[ignore = "needs root: cargo xtask test"]
 fn everything_of_star_holds_in_generic_mode_over_ipv6() {
     run_star(&Setup { mode: Mode::Generic, ipv6: true, ..Setup::default() });
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn everything_of_star_holds_between_hosts_of_several_engines() {
+    let lab = LabConfig { queues: 2, ..LabConfig::default() };
+    run_star(&Setup { lab, engines: [Engines::Count(2); 2], ..Setup::default() });
 }
 
 #[test]

@@ -56,7 +56,7 @@ struct Late {
 
 impl Late {
     fn of(host: &Host) -> Self {
-        let counters = host.counters();
+        let counters = &host.engines()[0].counters;
         let reasons = [DropReason::DataLate, DropReason::UnknownPendingWrite];
         let refused = reasons.into_iter().map(|reason| counters.drops(reason)).sum();
         Self { effects: counters.late_effects(), refused }
@@ -366,7 +366,8 @@ fn kill_the_target(name: &str, place: &Place) {
         while gaps.now() < end {
             assert!(initiator.poll().is_none(), "an op is reported once");
         }
-        let counted = OpStatus::ALL.into_iter().map(|it| host.counters().completions(it));
+        let counted =
+            OpStatus::ALL.into_iter().map(|it| host.engines()[0].counters.completions(it));
         assert_eq!(counted.sum::<u64>(), issued);
         println!(
             "seed {SEED:#x} run {run}: killed after {alive} ops; then {statuses:?}, the slowest in {slowest:?}, \

@@ -99,7 +99,7 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
 /// Receive queues in use. The link message only tells how many the driver could have; drivers that
 /// do not answer the finer question have all of them in use.
 fn rx_queues(link: &Link) -> u32 {
-    channels(&link.name).unwrap_or(link.rx_queues).max(1)
+    channels(&link.name).map_or(link.rx_queues, |it| it.receive).max(1)
 }
 
 /// Receive queues that the interface of this index could have at most, which every driver tells.
@@ -136,12 +136,21 @@ struct EthtoolChannels {
 
 const _: () = assert!(size_of::<EthtoolChannels>() == 36);
 
-/// Receive queues that the driver says are in use, at least one. `name` is the interface's first
+/// How many queues a driver says are in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Channels {
+    /// Those that receive, at least one.
+    pub(crate) receive: u32,
+    /// Those that transmit, at least one.
+    pub(crate) transmit: u32,
+}
+
+/// How many queues the driver says are in use. `name` is the interface's first
 /// name, not another that it has.
 ///
 /// # Errors
 /// `EOPNOTSUPP` from a driver that does not tell, or what else the kernel says.
-pub(crate) fn channels(name: &str) -> io::Result<u32> {
+pub(crate) fn channels(name: &str) -> io::Result<Channels> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
     let flags = SocketFlags::CLOEXEC;
@@ -162,5 +171,7 @@ pub(crate) fn channels(name: &str) -> io::Result<u32> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(channels.rx_count.saturating_add(channels.combined_count).max(1))
+    let EthtoolChannels { rx_count, tx_count, combined_count, .. } = channels;
+    let in_use = |own: u32| own.saturating_add(combined_count).max(1);
+    Ok(Channels { receive: in_use(rx_count), transmit: in_use(tx_count) })
 }

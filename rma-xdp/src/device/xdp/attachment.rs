@@ -1,18 +1,19 @@
-//! A backend's attachment to an interface: the steering program on it, a socket for each receive
-//! queue, their memory.
+//! The part of an attachment to an interface that a host has once, whatever its engines: the
+//! steering program, the reserved ports, what is known of the queues.
 //!
-//! It is made and dropped as a whole, on the control path: where the interface goes away, all of it
-//! is of no use any longer, and one that comes back has another index, and perhaps other queues and
-//! another MTU.
+//! Each engine has the sockets of its own queues beside it: see [`super::share`]. Both are made and
+//! dropped on the control path: where the interface goes away, all of it is of no use any longer,
+//! and one that comes back has another index, and perhaps other queues and another MTU.
 //!
-//! Invariant: dropping it detaches the program before the sockets are closed, and closes the
-//! sockets before their memory is unmapped, so traffic falls back to the kernel without a gap in
-//! which it goes nowhere.
+//! Invariant: where nobody holds it any longer the program is detached. [`Attachment::detach`] does
+//! so before, whoever still holds it: an engine that stands still keeps sockets, and neither the
+//! program nor the ports.
 
 use core::ops::Range;
-use std::{fmt, sync::Arc, thread, time::Duration};
-
-use xsk_rs::config::QueueSize;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
 
 use super::{
     broken::Release,
@@ -23,58 +24,55 @@ use super::{
     device::{Device, RxQueues},
     doubts::Doubts,
     error::{InterfaceName, Refusal, XdpError},
-    linear::Linearizer,
-    occupant,
     packet::{self, ETHERNET_LEN},
     port::ReservedPorts,
     queues::ReadSign,
-    socket::{Options, Socket},
+    socket::Socket,
     steering::{Steered, Steering},
     umem::CHUNK_DATA,
-    watch::Watched,
+    watch::XskWatch,
 };
 use crate::device::{
-    monotonic::monotonic,
+    engines::Engines,
     net::{self, PathTable, XdpFeatures},
 };
-use rma_core::backend::BATCH;
 
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
-const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
+pub(super) const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
 /// The largest MTU whose packets fit into one chunk.
 pub(crate) const SINGLE_BUFFER_MTU: u32 = (CHUNK_DATA - LINK_HEADERS) as u32;
 /// The smallest MTUs of a link, from RFC 1122 (576 octets) and RFC 8200 (1280).
 const MTU_MIN_V4: u32 = 576;
 const MTU_MIN_V6: u32 = 1280;
-/// The queue that transmits.
-pub(super) const TX_QUEUE: usize = 0;
-/// How long a queue may take to become free. The kernel gives a queue back from a worker thread, a
-/// moment after the socket on it was closed or its process killed (`xp_put_pool` in
-/// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk_buff_pool.c>), and the next start
-/// should not fail for that. Longer only delays the error about a queue that is really in use.
-const QUEUE_FREE_AFTER: Duration = Duration::from_secs(1);
 
-/// The same where no process is found that has it: then the kernel is still at it, which has taken
-/// more than a second at a load of 17 on two cores.
-const UNHELD_QUEUE_FREE_AFTER: Duration = Duration::from_secs(5);
-
-/// The interface, as far as it is ours.
+/// The interface, as far as it is the host's.
 pub(super) struct Attachment {
+    held: Mutex<Option<Held>>,
+    /// The interface's name just then, and its index.
+    pub(super) name: Box<str>,
+    pub(super) index: u32,
+    pub(super) mtu: u32,
+    /// Whether a packet may need several chunks.
+    pub(super) multi_buffer: bool,
+    pub(super) copying: Copying,
+    mode: AttachMode,
+    reason: ModeReason,
+    /// How many engines share the queues.
+    pub(super) engines: u32,
+    /// The receive queues that there are, and how many of them to attach to.
+    pub(super) there: RxQueues,
+    pub(super) most: u32,
+    pub(super) read_signs: Vec<ReadSign>,
+    /// By what was known before the sockets.
+    fallbacks: Vec<Fallback>,
+    description: OnceLock<Description>,
+}
+
+/// The parts that keep others from the interface, and from the ports.
+struct Held {
     // Dropped in this order.
     steering: Steering,
-    pub(super) watched: Watched,
-    pub(super) queues: Box<[Queue]>,
     ports: Arc<ReservedPorts>,
-    /// The interface's.
-    index: u32,
-    /// The longest IP packet that the buffers can hold.
-    pub(super) mtu_max: u32,
-    /// The buffers for frames whose packets may need several chunks: a buffer for each frame of a
-    /// batch, as large as a packet, as a frame may be alone in one. `None` if no packet can.
-    pub(super) tx_frames: Option<Box<[Box<[u8]>]>>,
-    /// Transmit chunks that the longest packet needs.
-    pub(super) chunks_max: usize,
-    pub(super) description: Description,
 }
 
 /// The experience with earlier attachments to the same interface.
@@ -105,20 +103,13 @@ impl FewerQueues {
     }
 }
 
-/// A receive queue.
-pub(super) struct Queue {
-    pub(super) socket: Socket,
-    pub(super) linearizer: Linearizer,
-}
-
 impl Attachment {
-    /// Reserves the ports, attaches the steering program, binds a socket to each receive queue.
-    /// Must be called in the network namespace of the interface. `learnt`: by attaching to
-    /// it before.
+    /// Reserves the ports, attaches the steering program, counts the queues. Until there are
+    /// sockets for these the program passes everything. Must be called in the network namespace of
+    /// the interface. `learnt`: by attaching to it before.
     pub(super) fn open(
         config: &XdpConfig,
         paths: &PathTable,
-        counters: &Arc<Counters>,
         learnt: Learnt,
     ) -> Result<Self, XdpError> {
         let index = paths.interface_index().map_or_else(|| index_of(&config.interface), Ok)?;
@@ -133,12 +124,11 @@ impl Attachment {
 
         let driver = device.driver();
         let driver = driver.as_deref();
-        let candidates =
-            choice::candidates(interface, config.mode, driver, learnt.generic_lost_frames)?;
-        let mut fallbacks = Vec::new();
+        let native_on_veth = native_on_veth(config.engines, &device, learnt)?;
+        let candidates = choice::candidates(interface, config.mode, driver, native_on_veth)?;
         let addresses = &config.local_addresses;
         let ports = config.ports()?;
-        let reserved = ReservedPorts::reserve(interface, device.index, addresses, &ports)?;
+        let reserved = ReservedPorts::reserve(interface, index, addresses, &ports)?;
         let queues_max = device.rx_queues_max()?;
         let steered = Steered {
             ports: &ports,
@@ -147,118 +137,170 @@ impl Attachment {
             rx_chunks: config.rx_chunks(),
             multi_buffer,
         };
-        let mut steering = Steering::attach(interface, index, &steered, candidates)?;
-        fallbacks.extend(steering.fallback());
+        let steering = Steering::attach(interface, index, &steered, candidates)?;
         // Not before: attaching gives some interfaces more of them.
-        let rx_queues = device.rx_queues()?;
+        let queues = device.queues()?;
+        let engines = config.engines.number(queues.pairs());
+        queues.suffice(interface, engines)?;
 
-        let mtu_max = if multi_buffer { mtu } else { SINGLE_BUFFER_MTU };
-        let packet_max = LINK_HEADERS + mtu_max as usize;
-        let most = match rx_queues {
-            RxQueues::Exactly(queues) | RxQueues::AtMost(queues) => queues,
-        };
+        let most = queues.receive.most();
         let (wanted, mode, release) = (config.mode, steering.mode(), Release::running());
         let copying = choice::copying(wanted, mode, driver, release, learnt.zero_copy);
-        let why_copy = || why_copy(copying, &device, multi_buffer);
-        let mut read_signs = steering.read_signs(interface, queues_max)?;
-        let mut queues = Vec::new();
+        let mut fallbacks = Vec::from_iter(steering.fallback());
         let most = learnt.fewer_queues.map_or(most, |fewer| fewer.most.min(most));
-        for (queue, read_sign) in (0..most).zip(&read_signs) {
-            let options = options(config, interface, queue, copying, multi_buffer);
-            let socket = match open_socket(&options, &device, read_sign, mtu, counters) {
-                Ok(socket) => socket,
-                // So the kernel says that there are no more, to whoever has one already.
-                Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
-                    if queue > 0
-                        && matches!(rx_queues, RxQueues::AtMost(_))
-                        && source.raw_os_error() == Some(libc::EINVAL) =>
-                {
-                    break;
-                }
-                Err(XdpError::System { interface, source, .. }) if copying == Copying::ZeroCopy => {
-                    return Err(XdpError::ZeroCopy { interface, reason: why_copy(), source });
-                }
-                Err(error) => return Err(error),
-            };
-            let linearizer = Linearizer::new(if multi_buffer { packet_max } else { 0 });
-            queues.push(Queue { socket, linearizer });
-        }
-        for Queue { socket, .. } in &queues {
-            steering.redirect(interface, socket.queue(), socket.fd())?;
-        }
-        read_signs.truncate(queues.len());
-        let queue_count = queues.len() as u32;
-        let queues_there = match rx_queues {
-            RxQueues::Exactly(queues) => queues,
-            RxQueues::AtMost(_) => queue_count,
-        };
-        if let Some(FewerQueues { reason, .. }) = learnt.fewer_queues
-            && queues_there > queue_count
+        if let (RxQueues::Exactly(there), Some(FewerQueues { reason, .. })) =
+            (queues.receive, learnt.fewer_queues)
+            && there > most
         {
             let (wanted, got) = (Feature::AllQueues, Feature::SomeQueues);
             fallbacks.push(Fallback { wanted, got, reason });
         }
-        // Frames until now went past the program, as they must.
-        let _before = reserved.drain();
+        Ok(Self {
+            mtu,
+            multi_buffer,
+            copying,
+            mode,
+            reason: steering.reason(),
+            engines,
+            there: queues.receive,
+            most,
+            read_signs: steering.read_signs(interface, queues_max)?,
+            fallbacks,
+            description: OnceLock::new(),
+            held: Mutex::new(Some(Held { steering, ports: Arc::new(reserved) })),
+            index,
+            name: device.name,
+        })
+    }
 
-        if !device.has_its_name() {
-            // Work done by its name may have been done to another interface that has it now.
+    /// Has the frames that come in on the sockets' queues go to them from now on. They must be all
+    /// that there are so far.
+    pub(super) fn begin<'a>(
+        &self,
+        sockets: impl Iterator<Item = &'a Socket> + Clone,
+    ) -> Result<(), XdpError> {
+        sockets.clone().try_for_each(|socket| self.redirect(socket))?;
+        if let Some(Held { ports, .. }) = &*self.held() {
+            // Frames until now went past the program, as they must.
+            let _before = ports.drain();
+        }
+        let interface = &*self.name;
+        // Work done by its name may have been done to another interface that has it now.
+        if *Device::open(self.index, interface)?.name != *interface {
             return Err(XdpError::UnknownInterface { interface: interface.into() });
         }
-        let sockets = queues.iter().map(|queue: &Queue| queue.socket.fd());
-        let watched = Watched::new(sockets, read_signs).map_err(|source| {
-            XdpError::from_call(interface, "duplicating a socket's descriptor", source)
-        })?;
-
-        let zero_copy = queues.iter().all(|queue| queue.socket.is_zero_copy());
+        let zero_copy = sockets.clone().all(Socket::is_zero_copy);
+        let mut fallbacks = self.fallbacks.clone();
         if !zero_copy {
             let (wanted, got) = (Feature::ZeroCopy, Feature::Copy);
-            fallbacks.push(Fallback { wanted, got, reason: why_copy() });
+            fallbacks.push(Fallback { wanted, got, reason: self.why_copy() });
         }
+        let (queues, queues_there) = match self.there {
+            RxQueues::Exactly(there) => (self.most, there),
+            RxQueues::AtMost(_) => (sockets.clone().count() as u32, sockets.count() as u32),
+        };
         let description = Description {
             interface: interface.into(),
-            mode: steering.mode(),
-            mode_reason: steering.reason(),
+            mode: self.mode,
+            mode_reason: self.reason,
             zero_copy,
-            queues: queue_count,
+            queues,
             queues_there,
-            multi_buffer,
-            mtu,
+            engines: self.engines,
+            multi_buffer: self.multi_buffer,
+            mtu: self.mtu,
             fallbacks,
         };
-        Ok(Self {
-            steering,
-            watched,
-            queues: queues.into_boxed_slice(),
-            ports: Arc::new(reserved),
-            index: device.index,
-            mtu_max,
-            tx_frames: multi_buffer.then(|| tx_frames(packet_max)),
-            chunks_max: packet_max.div_ceil(CHUNK_DATA),
-            description,
+        self.description.set(description).expect("an attachment begins once");
+        Ok(())
+    }
+
+    /// Has the frames that come in on the socket's queue go to it from now on. Nothing once it is
+    /// detached.
+    pub(super) fn redirect(&self, socket: &Socket) -> Result<(), XdpError> {
+        self.held().as_mut().map_or(Ok(()), |Held { steering, .. }| {
+            steering.redirect(&self.name, socket.queue(), socket.fd())
         })
+    }
+
+    /// Takes the program off and gives the ports free, for another attachment, whoever still has
+    /// sockets.
+    pub(super) fn detach(&self) {
+        *self.held() = None;
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        // It is there or not.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Describes it, with all its sockets: those of engines that stand still among them.
+    pub(super) fn description(&self) -> &Description {
+        self.description.get().expect("it has begun")
     }
 
     /// Returns the mode in which the steering program is attached.
     pub(super) fn mode(&self) -> AttachMode {
-        self.steering.mode()
+        self.mode
+    }
+
+    /// The longest IP packet that its buffers hold.
+    pub(super) fn mtu_max(&self) -> u32 {
+        self.mtu.max(SINGLE_BUFFER_MTU)
     }
 
     /// Returns the doubts about the mode, if there would be another.
-    pub(super) fn doubts(&self, learnt: Learnt, counters: &Arc<Counters>) -> Option<Doubts> {
-        let Description { zero_copy, multi_buffer, .. } = self.description;
-        if self.steering.reason() == ModeReason::FasterOnVeth {
-            return Some(Doubts::of_generic(&self.ports, self.watched.watch(), multi_buffer));
+    pub(super) fn doubts(
+        &self,
+        learnt: Learnt,
+        watch: XskWatch,
+        counters: &Arc<[Arc<Counters>]>,
+    ) -> Option<Doubts> {
+        let Description { zero_copy, multi_buffer, .. } = *self.description();
+        if self.reason == ModeReason::FasterOnVeth {
+            let held = self.held();
+            return Some(Doubts::of_generic(&held.as_ref()?.ports, watch, multi_buffer));
         }
         Doubts::of_zero_copy(self.index, zero_copy, learnt.zero_copy, counters)
+    }
+
+    /// Returns the reason why sockets that were bound so work without zero-copy.
+    pub(super) fn why_copy(&self) -> Refusal {
+        let features = match self.copying {
+            Copying::Copy(Refusal::GenericMode) => None,
+            _ => XdpFeatures::of(self.index),
+        };
+        match (self.copying, features) {
+            (_, Some(XdpFeatures { zero_copy: false, .. })) => Refusal::Driver,
+            (Copying::Copy(reason), _) => reason,
+            (_, Some(XdpFeatures { zero_copy_multi_buffer: false, .. })) if self.multi_buffer => {
+                let interface = InterfaceName::new(&self.name);
+                Refusal::OneBuffer { interface, limit: SINGLE_BUFFER_MTU }
+            }
+            (_, Some(_)) => Refusal::DriverHere,
+            (_, None) => Refusal::DriverUntold,
+        }
     }
 }
 
 impl fmt::Debug for Attachment {
-    /// Thousands of chunks tell nobody anything.
+    /// Maps and programs tell nobody anything.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attachment").field("description", &self.description).finish_non_exhaustive()
     }
+}
+
+/// Gives the reason for native mode on veth, where it is the slower one, if there is one. The
+/// program is not attached yet, so the queues are those without it, which on veth are all.
+fn native_on_veth(
+    engines: Engines,
+    device: &Device,
+    learnt: Learnt,
+) -> Result<Option<ModeReason>, XdpError> {
+    if engines != Engines::One && engines.number(device.queues()?.pairs()) > 1 {
+        return Ok(Some(ModeReason::SeveralEngines));
+    }
+    Ok(learnt.generic_lost_frames.then_some(ModeReason::GenericLostFrames))
 }
 
 fn check_mtu(config: &XdpConfig, mtu: u32) -> Result<(), XdpError> {
@@ -278,90 +320,6 @@ fn index_of(interface: &str) -> Result<u32, XdpError> {
         Some(libc::ERANGE) => XdpError::UnknownInterface { interface: interface.into() },
         _ => XdpError::from_call(interface, "looking up the interface", error),
     })
-}
-
-fn options<'a>(
-    config: &XdpConfig,
-    interface: &'a str,
-    queue: u32,
-    copying: Copying,
-    multi_buffer: bool,
-) -> Options<'a> {
-    let ring = |size| QueueSize::new(size).expect("the configuration was checked");
-    let transmits = queue as usize == TX_QUEUE;
-    Options {
-        interface,
-        queue,
-        rx_ring: ring(config.rx_ring),
-        tx_ring: ring(config.tx_ring),
-        rx_chunks: config.rx_chunks(),
-        tx_chunks: if transmits { config.tx_chunks() } else { 0 },
-        copying,
-        multi_buffer,
-        busy_poll_us: config.busy_poll_us,
-    }
-}
-
-fn open_socket(
-    options: &Options<'_>,
-    device: &Device,
-    read_sign: &ReadSign,
-    mtu: u32,
-    counters: &Arc<Counters>,
-) -> Result<Socket, XdpError> {
-    let began = monotonic();
-    let mut look_after = QUEUE_FREE_AFTER;
-    let opened = loop {
-        let waited = monotonic() - began;
-        match Socket::open(options, read_sign.clone(), Arc::clone(counters)) {
-            Err(XdpError::QueueInUse { .. }) if waited < look_after => {
-                thread::park_timeout(Duration::from_millis(1));
-            }
-            Err(XdpError::QueueInUse { interface, queue, .. }) => {
-                let holder = occupant::queue_holder(device.index, queue);
-                if holder.is_some() || waited >= UNHELD_QUEUE_FREE_AFTER {
-                    break Err(XdpError::QueueInUse { interface, queue, holder });
-                }
-                look_after = waited + QUEUE_FREE_AFTER;
-            }
-            opened => break opened,
-        }
-    };
-    opened.map_err(|error| match error {
-        // The errors by which kernels and drivers without multi-buffer support refuse the flag for
-        // it.
-        XdpError::System { interface, source, .. }
-            if options.multi_buffer
-                && options.copying != Copying::ZeroCopy
-                && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
-        {
-            XdpError::MultiBuffer { interface, mtu, limit: SINGLE_BUFFER_MTU, source }
-        }
-        other => other,
-    })
-}
-
-/// Returns the reason why sockets that were bound so work without zero-copy.
-fn why_copy(copying: Copying, device: &Device, multi_buffer: bool) -> Refusal {
-    let features = match copying {
-        Copying::Copy(Refusal::GenericMode) => None,
-        _ => XdpFeatures::of(device.index),
-    };
-    match (copying, features) {
-        (_, Some(XdpFeatures { zero_copy: false, .. })) => Refusal::Driver,
-        (Copying::Copy(reason), _) => reason,
-        (_, Some(XdpFeatures { zero_copy_multi_buffer: false, .. })) if multi_buffer => {
-            let interface = InterfaceName::new(&device.name);
-            Refusal::OneBuffer { interface, limit: SINGLE_BUFFER_MTU }
-        }
-        (_, Some(_)) => Refusal::DriverHere,
-        (_, None) => Refusal::DriverUntold,
-    }
-}
-
-/// See [`Attachment::tx_frames`].
-fn tx_frames(packet_len_max: usize) -> Box<[Box<[u8]>]> {
-    (0..BATCH).map(|_| vec![0; packet_len_max].into_boxed_slice()).collect()
 }
 
 #[cfg(test)]

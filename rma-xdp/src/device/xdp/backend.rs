@@ -1,16 +1,16 @@
-//! The AF_XDP backend: one socket for each receive queue of an interface, and one program in front.
+//! The AF_XDP backend: one socket for each receive queue of an engine, and one program in front of
+//! all engines'.
 //!
 //! It writes and reads headers and counts what it drops; what is in a frame is none of its
-//! business. All receive queues are polled in turn, so none starves. Everything is sent through the
-//! first queue: one engine thread drives all of them, and one transmit queue means one doorbell a
-//! turn.
+//! business. All its receive queues are polled in turn, so none starves. Everything is sent through
+//! the first of them: one engine thread drives all of them, and one transmit queue means one
+//! doorbell a turn.
 //!
 //! Its interface may go away and come back under it: see [`super::follower`]. Then it has no
-//! [`Attachment`] for a while: nothing arrives, and what is sent is dropped and counted, so that
+//! [`Share`] of one for a while: nothing arrives, and what is sent is dropped and counted, so that
 //! ops end by their timeouts as on any path that loses everything.
 //!
-//! Invariant: an attachment is made and dropped on other threads. Here it is only taken and given
-//! back.
+//! Invariant: a share is made and dropped on other threads. Here it is only taken and given back.
 
 mod held;
 mod resend;
@@ -35,7 +35,7 @@ use rma_core::{
 
 use self::held::Held;
 use super::{
-    attachment::{Attachment, Learnt, Queue, TX_QUEUE},
+    attachment::{Attachment, Learnt},
     config::{AttachMode, XdpConfig},
     counters::Counters,
     description::Description,
@@ -44,11 +44,15 @@ use super::{
     linear::{Linear, Linearizer},
     link_return::{LinkReturn, NoReturn},
     packet::{self, ETHERNET_LEN, HEADERS_V4, HEADERS_V6, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
+    share::{Queue, Share, TX_QUEUE},
     socket::Chunk,
     sockopt::XskStatistics,
     umem::FrameBytes,
 };
-use crate::device::net::{Path, PathTable};
+use crate::device::{
+    engines::Engines,
+    net::{Path, PathTable},
+};
 
 /// Room for a frame that goes nowhere: a 4 KiB op in one frame, with its headers.
 const NOWHERE_LEN: usize = wire::FRAME_LEN_MAX;
@@ -57,7 +61,7 @@ const NOWHERE_LEN: usize = wire::FRAME_LEN_MAX;
 /// network namespace of the interface.
 pub struct XdpBackend {
     /// `None` while the interface is gone.
-    attachment: Option<Box<Attachment>>,
+    share: Option<Box<Share>>,
     state: State,
     /// The grouping of frames that are written together into packets.
     packets: Box<Packets>,
@@ -85,23 +89,48 @@ struct State {
 }
 
 impl XdpBackend {
-    /// Opens the interface: reserves the ports, attaches the steering program, binds a socket to
-    /// each receive queue. Must be called in the network namespace of the interface.
+    /// Opens the interface for one engine: reserves the ports, attaches the steering program, binds
+    /// a socket to each receive queue. Must be called in the network namespace of the interface.
     ///
     /// # Errors
     /// An [`XdpError`] for each cause, with the next step. Nothing stays attached or bound.
     pub fn open(config: &XdpConfig, paths: Arc<PathTable>) -> Result<Self, XdpError> {
-        let ports = config.check()?;
-        let counters = Arc::new(Counters::default());
-        let attachment = Attachment::open(config, &paths, &counters, Learnt::default())?;
+        let config = XdpConfig { engines: Engines::One, ..config.clone() };
+        Ok(Self::open_each(&config, &paths)?.pop().expect("one for the engine"))
+    }
+
+    /// The same for all engines that the configuration asks for, a backend for each, in their
+    /// order: backend e of n has the receive queues whose numbers leave e when they are divided by
+    /// n, and transmits on number e.
+    ///
+    /// # Errors
+    /// As [`XdpBackend::open`], and if there are fewer queues than engines.
+    pub fn open_each(config: &XdpConfig, paths: &Arc<PathTable>) -> Result<Vec<Self>, XdpError> {
+        config.check()?;
+        let attachment = Arc::new(Attachment::open(config, paths, Learnt::default())?);
+        let counters: Vec<Arc<Counters>> =
+            (0..attachment.engines).map(|_| Arc::default()).collect();
+        let shares =
+            Share::open_each(&attachment, config, &Vec::from_iter(counters.iter().map(Some)))?;
+        let each = shares.into_iter().flatten().zip(counters);
+        each.map(|(share, counters)| Self::of(share, config, paths.clone(), counters)).collect()
+    }
+
+    /// The backend of an engine, which has this share.
+    fn of(
+        share: Box<Share>,
+        config: &XdpConfig,
+        paths: Arc<PathTable>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, XdpError> {
         let addresses = &config.local_addresses;
         let any_v4 = addresses.iter().any(|address| address.is_ipv4());
         let state = State {
             paths,
             counters,
             local_addresses: addresses.clone().into_boxed_slice(),
-            ports,
-            mtu_max: attachment.mtu_max,
+            ports: config.ports()?,
+            mtu_max: share.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
             held: Held::new(),
         };
@@ -109,7 +138,7 @@ impl XdpBackend {
             XdpError::from_call(&config.interface, "creating an eventfd", source)
         })?;
         Ok(Self {
-            attachment: Some(Box::new(attachment)),
+            share: Some(share),
             state,
             packets: Box::default(),
             next_queue: 0,
@@ -123,21 +152,20 @@ impl XdpBackend {
     /// is gone.
     #[must_use]
     pub fn describe(&self) -> Option<&Description> {
-        Some(&self.attachment.as_ref()?.description)
+        Some(self.share.as_ref()?.attachment.description())
     }
 
     /// Returns the mode in which the steering program is attached. `None` while the interface is
     /// gone.
     #[must_use]
     pub fn mode(&self) -> Option<AttachMode> {
-        Some(self.attachment.as_ref()?.mode())
+        Some(self.share.as_ref()?.attachment.mode())
     }
 
     /// Returns the parts of this backend that a follower of the interface needs, before an engine
-    /// has it: where attachments change hands, what is attached now, and the table that tells how
-    /// the interface is doing.
-    pub(super) fn followed(&self) -> Option<(Arc<Exchange>, &Attachment, &Arc<PathTable>)> {
-        Some((self.exchange.clone(), self.attachment.as_ref()?, &self.state.paths))
+    /// has it: where shares change hands, and what it has now.
+    pub(super) fn followed(&self) -> Option<(Arc<Exchange>, &Share)> {
+        Some((self.exchange.clone(), self.share.as_ref()?))
     }
 
     /// Takes what a follower has made of the interface's news, and gives back what was there
@@ -146,10 +174,10 @@ impl XdpBackend {
     #[inline]
     pub(crate) fn follow(&mut self) {
         if self.exchange.is_waiting() {
-            let Self { attachment, state, exchange, .. } = self;
-            exchange.swap(attachment);
-            if let Some(attachment) = attachment {
-                state.mtu_max = attachment.mtu_max;
+            let Self { share, state, exchange, .. } = self;
+            exchange.swap(share);
+            if let Some(share) = share {
+                state.mtu_max = share.mtu_max;
             }
             (self.next_queue, self.failure_told) = (0, false);
         } else if !self.failure_told && self.failure().is_some() {
@@ -178,7 +206,8 @@ impl XdpBackend {
         &self.state.counters
     }
 
-    /// Returns the kernel's statistics, over all queues. System calls: not for the engine thread.
+    /// Returns the kernel's statistics, over all its queues. System calls: not for the engine
+    /// thread.
     ///
     /// # Errors
     /// The error of the system call; it fails only if the interface is gone.
@@ -191,7 +220,7 @@ impl XdpBackend {
     }
 
     fn queues(&self) -> &[Queue] {
-        self.attachment.as_ref().map_or(&[], |attachment| &attachment.queues)
+        self.share.as_ref().map_or(&[], |share| &share.queues)
     }
 
     /// The error after which sending was given up, if there was one: the interface is gone, mostly.
@@ -218,13 +247,13 @@ impl XdpBackend {
     /// Those that share a packet are moved into the chunk of its first.
     #[inline]
     fn transmit_chunks(
-        attachment: &mut Attachment,
+        share: &mut Share,
         state: &mut State,
         packets: &mut Packets,
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
-        let Attachment { queues, .. } = attachment;
+        let Share { queues, .. } = share;
         let socket = &mut queues[TX_QUEUE].socket;
         let (room, headers_len) = (state.packet_room(), state.headers_len);
         let (filled, alone): (usize, Option<Transmit>);
@@ -312,7 +341,7 @@ impl fmt::Debug for XdpBackend {
     /// Thousands of chunks tell nobody anything.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpBackend")
-            .field("attachment", &self.attachment)
+            .field("share", &self.share)
             .field("ports", &self.state.ports)
             .field("local_addresses", &self.state.local_addresses)
             .finish_non_exhaustive()
@@ -322,8 +351,8 @@ impl fmt::Debug for XdpBackend {
 impl Backend for XdpBackend {
     #[inline]
     fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
-        let Self { attachment, state, next_queue, .. } = self;
-        let Some(Attachment { queues, .. }) = attachment.as_deref_mut() else { return 0 };
+        let Self { share, state, next_queue, .. } = self;
+        let Some(Share { queues, .. }) = share.as_deref_mut() else { return 0 };
         let count = queues.len();
         let mut frames = 0;
         for step in 0..count {
@@ -366,38 +395,38 @@ impl Backend for XdpBackend {
 
     #[inline]
     fn tx_burst(&mut self, max: usize, mut fill: impl FnMut(&mut [TxFrame<'_>]) -> usize) -> usize {
-        let Self { attachment, state, packets, .. } = self;
-        let Some(attachment) = attachment.as_deref_mut() else {
+        let Self { share, state, packets, .. } = self;
+        let Some(share) = share.as_deref_mut() else {
             return self.transmit_nowhere(max, &mut fill);
         };
-        let mut room = attachment.queues[TX_QUEUE].socket.room();
+        let mut room = share.queues[TX_QUEUE].socket.room();
         let mut frames = 0;
         while frames < max {
-            if room < attachment.chunks_max {
+            if room < share.chunks_max {
                 state.counters.tx_ring_full.add(1);
                 break;
             }
-            let (offered, filled) = if attachment.tx_frames.is_none() {
+            let (offered, filled) = if share.tx_frames.is_none() {
                 let offered = FRAMES_MAX.min(max - frames).min(room);
-                (offered, Self::transmit_chunks(attachment, state, packets, offered, &mut fill))
+                (offered, Self::transmit_chunks(share, state, packets, offered, &mut fill))
             } else {
-                let offered = BATCH.min(max - frames).min(room / attachment.chunks_max);
-                (offered, Self::transmit_spread(attachment, state, packets, offered, &mut fill))
+                let offered = BATCH.min(max - frames).min(room / share.chunks_max);
+                (offered, Self::transmit_spread(share, state, packets, offered, &mut fill))
             };
             frames += filled;
             if filled < offered {
                 break;
             }
-            room = attachment.queues[TX_QUEUE].socket.free();
+            room = share.queues[TX_QUEUE].socket.free();
         }
-        attachment.queues[TX_QUEUE].socket.commit();
+        share.queues[TX_QUEUE].socket.commit();
         frames
     }
 
     #[inline]
     fn flush(&mut self, now: Instant) {
-        if let Some(attachment) = &mut self.attachment {
-            let socket = &mut attachment.queues[TX_QUEUE].socket;
+        if let Some(share) = &mut self.share {
+            let socket = &mut share.queues[TX_QUEUE].socket;
             if !self.state.held.is_empty() {
                 self.state.send_held(socket, now);
             }

@@ -27,6 +27,9 @@ pub enum ModeReason {
     /// what it redirects there to a socket of the bond the kernel drops. In generic mode the frames
     /// are the bond's when they come to the program.
     OverPorts,
+    /// The driver is veth, and the host has several engines. In generic mode frames come on other
+    /// queues than they were sent on, so answers would come to other engines than asked.
+    SeveralEngines,
     /// Native mode would have been chosen and was refused, as a [`Fallback`](super::Fallback)
     /// tells.
     NativeRefused,
@@ -46,6 +49,7 @@ impl core::fmt::Display for ModeReason {
             Self::InTheDriver => "the driver has XDP",
             Self::FasterOnVeth => "faster on veth",
             Self::OverPorts => "native mode receives nothing on a bond",
+            Self::SeveralEngines => "several engines on veth",
             Self::NativeRefused => "native was refused",
             Self::GenericRefused => "generic was refused",
             Self::GenericLostFrames => "in generic mode frames were lost",
@@ -74,13 +78,13 @@ pub(super) enum ZeroCopy {
     Acquitted,
 }
 
-/// The modes to try on the interface, which has this driver, in this order. `generic_lost_frames`:
-/// they are tried anew, as in generic mode frames were lost.
+/// The modes to try on the interface, which has this driver, in this order. `native_on_veth`: the
+/// reason why native mode is tried first on veth as well, if there is one.
 pub(super) fn candidates(
     interface: &str,
     wanted: Mode,
     driver: Option<&str>,
-    generic_lost_frames: bool,
+    native_on_veth: Option<ModeReason>,
 ) -> Result<&'static [Candidate], XdpError> {
     use AttachMode::{Generic, Native};
     Ok(match wanted {
@@ -93,10 +97,15 @@ pub(super) fn candidates(
         Mode::Auto if driver != Some(VETH) => {
             &[(Native, ModeReason::InTheDriver), (Generic, ModeReason::NativeRefused)]
         }
-        Mode::Auto if generic_lost_frames => {
-            &[(Native, ModeReason::GenericLostFrames), (Generic, ModeReason::NativeRefused)]
-        }
-        Mode::Auto => &[(Generic, ModeReason::FasterOnVeth), (Native, ModeReason::GenericRefused)],
+        Mode::Auto => match native_on_veth {
+            None => &[(Generic, ModeReason::FasterOnVeth), (Native, ModeReason::GenericRefused)],
+            Some(ModeReason::SeveralEngines) => {
+                &[(Native, ModeReason::SeveralEngines), (Generic, ModeReason::NativeRefused)]
+            }
+            Some(_) => {
+                &[(Native, ModeReason::GenericLostFrames), (Generic, ModeReason::NativeRefused)]
+            }
+        },
     })
 }
 
@@ -180,39 +189,52 @@ mod tests {
     }
 
     /// The candidates where there are some.
-    fn tried(wanted: Mode, driver: Option<&str>, lost: bool) -> &'static [Candidate] {
-        candidates("eth9", wanted, driver, lost).unwrap()
+    fn tried(
+        wanted: Mode,
+        driver: Option<&str>,
+        native_on_veth: Option<ModeReason>,
+    ) -> &'static [Candidate] {
+        candidates("eth9", wanted, driver, native_on_veth).unwrap()
     }
+
+    /// The reasons for native mode on veth.
+    const WHY: [Option<ModeReason>; 3] =
+        [None, Some(ModeReason::GenericLostFrames), Some(ModeReason::SeveralEngines)];
 
     #[test]
     fn only_the_requested_mode_is_tried() {
         for driver in [None, Some("veth"), Some("virtio_net"), Some("team")] {
-            for lost in [false, true] {
+            for why in WHY {
                 for wanted in [Mode::Native, Mode::NativeCopy, Mode::NativeZeroCopy] {
-                    let native = tried(wanted, driver, lost);
+                    let native = tried(wanted, driver, why);
                     assert_eq!(native, [(AttachMode::Native, ModeReason::AskedFor)]);
                 }
-                let generic = tried(Mode::Generic, driver, lost);
+                let generic = tried(Mode::Generic, driver, why);
                 assert_eq!(generic, [(AttachMode::Generic, ModeReason::AskedFor)]);
             }
         }
     }
 
     #[test]
-    fn generic_is_first_on_veth_alone_and_only_until_it_loses_frames() {
-        let first = |driver, lost| tried(Mode::Auto, driver, lost)[0];
-        assert_eq!(first(Some("veth"), false), (AttachMode::Generic, ModeReason::FasterOnVeth));
-        assert_eq!(first(Some("veth"), true), (AttachMode::Native, ModeReason::GenericLostFrames));
+    fn generic_is_first_on_veth_alone_and_only_for_one_engine_until_it_loses_frames() {
+        let first = |driver, why| tried(Mode::Auto, driver, why)[0];
+        assert_eq!(first(Some("veth"), None), (AttachMode::Generic, ModeReason::FasterOnVeth));
+        for why in WHY.into_iter().flatten() {
+            assert_eq!(first(Some("veth"), Some(why)), (AttachMode::Native, why));
+        }
         for driver in [None, Some("virtio_net"), Some("e1000e"), Some("bridge"), Some("veth2")] {
-            assert_eq!(first(driver, false), (AttachMode::Native, ModeReason::InTheDriver));
+            for why in WHY {
+                let native = (AttachMode::Native, ModeReason::InTheDriver);
+                assert_eq!(first(driver, why), native);
+            }
         }
     }
 
     #[test]
     fn whatever_is_first_the_other_mode_is_second() {
         for driver in [None, Some("veth")] {
-            for lost in [false, true] {
-                let [(first, _), (second, _)] = tried(Mode::Auto, driver, lost) else {
+            for why in WHY {
+                let [(first, _), (second, _)] = tried(Mode::Auto, driver, why) else {
                     panic!("two candidates")
                 };
                 assert_ne!(first, second);
@@ -222,12 +244,12 @@ mod tests {
 
     #[test]
     fn on_a_bond_native_mode_is_neither_chosen_nor_taken_for_an_answer() {
-        for lost in [false, true] {
+        for why in WHY {
             let generic = (AttachMode::Generic, ModeReason::OverPorts);
-            assert_eq!(tried(Mode::Auto, Some("bonding"), lost), [generic]);
+            assert_eq!(tried(Mode::Auto, Some("bonding"), why), [generic]);
             let asked_for = (AttachMode::Generic, ModeReason::AskedFor);
-            assert_eq!(tried(Mode::Generic, Some("bonding"), lost), [asked_for]);
-            let error = candidates("bond0", Mode::Native, Some("bonding"), lost).unwrap_err();
+            assert_eq!(tried(Mode::Generic, Some("bonding"), why), [asked_for]);
+            let error = candidates("bond0", Mode::Native, Some("bonding"), why).unwrap_err();
             assert!(error.to_string().contains("bond0 is a bond"), "{error}");
         }
     }

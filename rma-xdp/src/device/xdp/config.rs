@@ -8,6 +8,7 @@ use rma_core::{
 };
 
 use super::error::XdpError;
+use crate::device::engines::Engines;
 
 /// Descriptors in a ring: at least a batch, at most what the kernel accepts without high-order
 /// memory.
@@ -91,6 +92,8 @@ pub struct XdpConfig {
     pub local_addresses: Vec<HostAddr>,
     /// In which mode the steering program may be attached.
     pub mode: Mode,
+    /// How many backends share the receive queues, one for each engine.
+    pub engines: Engines,
     /// Size of each queue's receive ring: a power of two, 64 to 32768. Smaller: frames are lost
     /// when the engine is descheduled for longer than that many frames last. Larger: the memory
     /// that frames go through no longer fits into the cache.
@@ -98,9 +101,9 @@ pub struct XdpConfig {
     /// Size of the completion ring, the most chunks that can be on their way: a power of two, 64
     /// to 32768.
     pub tx_ring: u32,
-    /// Chunks of 4096 bytes for the queue that transmits: 64 to 65536. Half of them, at most
-    /// `tx_ring`, transmit; the others, at most `rx_ring`, receive. Other queues get the latter
-    /// only.
+    /// Chunks of 4096 bytes for each queue that transmits, one of each engine: 64 to 65536. Half of
+    /// them, at most `tx_ring`, transmit; the others, at most `rx_ring`, receive. Other queues get
+    /// the latter only.
     pub chunk_count: u32,
     /// Let the kernel busy-poll the device inside our system calls, for at most this many
     /// microseconds. `None` leaves it to interrupts. Of use on real devices only.
@@ -115,6 +118,7 @@ impl XdpConfig {
             ports: ports.to_vec(),
             local_addresses: local_addresses.to_vec(),
             mode: Mode::Auto,
+            engines: Engines::One,
             rx_ring: 2048,
             tx_ring: 1024,
             chunk_count: 3072,
@@ -153,6 +157,10 @@ impl XdpConfig {
         }
         if !(CHUNK_COUNT_MIN..=CHUNK_COUNT_MAX).contains(&self.chunk_count) {
             return wrong("chunk_count", self.chunk_count, "it must be from 64 to 65536");
+        }
+        if !self.engines.can_be() {
+            let Engines::Count(engines) = self.engines else { unreachable!("others can be") };
+            return wrong("engines", engines, "a host has 1 to 32");
         }
         if self.local_addresses.is_empty() {
             return Err(XdpError::NoLocalAddress { interface: self.interface.clone() });
@@ -197,6 +205,8 @@ mod tests {
         assert_eq!(field(|c| c.rx_ring = 32), "rx_ring");
         assert_eq!(field(|c| c.tx_ring = 1 << 16), "tx_ring");
         assert_eq!(field(|c| c.chunk_count = 63), "chunk_count");
+        assert_eq!(field(|c| c.engines = Engines::Count(0)), "engines");
+        assert_eq!(field(|c| c.engines = Engines::Count(33)), "engines");
         assert_eq!(
             field(|c| c.local_addresses.push("192.0.2.2".parse().unwrap())),
             "local_addresses"

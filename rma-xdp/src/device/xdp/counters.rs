@@ -1,15 +1,15 @@
 //! The counters of the backend: one counter for each reason a frame was dropped, and the traffic
 //! itself.
 //!
-//! The engine thread is the only writer (of the last one the thread that follows the interface), so
-//! an addition is a load and a store, without a locked instruction; any thread may read. Counters
-//! wrap after 2^64.
+//! The engine thread is the only writer (of the last one the thread that follows the interface, in
+//! the first engine's), so an addition is a load and a store, without a locked instruction; any
+//! thread may read. Counters wrap after 2^64.
 
 use rma_core::{packet::sizes::PacketSizeCells, tally::Tally};
 
 use super::packet::PacketError;
 
-/// The counters of one backend, over all its queues.
+/// The counters of one backend, so of one engine, over all its queues.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Counters {

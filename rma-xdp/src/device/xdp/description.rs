@@ -81,6 +81,8 @@ pub struct Description {
     pub queues: u32,
     /// How many receive queues there are. Frames on those that are not polled go to the kernel.
     pub queues_there: u32,
+    /// How many engines share the queues.
+    pub engines: u32,
     /// Whether packets may span several chunks.
     pub multi_buffer: bool,
     /// The interface's MTU when it was opened, in bytes of IP packet.
@@ -93,11 +95,15 @@ impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let copy = if self.zero_copy { "zero-copy" } else { "copy" };
         let buffers = if self.multi_buffer { ", multi-buffer" } else { "" };
-        let Self { interface, mode, mode_reason, queues, queues_there, mtu, .. } = self;
+        let Self { interface, mode, mode_reason, queues, queues_there, engines, mtu, .. } = self;
         write!(f, "AF_XDP on {interface}: {mode} ({mode_reason}), {copy}, {queues} ")?;
         if queues_there > queues {
             write!(f, "of {queues_there} ")?;
         }
-        write!(f, "queue(s), MTU {mtu}{buffers}")
+        write!(f, "queue(s), ")?;
+        if *engines > 1 {
+            write!(f, "{engines} engines, ")?;
+        }
+        write!(f, "MTU {mtu}{buffers}")
     }
 }

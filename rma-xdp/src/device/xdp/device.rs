@@ -1,5 +1,5 @@
 //! The facts that an attachment must know about the interface itself: its name, up or down, driver,
-//! receive queues.
+//! queues.
 //!
 //! It is the interface of an index: names change hands. Asked by `ioctl` of the calling thread's
 //! network namespace. `/sys/class/net` would not do: it shows the namespace that it was mounted in,
@@ -14,7 +14,7 @@ use std::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::index_to_name};
 
 use super::error::XdpError;
-use crate::device::net::{channels, rx_queues_max};
+use crate::device::net::{Channels, channels, rx_queues_max};
 
 /// `ETHTOOL_GDRVINFO`: which driver it is
 /// (<https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/ethtool.h>).
@@ -50,6 +50,43 @@ pub(super) enum RxQueues {
     AtMost(u32),
 }
 
+impl RxQueues {
+    /// How many to try to have.
+    pub(super) fn most(self) -> u32 {
+        match self {
+            Self::Exactly(queues) | Self::AtMost(queues) => queues,
+        }
+    }
+}
+
+/// How many queues there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queues {
+    pub(super) receive: RxQueues,
+    /// `None` if the driver does not tell.
+    transmit: Option<u32>,
+}
+
+impl Queues {
+    /// How many can certainly both receive and transmit.
+    pub(super) fn pairs(self) -> u32 {
+        match self.receive {
+            RxQueues::Exactly(receive) => self.transmit.map_or(receive, |it| it.min(receive)),
+            RxQueues::AtMost(_) => 1,
+        }
+    }
+
+    /// Whether each engine may have one to receive on and one to transmit on.
+    pub(super) fn suffice(self, interface: &str, engines: u32) -> Result<(), XdpError> {
+        let receive = self.receive.most();
+        let transmit = self.transmit.unwrap_or(receive);
+        if engines <= receive.min(transmit) {
+            return Ok(());
+        }
+        Err(XdpError::too_few_queues(interface, receive, transmit, engines))
+    }
+}
+
 impl Device {
     /// The interface of this index, whether up or down. `last_name` is what errors call it if it
     /// has none.
@@ -80,18 +117,13 @@ impl Device {
         Ok(i32::from(flags) & libc::IFF_UP != 0)
     }
 
-    /// Whether it is still the interface that has this name: what is asked for by name is asked of
-    /// it.
-    pub(super) fn has_its_name(&self) -> bool {
-        index_to_name(&self.socket, self.index).is_ok_and(|name| *name == *self.name)
-    }
-
-    /// The number of receive queues, as it is just now.
-    pub(super) fn rx_queues(&self) -> Result<RxQueues, XdpError> {
-        if let Ok(queues) = channels(&self.name) {
-            return Ok(RxQueues::Exactly(queues));
+    /// The numbers of its queues, as they are just now.
+    pub(super) fn queues(&self) -> Result<Queues, XdpError> {
+        if let Ok(Channels { receive, transmit }) = channels(&self.name) {
+            return Ok(Queues { receive: RxQueues::Exactly(receive), transmit: Some(transmit) });
         }
-        self.rx_queues_max().map(RxQueues::AtMost)
+        let receive = self.rx_queues_max().map(RxQueues::AtMost)?;
+        Ok(Queues { receive, transmit: None })
     }
 
     /// How many receive queues it could have.

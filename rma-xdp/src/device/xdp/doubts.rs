@@ -46,7 +46,7 @@ enum Subject {
     Generic(Generic),
     ZeroCopy(Link, Silence),
     /// Copy mode, in place of zero-copy that may have been mute.
-    Copy(Arc<Counters>, Trial),
+    Copy(Arc<[Arc<Counters>]>, Trial),
 }
 
 /// The finding about the mode.
@@ -84,7 +84,7 @@ impl Doubts {
         index: u32,
         in_use: bool,
         found: ZeroCopy,
-        counters: &Arc<Counters>,
+        counters: &Arc<[Arc<Counters>]>,
     ) -> Option<Self> {
         let counters = counters.clone();
         let subject = match (in_use, found) {
@@ -127,15 +127,19 @@ impl Doubts {
     }
 }
 
-fn traffic(counters: &Counters) -> Traffic {
-    Traffic { received: counters.received(), sent: counters.tx_packets.load() }
+/// That of all engines.
+fn traffic(counters: &[Arc<Counters>]) -> Traffic {
+    let sum = |of: fn(&Counters) -> u64| {
+        counters.iter().fold(0_u64, |sum, counters| sum.wrapping_add(of(counters)))
+    };
+    Traffic { received: sum(Counters::received), sent: sum(|it| it.tx_packets.load()) }
 }
 
 /// The counts of an interface that works with zero-copy.
 #[derive(Debug)]
 struct Link {
     index: u32,
-    counters: Arc<Counters>,
+    counters: Arc<[Arc<Counters>]>,
 }
 
 impl Link {

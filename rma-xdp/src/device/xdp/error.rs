@@ -220,6 +220,20 @@ pub enum XdpError {
         /// The process that has the socket, where that can be seen.
         holder: Option<Process>,
     },
+    /// Each engine needs a queue of its own, to receive on and to transmit on.
+    #[error(
+        "interface {interface} has {receive} receive and {transmit} transmit queue(s), and each of {engines} engines needs one of both: `ethtool -L {interface} combined {engines}`, or `ethtool -L {interface} rx {engines} tx {engines}`, gives it as many if `ethtool -l {interface}` shows that it can have them; else ask for fewer engines"
+    )]
+    TooFewQueues {
+        /// The interface.
+        interface: Box<str>,
+        /// Its receive queues.
+        receive: u32,
+        /// Its transmit queues.
+        transmit: u32,
+        /// The host's engines.
+        engines: u32,
+    },
     /// UMEM could not be mapped or registered.
     #[error(
         "interface {interface}: {bytes} bytes of UMEM could not be had: {}; or lower chunk_count",
@@ -372,6 +386,16 @@ impl XdpError {
             Some(libc::ENODEV | libc::ENXIO) => Self::UnknownInterface { interface },
             _ => Self::System { interface, call, source },
         }
+    }
+
+    /// Fewer queues than engines.
+    pub(super) fn too_few_queues(
+        interface: &str,
+        receive: u32,
+        transmit: u32,
+        engines: u32,
+    ) -> Self {
+        Self::TooFewQueues { interface: interface.into(), receive, transmit, engines }
     }
 
     /// The error number, if it was one receive queue that could not be had.

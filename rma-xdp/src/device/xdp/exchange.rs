@@ -1,9 +1,9 @@
-//! The exchange of attachments between a backend, which an engine drives, and the thread that
-//! follows the interface.
+//! The exchange of shares of an attachment between one backend, which an engine drives, and the
+//! thread that follows the interface.
 //!
-//! One at a time: the follower offers an attachment, or none, and waits until it has got back what
-//! was there before. So there is room for everything, and nothing is made or dropped on the
-//! engine's thread.
+//! One at a time: the follower offers a share, or none, and offers nothing more until it has got
+//! back what was there before. So there is room for everything, and nothing is made or dropped on
+//! the engine's thread. It does not wait: an engine that stands still holds up nobody else.
 
 use std::{
     io,
@@ -16,13 +16,13 @@ use crossbeam_queue::ArrayQueue;
 use rma_app::event_fd::EventFd;
 use rma_core::portal::Wake;
 
-use super::attachment::Attachment;
+use super::share::Share;
 
-/// The present or last attachment.
-type Attached = Option<Box<Attachment>>;
+/// The present or last share.
+pub(super) type Attached = Option<Box<Share>>;
 
-/// The place through which one attachment at a time goes from the follower to the backend, and
-/// another one back.
+/// The place through which one share at a time goes from the follower to the backend, and another
+/// one back.
 #[derive(Debug)]
 pub(super) struct Exchange {
     offered: ArrayQueue<Attached>,
@@ -44,21 +44,28 @@ impl Exchange {
         let _ = self.follower.set(thread::current());
     }
 
-    /// The follower's side: has `next` taken in place of what the backend has. Returns what it had,
-    /// or `None` if `give_up` says so before: then the backend is gone, or goes.
-    pub(super) fn replace(&self, next: Attached, give_up: impl Fn() -> bool) -> Option<Attached> {
+    /// The follower's side: has `next` taken in place of what the backend has. Once, until
+    /// [`Exchange::returned`] gives that, or [`Exchange::retract`] this.
+    pub(super) fn offer(&self, next: Attached) {
         self.offered.push(next).expect("what was offered before was taken");
         self.wake.wake();
-        while !give_up() {
-            if let Some(last) = self.returned.pop() {
-                // Here and not where it is taken: an engine that does not sleep may take it before
-                // it is woken for it, and would find itself woken for nothing from then on.
-                self.wake.drain();
-                return Some(last);
-            }
-            thread::park();
-        }
-        None
+    }
+
+    /// The follower's side: what the backend had before it took what was offered. `None` if it has
+    /// not, yet.
+    pub(super) fn returned(&self) -> Option<Attached> {
+        let last = self.returned.pop()?;
+        // Here and not where it is taken: an engine that does not sleep may take it before it is
+        // woken for it, and would find itself woken for nothing from then on.
+        self.wake.drain();
+        Some(last)
+    }
+
+    /// The follower's side: takes back what was offered. `None` if the backend has taken it.
+    pub(super) fn retract(&self) -> Option<Attached> {
+        let offered = self.offered.pop()?;
+        self.wake.drain();
+        Some(offered)
     }
 
     /// The backend's side: whether something is offered.
@@ -101,6 +108,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_offer_is_taken_by_the_engine_or_taken_back_and_keeps_nobody_awake() {
+        let exchange = Exchange::new().unwrap();
+        let is_readable = || {
+            let mut fds = [PollFd::new(&exchange, PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+        };
+        exchange.offer(None);
+        assert!(exchange.is_waiting() && is_readable() && exchange.returned().is_none());
+        assert!(exchange.retract().is_some_and(|it| it.is_none()));
+        assert!(!exchange.is_waiting() && !is_readable(), "the engine sleeps on");
+        exchange.offer(None);
+        exchange.swap(&mut None);
+        assert!(exchange.retract().is_none(), "it is the engine's");
+        assert!(exchange.returned().is_some() && !is_readable());
+    }
+
+    #[test]
     fn an_exchanged_attachment_keeps_no_engine_awake() {
         let (exchange, done) = (Exchange::new().unwrap(), AtomicBool::new(false));
         let is_readable = || -> Result<bool, Errno> {
@@ -120,7 +144,10 @@ mod tests {
             });
             exchange.followed_by_this_thread();
             let left = (0..20_000).filter(|_| {
-                assert!(exchange.replace(None, || false).is_some());
+                exchange.offer(None);
+                while exchange.returned().is_none() {
+                    thread::park();
+                }
                 is_readable().unwrap()
             });
             let left = left.count();

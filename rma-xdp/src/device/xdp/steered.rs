@@ -8,9 +8,10 @@ use super::{
     counters::Counters,
     description::Description,
     error::XdpError,
+    share::Share,
     socket::Socket,
 };
-use crate::device::net::PathTable;
+use crate::device::{engines::Engines, net::PathTable};
 
 /// The sockets of an interface, one for each receive queue: what comes over its wire for the UDP
 /// ports goes to them, past the kernel's network stack. For who writes and reads packets himself,
@@ -19,7 +20,7 @@ use crate::device::net::PathTable;
 /// Dropped, they leave the interface as it was.
 #[derive(Debug)]
 pub struct SteeredSockets {
-    attachment: Attachment,
+    share: Box<Share>,
     counters: Arc<Counters>,
 }
 
@@ -30,17 +31,20 @@ impl SteeredSockets {
     /// # Errors
     /// An [`XdpError`] for each cause, with the next step. Nothing stays attached or bound.
     pub fn open(config: &XdpConfig, mtu: u32) -> Result<Self, XdpError> {
+        let config = XdpConfig { engines: Engines::One, ..config.clone() };
         config.check()?;
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::default();
         let (paths, _) = PathTable::new(mtu);
-        let attachment = Attachment::open(config, &paths, &counters, Learnt::default())?;
-        Ok(Self { attachment, counters })
+        let attachment = Arc::new(Attachment::open(&config, &paths, Learnt::default())?);
+        let mut shares = Share::open_each(&attachment, &config, &[Some(&counters)])?;
+        let share = shares.pop().flatten().expect("one for the engine");
+        Ok(Self { share, counters })
     }
 
     /// Describes the attachment, and what works less well than it could.
     #[must_use]
-    pub const fn describe(&self) -> &Description {
-        &self.attachment.description
+    pub fn describe(&self) -> &Description {
+        self.share.attachment.description()
     }
 
     /// Returns the sockets' counters, for any thread to read.
@@ -52,6 +56,6 @@ impl SteeredSockets {
     /// The socket of a receive queue. That of the first one transmits, too. `None` if there is no
     /// such queue.
     pub fn socket_mut(&mut self, queue: usize) -> Option<&mut Socket> {
-        self.attachment.queues.get_mut(queue).map(|queue| &mut queue.socket)
+        self.share.queues.get_mut(queue).map(|queue| &mut queue.socket)
     }
 }

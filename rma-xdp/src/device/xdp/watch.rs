@@ -18,7 +18,7 @@ use super::{
     sockopt::{self, XskStatistics},
 };
 
-/// The attachment's part of the watch.
+/// The part of the watch that an engine's sockets have.
 #[derive(Debug)]
 pub(super) struct Watched(Arc<[Socket]>);
 
@@ -33,41 +33,48 @@ impl Watched {
     /// # Errors
     /// If the process has as many descriptors as it may have.
     pub(super) fn new<'a>(
-        sockets: impl Iterator<Item = BorrowedFd<'a>>,
-        read_signs: Vec<ReadSign>,
+        sockets: impl Iterator<Item = (BorrowedFd<'a>, ReadSign)>,
     ) -> io::Result<Self> {
-        let both = sockets.zip(read_signs);
         let all =
-            both.map(|(fd, read_sign)| Ok(Socket { fd: fd.try_clone_to_owned()?, read_sign }));
+            sockets.map(|(fd, read_sign)| Ok(Socket { fd: fd.try_clone_to_owned()?, read_sign }));
         Ok(Self(all.collect::<io::Result<_>>()?))
-    }
-
-    pub(super) fn watch(&self) -> XskWatch {
-        XskWatch(Arc::downgrade(&self.0))
     }
 }
 
-/// Looks at the sockets on any thread, while they are attached.
-#[derive(Clone, Debug)]
-pub(super) struct XskWatch(Weak<[Socket]>);
+/// Looks at the sockets of all engines on any thread, while they are attached.
+#[derive(Clone, Debug, Default)]
+pub(super) struct XskWatch(Vec<Weak<[Socket]>>);
 
 impl XskWatch {
+    /// Looks at these from now on, too.
+    pub(super) fn add(&mut self, Watched(sockets): &Watched) {
+        self.0.push(Arc::downgrade(sockets));
+    }
+
+    /// The sockets of each engine that has some.
+    fn engines(&self) -> impl Iterator<Item = Arc<[Socket]>> {
+        self.0.iter().filter_map(Weak::upgrade)
+    }
+
     /// Returns the statistics of kernel and steering program, over all queues: a system call each.
     /// `None` once the attachment has gone.
     pub(super) fn statistics(&self) -> Option<XskStatistics> {
-        let mut sum = XskStatistics::default();
-        for Socket { fd, read_sign } in self.0.upgrade()?.iter() {
-            sum += sockopt::statistics(fd.as_fd()).ok()?;
-            sum.rx_unread += read_sign.dropped();
+        let mut sum = None;
+        for sockets in self.engines() {
+            let sum: &mut XskStatistics = sum.get_or_insert_default();
+            for Socket { fd, read_sign } in &*sockets {
+                *sum += sockopt::statistics(fd.as_fd()).ok()?;
+                sum.rx_unread += read_sign.dropped();
+            }
         }
-        Some(sum)
+        sum
     }
 
     /// Whether the kernel has taken the interface from the sockets: it was removed, or moved to
     /// another network namespace. That is for ever, even if the interface comes back under its
-    /// index. False once the attachment has gone, with the backend that had it.
+    /// index. False once the attachment has gone, with the
+    /// backends that had it.
     pub(super) fn is_dead(&self) -> bool {
-        let Some(sockets) = self.0.upgrade() else { return false };
         // A socket without an interface answers ENXIO to everything, one whose interface is down
         // ENETDOWN (`xsk_check_common` in
         // <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xsk.c>). Nothing is taken from the
@@ -75,6 +82,6 @@ impl XskWatch {
         let dead = |Socket { fd, .. }: &Socket| {
             rustix::net::recv(fd, &mut [0_u8; 0], RecvFlags::DONTWAIT) == Err(Errno::NXIO)
         };
-        sockets.iter().any(dead)
+        self.engines().any(|sockets| sockets.iter().any(dead))
     }
 }

@@ -1,7 +1,8 @@
 //! The books of StaR: what is charged for portals, protection domains, memory regions and windows.
 //!
-//! Each is charged before an engine is asked for it, and refunded if there is none. A window is a
-//! row, and no bytes: those are its region's.
+//! Each is charged before an engine is asked for it, and refunded if there is none. A portal is
+//! charged at the engine that is to serve it, and so is all that it has. A window is a row, and no
+//! bytes: those are its region's.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,34 +16,59 @@ use super::{
     star_portals::{MemoryRegion, ProtectionDomain, StarPortal},
 };
 use crate::{
-    driver::tenant::{AllocationError, Resource, TenantId},
+    driver::{
+        orphans::Asker,
+        tenant::{AllocationError, Resource, TenantId},
+    },
     error::{HostError, StarError},
 };
 
 impl Accounts {
-    /// Charges a tenant for so much of some pools.
+    /// Charges a tenant for so much of some pools, where they are engines' of this one's.
     fn take(
         &mut self,
         tenant: TenantId,
+        engine: usize,
         wanted: &[(Resource, u64)],
     ) -> Result<Charge, AllocationError> {
-        let charge = self.admit(tenant, wanted)?;
+        let charge = self.admit(tenant, engine, wanted)?;
         self.charge(&charge);
         Ok(charge)
     }
 
-    /// Charges a tenant for a portal of so many work requests and stateful connections.
+    /// Charges a tenant for a portal of so many work requests and stateful connections, at the
+    /// first of these engines that has room: the one with the tenant's reservation, while any of
+    /// that is free, and then those with the fewest portals. The error is of the one with most.
     pub(in crate::driver) fn take_star_portal(
         &mut self,
         tenant: TenantId,
         work_requests: u32,
         stateful_connections: u32,
+        mut engines: Vec<usize>,
     ) -> Result<Charge, AllocationError> {
         let wanted = [
             (Resource::WorkRequests, work_requests.into()),
             (Resource::StatefulConnections, stateful_connections.into()),
         ];
-        self.take(tenant, &wanted)
+        let account = &self.tenants[&tenant];
+        let has_reserved = account
+            .shares
+            .iter()
+            .any(|(resource, share)| resource.is_of_engine() && share.reserved_free() > 0);
+        let home = has_reserved.then_some(account.engine);
+        let portals = |at| self.star.values().filter(|it| it.charge.engine == at).count();
+        engines.sort_by_cached_key(|&engine| (Some(engine) != home, portals(engine)));
+        let mut refused: Option<AllocationError> = None;
+        for engine in engines {
+            match self.take(tenant, engine, &wanted) {
+                Ok(charge) => return Ok(charge),
+                Err(error) if refused.as_ref().is_none_or(|it| it.most() < error.most()) => {
+                    refused = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(refused.expect("a host has an engine"))
     }
 
     /// An engine serves a portal that is charged for, under this number.
@@ -50,9 +76,11 @@ impl Accounts {
         self.star.insert(tag, StarPortal { number, charge, pds: BTreeMap::new() });
     }
 
-    /// The number of a portal at its engine.
-    pub(in crate::driver) fn star_number(&self, tag: StarTag) -> Result<u16, StarError> {
-        self.star.get(&tag).map(|portal| portal.number).ok_or(StarError::NoSuchPortal)
+    /// The owner of the portal of this tag, which asks for something.
+    pub(in crate::driver) fn star_asker(&self, tag: StarTag) -> Result<Asker, StarError> {
+        let &StarPortal { number, ref charge, .. } =
+            self.star.get(&tag).ok_or(StarError::NoSuchPortal)?;
+        Ok(Asker { tag, number, engine: charge.engine })
     }
 
     /// No engine serves a portal any longer, and all that it had is free.
@@ -63,8 +91,9 @@ impl Accounts {
 
     /// Charges who has a portal for so much of a pool.
     fn take_of(&mut self, tag: StarTag, wanted: &[(Resource, u64)]) -> Result<Charge, HostError> {
-        let tenant = self.star.get(&tag).ok_or(StarError::NoSuchPortal)?.charge.tenant;
-        Ok(self.take(tenant, wanted)?)
+        let portal = self.star.get(&tag).ok_or(StarError::NoSuchPortal)?;
+        let Charge { tenant, engine, .. } = portal.charge;
+        Ok(self.take(tenant, engine, wanted)?)
     }
 
     /// Charges for a protection domain of a portal.

@@ -18,9 +18,9 @@ pub(super) type StarPortals = BTreeMap<StarTag, StarPortal>;
 /// A portal of StaR.
 #[derive(Debug)]
 pub(super) struct StarPortal {
-    /// Its number at its engine.
+    /// Its number on this host.
     pub(super) number: u16,
-    /// Work requests and stateful connections.
+    /// Work requests and stateful connections, and which engine serves it.
     pub(super) charge: Charge,
     pub(super) pds: BTreeMap<PdId, ProtectionDomain>,
 }

@@ -237,7 +237,7 @@ fn take_slots(model: &mut Model, accounts: &mut Accounts, who: usize, count: u16
     let of_reservation =
         (amount <= seen.reserved_free).then(|| model.run(Some(tenant), count)).flatten();
     let of_rest = seen.may_use_rest(amount).then(|| model.run(None, count)).flatten();
-    let taken = accounts.take_slots(id, count);
+    let taken = accounts.take_slots(id, count, |_| true);
     if seen.used + amount > seen.quota.max {
         assert!(matches!(taken, Err(AllocationError::Quota { .. })), "{taken:?}");
     } else if let Some(start) = of_reservation.or(of_rest) {
@@ -337,7 +337,7 @@ proptest! {
             accounts.deregistered(region.id);
         }
         accounts.close_abandoned();
-        prop_assert_eq!(accounts.take_slots(HOST, SIZES.slots), Ok(0..SIZES.slots));
+        prop_assert_eq!(accounts.take_slots(HOST, SIZES.slots, |_| true), Ok(0..SIZES.slots));
         let usage = accounts.usage(HOST);
         prop_assert_eq!((usage.regions.available, usage.bytes.available), (SIZES.regions, BYTES));
     }
@@ -370,21 +370,21 @@ fn a_reservation_is_nobody_elses_and_the_rest_is_kept_for_the_higher() {
     let serving = tenant(&mut accounts, Priority::High, quota(4, u64::MAX));
     // 20 are the rest, 40 % of which are 8: so batch may have 12, and would by its quota.
     assert_eq!(accounts.usage(batch).slots.available, 12);
-    let portal = accounts.take_slots(batch, 11).unwrap();
-    let refused = accounts.take_slots(batch, 2).unwrap_err().to_string();
+    let portal = accounts.take_slots(batch, 11, |_| true).unwrap();
+    let refused = accounts.take_slots(batch, 2, |_| true).unwrap_err().to_string();
     assert!(refused.contains("`batch` has 11 of the 12"), "{refused}");
     // 15 % of 20 stay free, whoever has the others.
-    let refused = accounts.take_slots(HOST, 7).unwrap_err();
+    let refused = accounts.take_slots(HOST, 7, |_| true).unwrap_err();
     let AllocationError::PoolEmpty { reserved_free: 0, rest_free: 6, kept_free: 3, .. } = refused
     else {
         panic!("{refused}")
     };
-    assert_eq!(accounts.take_slots(HOST, 6).unwrap().len(), 6);
-    assert!(accounts.take_slots(batch, 1).is_err());
-    assert_eq!(accounts.take_slots(serving, 3).unwrap().len(), 3, "of what is reserved");
-    assert_eq!(accounts.take_slots(serving, 3).unwrap().len(), 3, "of the rest");
-    assert!(accounts.take_slots(serving, 2).is_err());
-    assert_eq!(accounts.take_slots(serving, 1).unwrap().len(), 1);
+    assert_eq!(accounts.take_slots(HOST, 6, |_| true).unwrap().len(), 6);
+    assert!(accounts.take_slots(batch, 1, |_| true).is_err());
+    assert_eq!(accounts.take_slots(serving, 3, |_| true).unwrap().len(), 3, "of what is reserved");
+    assert_eq!(accounts.take_slots(serving, 3, |_| true).unwrap().len(), 3, "of the rest");
+    assert!(accounts.take_slots(serving, 2, |_| true).is_err());
+    assert_eq!(accounts.take_slots(serving, 1, |_| true).unwrap().len(), 1);
     accounts.give_slots_back(portal);
     assert_eq!(accounts.usage(batch).slots, PoolUsage { used: 0, available: 3 });
 }
@@ -408,16 +408,17 @@ fn reservations_that_cannot_be_are_refused_with_their_values() {
 fn reserved_slots_are_not_cut_into_pieces_by_others() {
     let mut accounts = accounts(&config(Quotas::default())).unwrap();
     let steady = tenant(&mut accounts, Priority::Normal, quota(6, 6));
-    let singles: Vec<_> = (0..18).map(|_| accounts.take_slots(HOST, 1).unwrap()).collect();
+    let singles: Vec<_> =
+        (0..18).map(|_| accounts.take_slots(HOST, 1, |_| true).unwrap()).collect();
     for single in singles.into_iter().step_by(2) {
         accounts.give_slots_back(single);
     }
-    let refused = accounts.take_slots(HOST, 2).unwrap_err();
+    let refused = accounts.take_slots(HOST, 2, |_| true).unwrap_err();
     assert!(
         matches!(refused, AllocationError::Fragmented { free: 9, longest: 1, .. }),
         "{refused}"
     );
     assert!(refused.to_string().contains("2 command slots were asked for"), "{refused}");
     assert_eq!(accounts.usage(HOST).slots.available, 1);
-    assert_eq!(accounts.take_slots(steady, 6).unwrap().len(), 6);
+    assert_eq!(accounts.take_slots(steady, 6, |_| true).unwrap().len(), 6);
 }

@@ -39,7 +39,7 @@ fn slots_of_a_dropped_portal_count_until_its_last_op_is_over() {
     portal.read(&grant, 0, &sink, 0, 64).unwrap();
     assert_eq!(slots(&tenant, &hosts), (8, 0));
     // A command that the engine has not taken yet would be gone with its portal.
-    while hosts.client.counters().frames_sent() == 0 {
+    while hosts.client.engines()[0].counters.frames_sent() == 0 {
         std::thread::yield_now();
     }
     drop(portal);
@@ -68,7 +68,7 @@ fn a_tenant_that_reads_into_nowhere_leaves_its_neighbour_a_share_of_the_window()
         useless.read(&nowhere, 0, &sink, 0, 4096).unwrap();
     }
     // Its floor of what is for reads, and what is nobody's: 24 of them.
-    while hosts.client.counters().frames_sent() < 24 {
+    while hosts.client.engines()[0].counters.frames_sent() < 24 {
         std::thread::yield_now();
     }
     let sink = hosts.client.for_tenant(&neighbour).register(64, Permissions::NONE).unwrap();

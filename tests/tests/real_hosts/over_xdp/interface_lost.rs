@@ -161,7 +161,7 @@ fn an_interface_that_is_deleted_and_made_again_is_used_again() {
     for host in [&hosts.client, hosts.server()] {
         wait_state(host, InterfaceState::Gone);
         assert_eq!((in_state(host, "gone"), in_state(host, "up")), (1.0, 0.0));
-        assert!(metrics(host).get("rma_engine_up") == 1.0, "the engine goes on");
+        assert!(metrics(host).get("rma_engine_up{engine=\"0\"}") == 1.0, "the engine goes on");
     }
     let error = hosts.client.resolve(hosts.server_addr).unwrap_err();
     assert!(matches!(error, HostError::Path(PathError::InterfaceGone { .. })), "{error}");

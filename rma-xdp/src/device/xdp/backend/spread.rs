@@ -5,7 +5,7 @@
 //! buffers of their own, and from there each octet is copied once, into the chunk that it leaves
 //! from.
 //!
-//! Invariant: a packet has no more chunks than [`Attachment::chunks_max`], and whoever has frames
+//! Invariant: a packet has no more chunks than [`Share::chunks_max`], and whoever has frames
 //! written has seen to it that as many are free for each frame.
 
 use arrayvec::ArrayVec;
@@ -18,8 +18,8 @@ use super::{State, XdpBackend};
 use crate::device::{
     net::Path,
     xdp::{
-        attachment::{Attachment, TX_QUEUE},
         packet::{ETHERNET_LEN, HEADERS_V6, Headers},
+        share::{Share, TX_QUEUE},
         socket::Socket,
         umem::CHUNK_DATA,
     },
@@ -35,13 +35,13 @@ impl XdpBackend {
     /// Has frames written beside each other, at most `max`, and puts each packet of them into as
     /// many chunks as it needs. Returns how many frames were written.
     pub(super) fn transmit_spread(
-        attachment: &mut Attachment,
+        share: &mut Share,
         state: &mut State,
         packets: &mut Packets,
         max: usize,
         fill: &mut impl FnMut(&mut [TxFrame<'_>]) -> usize,
     ) -> usize {
-        let Attachment { queues, tx_frames, .. } = attachment;
+        let Share { queues, tx_frames, .. } = share;
         let Some(tx_frames) = tx_frames else { return 0 };
         let room = state.packet_room().saturating_sub(state.headers_len);
         let mut frames: ArrayVec<TxFrame<'_>, BATCH> = ArrayVec::new();
