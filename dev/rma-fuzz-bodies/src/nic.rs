@@ -279,6 +279,7 @@ impl World {
         let frame = RxFrame {
             source_port: SourcePort::FIRST,
             is_first,
+            is_handed_over: false,
             source,
             destination,
             port: Port::ONE_RMA,

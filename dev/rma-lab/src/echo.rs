@@ -8,14 +8,17 @@ use std::collections::VecDeque;
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
     backend::{RxFrame, Transmit, TxFrame},
+    crypto::EngineId,
     error::DropReason,
     op::ClassOfService,
     packet::Tail,
     port::Port,
     quantum::Quantum,
+    seat::Word,
     service::Service,
     time::{Clock, Instant},
 };
+use rma_shm::Line;
 
 /// The first octet of a frame of this service.
 const CALL: u8 = 1;
@@ -72,6 +75,20 @@ impl Echo {
 }
 
 impl Service for Echo {
+    fn owner_of(&self, _: &RxFrame<'_>) -> Option<EngineId> {
+        None
+    }
+
+    fn take_keys(&mut self) {}
+
+    fn note_paid(&mut self) {}
+
+    fn poll_word(&mut self) -> Option<Word> {
+        None
+    }
+
+    fn handle_word(&mut self, _: &Line) {}
+
     fn addresses(&self) -> &LocalAddresses {
         &self.addresses
     }

@@ -8,13 +8,16 @@
 //! | [`clock`] | a node's own clock, which is wrong |
 //! | [`frame`] | a frame between nodes, its packet, and how long that is on the wire |
 //! | [`node`] | a NIC behind a device of some rate and MTU, which can be stopped |
+//! | [`beside`] | the engines of one host: where packets land, who handles them |
 //! | [`counter`] | where a node's counter values come from, over all its lives |
 //! | [`mishap`] | pauses, crashes, restarts, regions that change |
 //! | [`trace`] | what happened, as data |
+//! | `stall` | a node that is stopped in the midst of a frame |
 //! | [`sim`] | nodes, links, and the heap of events |
 //!
 //! Not here: what software does ([`crate::load`]), and what must hold ([`crate::check`]).
 
+pub mod beside;
 mod burst;
 pub mod clock;
 pub mod counter;
@@ -25,5 +28,6 @@ pub mod mishap;
 pub mod node;
 pub mod queue;
 pub mod sim;
+mod stall;
 pub mod switch;
 pub mod trace;

@@ -141,7 +141,12 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
         assert_ne!(reached, cannot, "{op_type:?} that ended with {status}");
     }
     // Drops that an honest network does not cause, or hardly ever.
-    let elsewhere = [DropReason::NotForThisHost, DropReason::OutsideOp, DropReason::TooManyFrames];
+    let elsewhere = [
+        DropReason::NotForThisHost,
+        DropReason::OutsideOp,
+        DropReason::TooManyFrames,
+        DropReason::RekeysWait,
+    ];
     for reason in DropReason::ALL {
         let reached = total.drops[reason as usize] > 0;
         assert!(reached || elsewhere.contains(&reason), "nothing was dropped for {reason:?}");
@@ -156,4 +161,5 @@ fn the_swarm_keeps_every_promise_and_reaches_every_status() {
     assert!(total.verdicts.iter().chain(&total.atomics).all(|&count| count > 0), "{total}");
     assert!(total.boards.iter().all(|&count| count > 0) && total.queue_rekeys > 0, "{total}");
     assert!(total.bursts > 0 && total.gathers > 0, "{total}");
+    assert!(total.handed.iter().all(|&count| count > 0), "{total}");
 }

@@ -31,6 +31,7 @@ mod binding;
 mod fairness;
 mod initiator;
 mod ivs;
+mod keys;
 mod notices;
 mod records;
 mod responder;
@@ -62,13 +63,21 @@ use crate::{
 };
 pub(crate) use initiator::name_of;
 use ivs::FreshIvs;
+use keys::Keys;
+use notices::Strangers;
 use responder::Applied;
 use state::{FrameNumber, NodeState, Op, OpIndex};
 
 /// Follows a simulation and finds broken promises.
 #[derive(Debug, Default)]
 pub struct Checker {
+    /// By engine.
     nodes: Vec<NodeState>,
+    /// The host of each engine, and its first command slot.
+    hosts: Vec<(NodeId, u16)>,
+    /// By host.
+    strangers: Vec<Strangers>,
+    keys: Vec<Keys>,
     /// The deadlines of outstanding ops, by true time.
     deadlines: BTreeSet<(Instant, NodeId, u16)>,
     ops: Vec<Op>,
@@ -129,20 +138,48 @@ impl Checker {
     /// A checker for a simulation that has not begun.
     #[must_use]
     pub fn new(sim: &Sim) -> Self {
-        let node = |node| NodeState::new(sim.nic(node).slot_count());
-        Self { nodes: sim.nodes().map(node).collect(), ..Self::default() }
+        let host_of = |node| {
+            let host = sim.host_of(node);
+            let before = sim.engines_of(host).iter().position(|&it| it == node).unwrap_or(0);
+            (host, (before * sim.nic(node).slot_count()) as u16)
+        };
+        let hosts: Vec<_> = sim.engines().map(host_of).collect();
+        let node = |(node, &(_, first))| NodeState::new(first, sim.nic(node).slot_count());
+        Self {
+            nodes: sim.engines().zip(&hosts).map(node).collect(),
+            strangers: sim.nodes().map(|_| Strangers::default()).collect(),
+            keys: sim.nodes().map(|_| Keys::default()).collect(),
+            hosts,
+            ..Self::default()
+        }
     }
 
-    /// Whether `slot` of `node` has a command that has not completed.
+    /// The host of an engine.
+    fn host_of(&self, node: NodeId) -> NodeId {
+        self.hosts[node.index()].0
+    }
+
+    /// The states of the engines of a host.
+    fn states_of(&self, host: NodeId) -> impl Iterator<Item = &NodeState> {
+        let own = self.nodes.iter().zip(&self.hosts);
+        own.filter(move |(_, of)| of.0 == host).map(|(state, _)| state)
+    }
+
+    fn states_of_mut(&mut self, host: NodeId) -> impl Iterator<Item = &mut NodeState> {
+        let own = self.nodes.iter_mut().zip(&self.hosts);
+        own.filter(move |(_, of)| of.0 == host).map(|(state, _)| state)
+    }
+
+    /// Whether `slot` of host `node` has a command that has not completed.
     #[must_use]
     pub fn is_outstanding(&self, node: NodeId, slot: u16) -> bool {
-        self.nodes[node.index()].slots.get(usize::from(slot)).is_some_and(Option::is_some)
+        self.states_of(node).any(|state| state.is_outstanding(slot))
     }
 
-    /// How many commands of `node` have not completed.
+    /// How many commands of host `node` have not completed.
     #[must_use]
     pub fn outstanding_of(&self, node: NodeId) -> usize {
-        self.nodes[node.index()].outstanding
+        self.states_of(node).map(|state| state.outstanding).sum()
     }
 
     /// How many commands have not completed.
@@ -162,7 +199,7 @@ impl Checker {
     pub fn op_of(&self, frame: &Frame) -> Option<OpName> {
         let op = &self.ops[self.meant[frame.number as usize].op?];
         Some(OpName {
-            initiator: op.initiator,
+            initiator: self.host_of(op.initiator),
             slot: op.slot,
             number: op.number,
             op_type: op.op_type,
@@ -184,15 +221,15 @@ impl Checker {
     #[must_use]
     pub fn bound_receives(&self, node: NodeId, regions: [RegionId; 2]) -> usize {
         let is_of = |op: &Op| op.target.is_some_and(|(_, region)| regions.contains(&region));
-        let pending = self.nodes[node.index()].pending.iter();
+        let pending = self.states_of(node).flat_map(|state| &state.pending);
         pending.filter(|it| it.bound && is_of(&self.ops[it.op])).count()
     }
 
     /// Whether `node` may have no record left for an op on `region`.
     #[must_use]
     pub fn may_lack_records(&self, sim: &Sim, node: NodeId, region: RegionId) -> bool {
-        let records = &self.nodes[node.index()].records;
-        records.may_lack(Some(region), sim.local_now(node), settings(sim, node))
+        let (now, settings) = (sim.local_now(node), settings(sim, node));
+        self.states_of(node).any(|state| state.records.may_lack(Some(region), now, settings))
     }
 
     /// Somebody replays the request of a mutation, which has been taken in.
@@ -208,12 +245,8 @@ impl Checker {
         match &seen.what {
             What::Issued { command, result } => self.issued(sim, seen, command, *result),
             What::Left { packet, .. } => self.packet_sent(sim, seen.node, packet),
-            What::Came { .. } => {
-                self.nodes[seen.node.index()].notices.packet_came();
-                Ok(())
-            }
             What::Unpaid { frame } => self.unpaid(sim, seen, frame),
-            What::Tail { .. } => Ok(()),
+            What::Came { .. } | What::Tail { .. } => Ok(()),
             What::Sent { frame, arrives, extra_copies } => {
                 let copies = u64::from(*arrives) + u64::from(*extra_copies);
                 self.sent(sim, seen, frame, copies, *arrives)
@@ -235,7 +268,11 @@ impl Checker {
                 self.crashed(seen.node);
                 Ok(())
             }
-            What::Paused | What::Resumed | What::Restarted => Ok(()),
+            What::KeyTaken { region } => {
+                self.key_taken(sim, seen.node, *region);
+                Ok(())
+            }
+            What::Paused | What::Resumed | What::Restarted | What::Handed { .. } => Ok(()),
         }
     }
 
@@ -251,7 +288,7 @@ impl Checker {
                 return Err(Violation::Overdue { node, slot, due });
             }
         }
-        for node in sim.nodes().filter(|&node| sim.condition(node) != Condition::Down) {
+        for node in sim.engines().filter(|&node| sim.condition(node) != Condition::Down) {
             self.check_turn(sim, node)?;
             self.check_tables(sim, node)?;
         }
@@ -266,7 +303,7 @@ impl Checker {
         if let Some(&(due, node, slot)) = self.deadlines.first() {
             return Err(Violation::Overdue { node, slot, due });
         }
-        for node in sim.nodes() {
+        for node in sim.engines() {
             let debited = sim.nic(node).window_debited() + sim.nic(node).window_parked();
             if debited != 0 {
                 let window = settings(sim, node).solicitation_window;
@@ -377,6 +414,7 @@ impl Checker {
             FrameView::Acknowledgement(view) => {
                 let acknowledgement = view.claims();
                 let meant = self.acknowledgement_sent(frame, &acknowledgement);
+                self.check_rekeyed(sim, meant, acknowledgement.status)?;
                 (acknowledgement.header, ToInitiator, meant)
             }
             FrameView::Failure(view) => {
@@ -441,11 +479,12 @@ impl Checker {
             }
             Ok(FrameView::SolicitedData(view)) => {
                 let (Some(to), Some(solicitation)) = (frame.to, solicitation) else { return };
-                let state = &mut self.nodes[to.index()];
-                if let Some(pending) = state.solicited(solicitation) {
-                    let payload_len = u64::from(view.claims().payload_len);
-                    pending.in_flight -= payload_len;
-                    state.in_flight -= payload_len;
+                let payload_len = u64::from(view.claims().payload_len);
+                for state in self.states_of_mut(to) {
+                    if let Some(pending) = state.solicited(solicitation) {
+                        pending.in_flight -= payload_len;
+                        state.in_flight -= payload_len;
+                    }
                 }
             }
             _ => {}
@@ -453,12 +492,21 @@ impl Checker {
     }
 
     fn received(&mut self, sim: &Sim, seen: &Seen) -> Result<(), Violation> {
-        let What::Received { frame, altered, result, stalled, counted_late, pushed_out, .. } =
-            &seen.what
+        let What::Received {
+            frame,
+            altered,
+            result,
+            stalled,
+            counted_late,
+            pushed_out,
+            landing,
+            ..
+        } = &seen.what
         else {
             return Ok(());
         };
         let node = seen.node;
+        self.check_landing(node, frame, *landing, *result)?;
         if altered.is_some() && result.is_ok() {
             let source_addr = frame.transmit.source;
             return Err(Violation::CorruptedAccepted { node, source_addr });
@@ -466,7 +514,7 @@ impl Checker {
         // A frame was checked when it was sent.
         let Ok(view) = FrameView::parse(&frame.bytes) else { return Ok(()) };
         if let Some(altered) = altered {
-            self.request_came(sim, seen, frame, altered, None, *result)?;
+            self.request_came(sim, seen, frame, altered, None, (*result, *landing))?;
         } else if matches!(
             view,
             FrameView::ReadRequest(_)
@@ -475,7 +523,7 @@ impl Checker {
                 | FrameView::SettleRequest(_)
         ) {
             let op = self.meant[frame.number as usize].op;
-            self.request_came(sim, seen, frame, &frame.bytes, op, *result)?;
+            self.request_came(sim, seen, frame, &frame.bytes, op, (*result, *landing))?;
         }
         let is_nacked = result.is_err_and(|why| why.refused_with() == Some(OpStatus::Nack));
         let queued = match view {

@@ -7,6 +7,7 @@ use rma_core::{
     error::CommandError,
     op::{ClassOfService, OpStatus},
     outcome::Verdict,
+    region::RegionId,
     time::Instant,
 };
 use thiserror::Error;
@@ -327,6 +328,20 @@ pub enum Violation {
         initiator: NodeId,
         /// Its command slot.
         slot: u16,
+    },
+    /// P11, P2. An engine had an older key of a region when a Rekey was acknowledged, or handled
+    /// what it fetched after a new one was put on its way.
+    #[error(
+        "P11: {node} has an older key of region {region}, {}",
+        if *.is_acknowledged { "and a Rekey was acknowledged" } else { "for what came later" }
+    )]
+    KeyBehind {
+        /// The engine.
+        node: NodeId,
+        /// The region.
+        region: RegionId,
+        /// Whether a Rekey was acknowledged.
+        is_acknowledged: bool,
     },
     /// P11. Something was refused as under an old key, and its key was the region's.
     #[error("P11: {node} refused data of slot {slot} of {initiator}, whose key is the region's")]

@@ -91,7 +91,7 @@ pub struct Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, what } = self;
-        writeln!(f, "{}", Options::from_seed(*seed))?;
+        writeln!(f, "{}", Options::of_one_engine(*seed))?;
         write!(
             f,
             "{what}\nRMA_SIM_SEED={seed} cargo test -p rma-sim --test networks calls -- --nocapture"
@@ -106,7 +106,7 @@ impl core::error::Error for Broken {}
 /// # Errors
 /// The first thing that does not hold.
 pub fn run_seed(seed: u64) -> Result<CallsReport, Broken> {
-    let options = Options::from_seed(seed);
+    let options = Options::of_one_engine(seed);
     let mut run = Run::new(&options);
     let result = run.phases();
     result.map_err(|what| Broken {

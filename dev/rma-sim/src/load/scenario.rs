@@ -98,6 +98,8 @@ struct Run<'a, W> {
     counters: Counters,
     phase: Phase,
     pace: Prng,
+    /// The engine of a host that a pause is for.
+    paused: Prng,
     /// How many ops may be outstanding in the liveness phase.
     outstanding_max: usize,
     /// The events, while they are looked at.
@@ -146,6 +148,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         };
         let nodes: Vec<NodeOptions> = (0..).zip(nodes).map(first_life).collect();
         let mut sim = Sim::new(&nodes, *link, *switch, prng.fork(0).next())?;
+        sim.set_spread(options.spread);
         sim.set_stalls(StallOptions { chance: mishaps.stall, length_max: mishaps.pause_max });
         let world = World::new(&mut sim, prng.fork(1));
         Ok(Self {
@@ -157,6 +160,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             counters,
             phase: Phase::Safety,
             pace: prng.fork(2),
+            paused: prng.fork(5),
             outstanding_max: options.outstanding_max(),
             seen: Vec::new(),
             planned: Default::default(),
@@ -205,8 +209,13 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 {
                     self.sim.advance_to(at);
                     let block = self.counters.take(node, self.sim.local_now(node));
-                    self.sim.add_counter_block(node, block);
+                    let mut engines = self.sim.engines_of(node).iter().copied();
+                    let engine = engines.find(|&it| self.sim.nic(it).wants_counter_block());
+                    self.sim.add_counter_block(engine.unwrap_or(node), block);
                     acted = Some(node);
+                    if self.sim.engines_of(node).len() > 1 {
+                        self.supply(node);
+                    }
                 }
                 (Some((at, node)), next)
                     if is_first(at) && next.is_none_or(|(next, _)| at <= next) =>
@@ -230,6 +239,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 }
                 _ if event.is_some() => {
                     if let Some(node) = self.sim.step() {
+                        let node = self.sim.host_of(node);
                         self.supply(node);
                         (stepped, acted) = (Some(node), Some(node));
                     }
@@ -272,7 +282,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     /// Begins to reserve counter values, if `node` wants more.
     fn supply(&mut self, node: NodeId) {
         let is_up = self.sim.condition(node) != Condition::Down;
-        if is_up && self.sim.nic(node).wants_counter_block() {
+        let mut engines = self.sim.engines_of(node).iter();
+        if is_up && engines.any(|&it| self.sim.nic(it).wants_counter_block()) {
             self.counters.want(self.sim.now(), node);
         }
     }
@@ -285,14 +296,24 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     /// Whether `node` may issue an op now. In the liveness phase only so few may be outstanding
     /// that no queue of any node can be full.
     fn may_issue(&self, node: NodeId) -> bool {
-        if self.sim.condition(node) != Condition::Running {
-            return false;
-        }
-        let outstanding = self.checker.outstanding_of(node);
         if self.phase == Phase::Safety {
-            return outstanding < self.sim.nic(node).slot_count();
+            let slots = self.sim.slot_count(node) as u16;
+            return (0..slots).any(|slot| self.is_ready(node, slot));
         }
-        outstanding == 0 && self.checker.outstanding() < self.outstanding_max
+        let mut engines = self.sim.engines_of(node).iter();
+        let all_run = engines.all(|&it| self.sim.condition(it) == Condition::Running);
+        let is_idle = self.checker.outstanding_of(node) == 0;
+        all_run && is_idle && self.checker.outstanding() < self.outstanding_max
+    }
+
+    /// Whether the engine of `node` that has a slot runs.
+    fn runs(&self, node: NodeId, slot: u16) -> bool {
+        self.sim.condition(self.sim.engine_of(node, slot)) == Condition::Running
+    }
+
+    /// Whether a slot of `node` is free, and its engine runs.
+    fn is_ready(&self, node: NodeId, slot: u16) -> bool {
+        self.runs(node, slot) && !self.checker.is_outstanding(node, slot)
     }
 
     /// Issues the next ops of `node`, which has a free slot: as many as it issues in a turn, at
@@ -321,21 +342,22 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     /// and then software is wrong about the slot.
     fn issue(&mut self, node: NodeId, responder: Option<NodeId>) {
         let bias = Bias { responder, ..self.bias() };
-        let slots = self.sim.nic(node).slot_count() as u64;
+        let slots = self.sim.slot_count(node) as u64;
         // One more than there are.
         let wrong_slot = self.pace.below(slots + 1) as u16;
         let slot = self.pace.below(slots) as u16;
         let is_wrong = self.pace.chance(Chance::ppm(50_000));
         let is_foreign = u64::from(wrong_slot) == slots;
-        if is_wrong && (is_foreign || self.checker.is_outstanding(node, wrong_slot)) {
+        let is_busy = is_foreign || self.checker.is_outstanding(node, wrong_slot);
+        if is_wrong && is_busy && self.runs(node, wrong_slot) {
             let planned = self.world.plan(&self.sim, node, slot, bias);
             let command = Command { slot: CommandSlotId(wrong_slot), ..planned.command };
             let refused = self.sim.issue(node, command).is_err();
             self.issued += 1;
             self.report.refused += u64::from(refused);
         }
-        let is_free = |slot: &u16| !self.checker.is_outstanding(node, *slot);
-        let free = (slot..slots as u16).chain(0..slot).find(is_free);
+        let mut slots = (slot..slots as u16).chain(0..slot);
+        let free = slots.find(|&slot| self.is_ready(node, slot));
         let slot = free.expect("asked by the caller");
         let mut planned = self.world.plan(&self.sim, node, slot, bias);
         planned.number = self.issued;
@@ -353,13 +375,22 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     /// Does to `node` what is scheduled for it now.
     fn strike(&mut self, node: NodeId) -> Result<(), Violation> {
         let mishap = self.mishaps.strike(self.sim.now(), node);
-        let is_stopped = self.sim.condition(node) == Condition::Paused;
+        let engines = self.sim.engines_of(node).to_vec();
+        let is_stopped = |&node: &NodeId| self.sim.condition(node) == Condition::Paused;
         match mishap {
-            // Its engine, which does either, does not run.
-            Mishap::Pause(_) | Mishap::Change(_) if is_stopped => {}
-            Mishap::Pause(length) => self.sim.pause(node, length),
+            Mishap::Pause(length) => {
+                let engine = self.paused.choose(&engines);
+                // Or it is already.
+                if !is_stopped(&engine) {
+                    self.sim.pause(engine, length);
+                }
+            }
+            // An engine, which does it, does not run.
+            Mishap::Change(_) if engines.iter().any(is_stopped) => {}
             Mishap::Crash => {
-                self.report.take_counters(self.sim.nic(node).counters());
+                for &engine in &engines {
+                    self.report.take_counters(self.sim.nic(engine).counters());
+                }
                 self.sim.crash(node);
                 self.counters.crash(node, self.sim.local_now(node));
                 let slots = (node, 0)..=(node, u16::MAX);
@@ -373,7 +404,11 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             Mishap::Change(change) => {
                 self.report.changes += 1;
                 let changed = match change {
-                    Change::Key => vec![self.world.rotate(&mut self.sim, node)],
+                    Change::Key => {
+                        let region = self.world.rotate(&mut self.sim, node);
+                        self.key_put(node, region, None);
+                        Vec::new()
+                    }
                     Change::Target => self.world.churn(&mut self.sim, node)?.to_vec(),
                     Change::Local => {
                         self.world.churn_local(&mut self.sim, node);
@@ -381,7 +416,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                     }
                 };
                 for region in changed {
-                    self.region_changed(node, region, None);
+                    self.region_changed(node, region);
                 }
             }
             Mishap::Restart { new_keys } => {
@@ -392,17 +427,28 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                 let options = with_block(&NodeOptions { clock, ..*before }, &block);
                 self.sim.restart(node, &options).expect("these options have worked before");
                 for region in self.world.restart(&mut self.sim, node, new_keys) {
-                    self.region_changed(node, region, None);
+                    self.region_changed(node, region);
                 }
             }
         }
         Ok(())
     }
 
-    /// `region` of `node` is gone or has another key. Ops on it may fail for that; but not `by`,
-    /// which changed it.
-    fn region_changed(&mut self, node: NodeId, region: RegionId, by: Option<(NodeId, u16)>) {
+    /// `region` of `node` is gone, or another one.
+    fn region_changed(&mut self, node: NodeId, region: RegionId) {
         self.checker.region_changed(node, region);
+        self.may_fail(node, region, None);
+    }
+
+    /// `region` of `node` has another key: by the op of `frame`, or by its owner.
+    fn key_put(&mut self, node: NodeId, region: RegionId, by: Option<(&Frame, OpName)>) {
+        self.checker.key_put(&self.sim, node, region, by.map(|(frame, _)| frame));
+        let by = by.filter(|(_, op)| op.is_under_way);
+        self.may_fail(node, region, by.map(|(_, op)| (op.initiator, op.slot)));
+    }
+
+    /// `region` of `node` has changed. Ops on it may fail for that; but not `by`, which changed it.
+    fn may_fail(&mut self, node: NodeId, region: RegionId, by: Option<(NodeId, u16)>) {
         for (&name, planned) in &mut self.planned {
             let is_of = planned.responder == node && planned.command.remote_region == region;
             planned.stale |= is_of && Some(name) != by;
@@ -411,11 +457,8 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
 
     /// Solicited data was accepted: of a Rekey, it changes a region.
     fn applied(&mut self, node: NodeId, frame: &Frame) -> Result<(), Violation> {
-        let Some(OpName { initiator, slot, number, op_type, is_under_way }) =
-            self.checker.op_of(frame)
-        else {
-            return Ok(());
-        };
+        let Some(op) = self.checker.op_of(frame) else { return Ok(()) };
+        let OpName { number, op_type, .. } = op;
         for commit in self.checker.take_commits() {
             self.world.applied(&commit)?;
         }
@@ -427,7 +470,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
         {
             let region = view.claims().header.region;
             self.world.rekeyed(&self.sim, node, region)?;
-            self.region_changed(node, region, is_under_way.then_some((initiator, slot)));
+            self.key_put(node, region, Some((frame, op)));
         }
         Ok(())
     }
@@ -457,11 +500,12 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
             (self.watch)(seen);
             self.report.take(seen);
             self.checker.take(&self.sim, seen)?;
+            let node = self.sim.host_of(seen.node);
             match &seen.what {
                 What::Issued { command, result: Ok(()) } => {
-                    self.world.check_area(seen.node, command.slot)?;
+                    self.world.check_area(node, command.slot)?;
                 }
-                What::Completed(completion) => self.completed(seen.node, completion)?,
+                What::Completed(completion) => self.completed(node, completion)?,
                 What::Sent { frame, .. } if self.recorded.len() < RECORDED_MAX => {
                     if let Ok(
                         FrameView::MutationRequest(_)
@@ -472,13 +516,13 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
                         self.recorded.push(frame.clone());
                     }
                 }
-                What::Received { frame, result: Ok(()), .. } => self.applied(seen.node, frame)?,
+                What::Received { frame, result: Ok(()), .. } => self.applied(node, frame)?,
                 What::Received {
                     frame,
                     altered: None,
                     result: Err(DropReason::NoReceivePosted | DropReason::NoReceiveLeft),
                     ..
-                } => self.not_ready(seen.node, frame)?,
+                } => self.not_ready(node, frame)?,
                 _ => {}
             }
         }
@@ -548,7 +592,7 @@ impl<'a, W: FnMut(&Seen)> Run<'a, W> {
     }
 
     fn report(mut self) -> Report {
-        for node in self.sim.nodes() {
+        for node in self.sim.engines() {
             self.report.take_counters(self.sim.nic(node).counters());
         }
         self.report.take_boards(self.world.boards());

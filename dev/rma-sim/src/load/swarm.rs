@@ -18,6 +18,7 @@ use crate::{
         workload::REGIONS_PER_NODE,
     },
     net::{
+        beside::Spread,
         clock::ClockOptions,
         counter::CounterOptions,
         frame::ip_udp_len,
@@ -42,6 +43,14 @@ impl Options {
     /// lost, so that the liveness phase may demand what it demands.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
+        let options = Self::of_one_engine(seed);
+        let mut engines = Prng::new(seed).fork(0x5eed + 9);
+        if engines.below(ENGINES_EVERY) == 0 { spread(options, &mut engines) } else { options }
+    }
+
+    /// The same, where each host has one engine.
+    #[must_use]
+    pub(crate) fn of_one_engine(seed: u64) -> Self {
         let prng = Prng::new(seed);
         let [mut prng, mut mishaps, mut clocks, mut floods, mut counters, mut useless, mut paces] =
             [0, 1, 2, 3, 4, 5, 6].map(|part| prng.fork(0x5eed + part));
@@ -100,6 +109,7 @@ impl Options {
             old_keys: Chance::NEVER,
             recordings: if useless.below(8) == 0 { useless.between(1, 16) as u32 } else { 0 },
             silent: if useless.below(8) == 0 { useless.between(1, count - 1) as u16 } else { 0 },
+            spread: Spread::default(),
         };
         let mut lots = Prng::new(seed).fork(0x5eed + 7);
         if floods.below(FLOOD_EVERY) == 0 {
@@ -110,6 +120,40 @@ impl Options {
             options
         }
     }
+}
+
+/// In one network of so many, hosts have several engines.
+const ENGINES_EVERY: u64 = 3;
+
+/// Hosts of one to four engines, each with the settings that the host had. What an op takes is
+/// longer by the looks into rings, once for each hop at both ends.
+fn spread(options: Options, prng: &mut Prng) -> Options {
+    let Options { mut nodes, mut counters, .. } = options;
+    let turn = nodes.iter().map(|node| node.look()).max().unwrap_or_default();
+    let engines: Vec<u16> = nodes.iter().map(|_| prng.between(1, 4) as u16).collect();
+    if engines.iter().all(|&it| it == 1) {
+        return Options { nodes, counters, ..options };
+    }
+    for (node, engines) in nodes.iter_mut().zip(engines) {
+        let timing = &mut node.nic.timing;
+        (timing.dispatch_timeout, timing.timeout) =
+            (timing.dispatch_timeout * 2 + turn * 8, timing.timeout * 2 + turn * 16);
+        node.place = node.place.with(|it| {
+            it.engines = engines;
+            it.engine = if engines == 1 { it.engine } else { EngineId(0) };
+        });
+    }
+    counters.first *= 4;
+    counters.most *= 4;
+    let every = prng.magnitude(options.gap.as_nanos() as u64 * 16 + 1);
+    let spread = prng.choose(&[
+        Spread::Right,
+        Spread::Wrong,
+        Spread::Hash,
+        Spread::WithoutPorts,
+        Spread::Changing(Duration::from_nanos(every)),
+    ]);
+    Options { nodes, counters, spread, ..options }
 }
 
 /// One network in so many is flooded. They take long.
@@ -344,6 +388,7 @@ pub fn load() -> Options {
         old_keys: Chance::NEVER,
         recordings: 0,
         silent: 0,
+        spread: Spread::default(),
     }
 }
 

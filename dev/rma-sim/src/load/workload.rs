@@ -277,7 +277,7 @@ impl World {
         queue.row.set_key(rows::draw_key(&mut host.prng.fork(2)));
         let before = [before, queue.row.id];
         for region in before {
-            sim.nic_mut(node).deregister(region).expect("registered until now");
+            sim.deregister(node, region).expect("registered until now");
         }
         host.register_target(sim, node, RESTLESS);
         Ok(before)
@@ -474,7 +474,10 @@ impl World {
             host.queues.iter_mut().flatten().try_for_each(|queue| queue.check_rest(node))?;
             let queues = host.queues[host.contents].iter().map(|queue| &queue.row);
             let mut rows = host.targets().iter().map(|target| &target.row).chain(queues);
-            rows.try_for_each(|row| row.check_key(sim, node))?;
+            rows.try_for_each(|row| match sim.is_everywhere(node, row.id) {
+                true => row.check_key(sim, node),
+                false => Err(Violation::WrongKey { node }),
+            })?;
             // Whatever was on its way to boards has come by now, or was lost.
             host.epochs.iter_mut().flatten().for_each(|target| target.board_users = 0);
         }
@@ -499,6 +502,9 @@ fn addresses(sim: &Sim, a: NodeId, b: NodeId, ipv4: bool) -> (HostAddr, HostAddr
 
 /// Notices that `node` has not sent, for their rate or as too many waited.
 pub(crate) fn notices_unsent(sim: &Sim, node: NodeId) -> u64 {
-    let not_sent = |reason| sim.nic(node).counters().not_sent(reason);
-    NotSent::ALL.into_iter().map(not_sent).sum::<u64>() + sim.unpaid(node)
+    let not_sent = |&engine: &NodeId| {
+        let counters = sim.nic(engine).counters();
+        NotSent::ALL.into_iter().map(|reason| counters.not_sent(reason)).sum::<u64>()
+    };
+    sim.engines_of(node).iter().map(not_sent).sum::<u64>() + sim.unpaid(node)
 }

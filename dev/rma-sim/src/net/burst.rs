@@ -10,10 +10,14 @@ use rma_core::{
     backend::{RxFrame, RxPacket},
     error::DropReason,
     packet::{Frames, Tail},
+    region::RegionId,
     wire::{self, FrameView},
 };
 
-use crate::net::frame::{Frame, Packet};
+use crate::net::{
+    frame::{Frame, Packet},
+    trace::Landing,
+};
 
 /// A copy of a packet that has come to a node, or is on its way there.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub(crate) struct Handled {
     pub(crate) counted_late: bool,
     /// A request that it had accepted, and refuses to make room for this one.
     pub(crate) pushed_out: bool,
+    /// The node was stopped in the midst of it, or before.
+    pub(crate) is_stalled: bool,
 }
 
 /// A finding of a node, in order: a packet, then what is in it.
@@ -46,8 +52,13 @@ pub(crate) enum Came {
         altered: Option<Arc<[u8]>>,
         /// Whether the link made this copy, or the damage.
         extra: bool,
+        landing: Landing,
         handled: Handled,
     },
+    /// A frame that was put into the ring of another engine, or found no room there.
+    Given { frame: Arc<Frame>, extra: bool, is_lost: bool },
+    /// A new key of a region, from another engine.
+    Key(RegionId),
     /// The end of a packet that no more frames can be found in.
     Tail { packet: Arc<Packet>, tail: Tail },
     /// A frame that the NIC was not given.
@@ -75,6 +86,7 @@ impl<'a> Burst<'a> {
         arrival: Arrival,
         octets: &'a mut RxPacket<'_>,
         is_silent: bool,
+        landing: Landing,
     ) {
         let (packet, extra) = (arrival.packet.clone(), arrival.extra);
         self.came.push(Came::Packet(arrival));
@@ -116,7 +128,8 @@ impl<'a> Burst<'a> {
             let altered = (*found.bytes != *frame.bytes).then(|| Arc::from(&*found.bytes));
             self.places.push(self.came.len());
             self.frames.push(found);
-            self.came.push(Came::Frame { frame, altered, extra, handled: Handled::NONE });
+            let handled = Handled::NONE;
+            self.came.push(Came::Frame { frame, altered, extra, landing, handled });
         }
         self.came.extend(sent.map(|(_, frame)| Came::Missed { frame: frame.clone(), extra }));
     }
@@ -134,6 +147,7 @@ mod tests {
         op::ClassOfService,
         port::Port,
         region::RegionId,
+        time::Instant,
         wire::{Header, Solicitation, SolicitedData, mutation},
     };
 
@@ -192,13 +206,15 @@ mod tests {
         let mut octets =
             RxPacket { source, destination, port, source_port, reply_len_max, link, bytes };
         let mut burst = Burst::new();
-        burst.take_apart(arrival, &mut octets, is_silent);
+        let landing = Landing { copy: 0, at: Instant::ZERO };
+        burst.take_apart(arrival, &mut octets, is_silent, landing);
         let (mut came, mut missed) = (Vec::new(), Vec::new());
         for it in &burst.came {
             match it {
                 Came::Frame { frame, altered, .. } => came.push((frame.number, altered.is_some())),
                 Came::Missed { frame, .. } => missed.push(frame.number),
                 Came::Packet(_) | Came::Tail { .. } => {}
+                Came::Given { .. } | Came::Key(_) => panic!("there is one engine"),
             }
         }
         (burst.frames.len(), came, missed, burst.tails)

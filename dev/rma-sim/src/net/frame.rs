@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rma_core::backend::Transmit;
 
-/// The number of a node.
+/// The number of a node: of an engine of a host. A host goes by the number of its first engine;
+/// those of all others follow on those of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub u16);
 

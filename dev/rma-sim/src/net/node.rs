@@ -4,26 +4,31 @@
 //!
 //! Everything here takes true time; the NIC is only ever told what its node's clock shows.
 
-use core::{cell::Cell, time::Duration};
+use core::time::Duration;
 use std::collections::VecDeque;
 
+use arrayvec::ArrayVec;
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
     backend::{BATCH, RxPacket, Transmit, TxFrame},
     command::{Command, Completion},
+    crypto::EngineId,
     engine,
     error::CommandError,
     nic::{ConfigError, Nic, NicConfigBuilder, NicPlace, ReceiveLenMax},
     packet::{FRAMES_MAX, Packets, SMALL},
     quantum::Quantum,
-    time::{Clock, Instant},
+    service::Service as _,
+    time::Instant,
 };
 
 use crate::net::{
+    beside::{Beside, Handed, Handling},
     burst::{Arrival, Burst, Came, Handled},
     clock::{ClockOptions, LocalClock},
-    frame::{Frame, ip_udp_len, wire_len},
+    frame::{Frame, NodeId, ip_udp_len, wire_len},
     queue::serialization,
+    stall::{Readings, Stall},
 };
 
 /// The options of a node.
@@ -47,6 +52,29 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
+    /// The options of one of the host's engines, which have equal parts of its first counter
+    /// values.
+    #[must_use]
+    pub(crate) fn of_engine(&self, engine: u16) -> Self {
+        let place = &self.place;
+        if place.engines == 1 {
+            return *self;
+        }
+        let part = (place.counter_end - place.counter_start) / u64::from(place.engines);
+        let start = place.counter_start + part * u64::from(engine);
+        let place = place.with(|it| {
+            it.engine = EngineId(engine);
+            (it.counter_start, it.counter_end) = (start, start + part);
+        });
+        Self { place, ..*self }
+    }
+
+    /// The longest time until an engine looks into its rings, where it runs.
+    #[must_use]
+    pub const fn look(&self) -> Duration {
+        self.pace.turn().saturating_add(SPIN)
+    }
+
     /// The same, with counter values of its own for each life of the node.
     #[must_use]
     pub fn in_life(&self, life: u32) -> Self {
@@ -96,7 +124,8 @@ pub enum Condition {
 
 impl Handled {
     /// The state of a frame before it was handled.
-    pub(crate) const NONE: Self = Self { result: Ok(()), counted_late: false, pushed_out: false };
+    pub(crate) const NONE: Self =
+        Self { result: Ok(()), counted_late: false, pushed_out: false, is_stalled: false };
 }
 
 /// The MTUs of all nodes, as an IP network would know them: a host that receives less than Ethernet
@@ -121,54 +150,14 @@ const ETHERNET_MTU: u16 = 1500;
 /// beside each other, [`BATCH`] at a time, and large ones share packets too.
 const BUFFER: usize = 3498;
 
-/// How long a node is stopped while it handles a burst of frames: at which of them, and how often
-/// its clock is read for that one before.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stall {
-    pub(crate) length: Duration,
-    pub(crate) frame: usize,
-    pub(crate) readings_before: u32,
-}
-
-/// The clock of a node that is stopped between two readings.
-struct Readings {
-    before: Instant,
-    after: Instant,
-    /// How many frames are handled before that one.
-    frames_left: Cell<usize>,
-    left: Cell<u32>,
-}
-
-impl Readings {
-    /// A frame has been handled. Whatever is read for the next ones, if it was the one, is read
-    /// after.
-    fn frame_over(&self) {
-        match self.frames_left.get().checked_sub(1) {
-            Some(left) => self.frames_left.set(left),
-            None => self.left.set(0),
-        }
-    }
-}
-
-impl Clock for Readings {
-    fn now(&self) -> Instant {
-        if self.frames_left.get() > 0 {
-            return self.before;
-        }
-        match self.left.get().checked_sub(1) {
-            Some(left) => {
-                self.left.set(left);
-                self.before
-            }
-            None => self.after,
-        }
-    }
-}
-
 /// A host. Not public: a simulation shows it as its NIC.
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// Its host, by the number of that host's first engine.
+    pub(crate) host: NodeId,
     pub(crate) nic: Nic,
+    /// The other engines of its host, if there are some.
+    pub(crate) beside: Option<Beside>,
     pub(crate) clock: LocalClock,
     pub(crate) condition: Condition,
     /// Whether solicitations are lost on their way to its software.
@@ -234,14 +223,20 @@ impl Written {
 }
 
 impl Node {
-    /// A node that starts at true time `now`.
-    pub(crate) fn new(now: Instant, options: &NodeOptions) -> Result<Self, ConfigError> {
+    /// An engine of `host` that starts at true time `now`.
+    pub(crate) fn new(
+        now: Instant,
+        host: NodeId,
+        options: &NodeOptions,
+    ) -> Result<Self, ConfigError> {
         let mtu = usize::from(options.mtu);
         let receive_len_max = ReceiveLenMax::of_mtu(mtu);
         let config =
             options.nic.build(options.place.with(|it| it.receive_len_max = receive_len_max))?;
         Ok(Self {
+            host,
             nic: Nic::new(config),
+            beside: None,
             clock: LocalClock::new(now, options.clock),
             condition: Condition::Running,
             is_silent: false,
@@ -263,6 +258,11 @@ impl Node {
             written: 0,
             unpaid: 0,
         })
+    }
+
+    /// The longest time until it looks into its rings, where it runs, in nanoseconds.
+    pub(crate) fn look_max(&self) -> u64 {
+        (self.pace.turn() + SPIN).as_nanos() as u64
     }
 
     /// Whether frames leave in turns.
@@ -308,16 +308,23 @@ impl Node {
         self.ring.drain(..count).collect()
     }
 
-    /// Receives a burst of packets, of each of which the NIC gets a copy that it may change. The
-    /// node is stopped for a while in the midst of it if `draw` says so for one of the frames.
-    /// Returns what it found, and for how long it was stopped from which frame on.
+    /// Whether other engines have put something into its rings.
+    pub(crate) fn has_news(&self) -> bool {
+        self.beside.as_ref().is_some_and(|it| !it.neighbours.is_idle())
+    }
+
+    /// Receives a burst of packets, of each of which the NIC gets a copy that it may change, and
+    /// what other engines of the host have handed over. The node is stopped for a while in the
+    /// midst of it if `draw` says so for one of the frames. Returns what it found, and for how long
+    /// it was stopped.
     pub(crate) fn handle_packets(
         &mut self,
         now: Instant,
         arrivals: Vec<Arrival>,
-        mut draw: impl FnMut(&Frame) -> Stall,
-    ) -> (Vec<Came>, Stall) {
-        let Self { rx, nic, clock, mtu, is_silent, .. } = self;
+        handed: &mut Handed,
+        draw: impl FnMut(&Frame) -> Stall,
+    ) -> (Vec<Came>, Duration) {
+        let Self { rx, nic, clock, mtu, is_silent, beside, .. } = self;
         rx.resize_with(rx.len().max(arrivals.len()), Vec::new);
         let copies = arrivals.iter().zip(rx).map(|(arrival, copy)| {
             let Arrival { packet, altered, .. } = arrival;
@@ -331,42 +338,41 @@ impl Node {
         let mut copies: Vec<_> = copies.collect();
         let mut burst = Burst::new();
         for (arrival, copy) in arrivals.into_iter().zip(&mut copies) {
-            burst.take_apart(arrival, copy, *is_silent);
+            burst.take_apart(arrival, copy, *is_silent, handed.land(now));
         }
-        let Burst { mut frames, tails, mut came, places } = burst;
+        let Burst { mut frames, tails, came, places } = burst;
         tails.into_iter().for_each(|tail| nic.drop_tail(tail));
-        // Once, at most: what is behind comes after it.
-        let stalls = places.iter().enumerate().find_map(|(frame, &place)| match &came[place] {
-            Came::Frame { frame: sent, .. } => {
-                let stall = draw(sent);
-                (!stall.length.is_zero()).then_some(Stall { frame, ..stall })
-            }
-            _ => None,
-        });
-        let stall = stalls.unwrap_or_default();
         let before = clock.show(now);
-        let readings = Readings {
-            before,
-            after: clock.show(now + stall.length),
-            frames_left: Cell::new(stall.frame),
-            left: Cell::new(stall.readings_before),
-        };
-        let counters = nic.counters().clone();
-        let mut counted = [counters.late_effects(), counters.pushed_out()];
-        let mut places = places.into_iter();
-        for batch in frames.chunks_mut(BATCH) {
-            nic.handle_frames_and_tell(before, &readings, batch, |result| {
-                readings.frame_over();
-                let now = [counters.late_effects(), counters.pushed_out()];
-                let [counted_late, pushed_out] = [0, 1].map(|index| now[index] > counted[index]);
-                counted = now;
-                let place = places.next().expect("one for each frame");
-                if let Came::Frame { handled, .. } = &mut came[place] {
-                    *handled = Handled { result, counted_late, pushed_out };
+        let tags: Vec<_> = frames.iter().map(|_| handed.tag()).collect();
+        frames.iter_mut().zip(&tags).for_each(|(frame, tag)| frame.link = Some(tag));
+        let received = frames.len();
+        let mut handling = Handling::new(nic, clock, now, (came, places), handed, draw);
+        // What is read of the clock meanwhile, it says itself.
+        let clock = &Readings::still(before);
+        match beside {
+            None => {
+                for batch in frames.chunks_mut(BATCH) {
+                    handling.handle_frames(before, clock, batch);
                 }
-            });
+            }
+            Some(beside) => {
+                handling.look_at(beside);
+                handling.take_keys();
+                let mut frames = frames.into_iter();
+                loop {
+                    let mut batch: ArrayVec<_, BATCH> = frames.by_ref().take(BATCH).collect();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    beside.neighbours.deliver(&mut handling, before, clock, &mut batch);
+                    handling.note_given();
+                }
+                let most = if received > 0 { engine::BURST / 2 } else { engine::BURST };
+                beside.neighbours.receive(&mut handling, before, clock, most);
+                beside.neighbours.publish();
+            }
         }
-        (came, stall)
+        handling.finish()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
@@ -483,9 +489,20 @@ impl Node {
         self.nic.poll_completion()
     }
 
-    /// Looks when the NIC wants to be woken. Returns false if that should have been before now.
+    /// How much later than it wants to be the NIC may be woken, as it spins.
+    pub(crate) fn spin(&self) -> Duration {
+        // By the slowest of clocks.
+        if self.beside.is_some() { SPIN + SPIN / 500 } else { Duration::ZERO }
+    }
+
+    /// Looks when the NIC wants to be woken. Returns false if that should have been before now. A
+    /// NIC that waits for other engines of its host spins.
     pub(crate) fn set_timeout(&mut self, now: Instant) -> bool {
-        let timeout = self.nic.poll_timeout();
+        let local = self.clock.show(now);
+        let mut timeout = self.nic.poll_timeout();
+        if self.beside.is_some() {
+            timeout = timeout.map(|at| if at > local { at } else { local + SPIN });
+        }
         self.timeout_at = timeout.map(|local| self.clock.when(local));
         timeout.is_none_or(|local| local > self.clock.show(now))
     }

@@ -13,24 +13,27 @@ use core::{cmp::Reverse, time::Duration};
 use std::{collections::BinaryHeap, sync::Arc};
 
 use rma_core::{
-    addr::HostAddr,
-    backend::Transmit,
-    command::Command,
-    crypto::CounterBlock,
-    error::CommandError,
-    nic::{ConfigError, Nic},
+    addr::{HostAddr, Pid},
+    backend::{RxFrame, RxPacket, Transmit},
+    command::{Command, CommandSlotId},
+    crypto::{CounterBlock, EngineId, RegionKey},
+    error::{CommandError, RegionError},
+    nic::{ConfigError, Nic, RegionEntry},
     packet::FRAMES_MAX,
+    region::RegionId,
     time::Instant,
     wire::FrameView,
 };
 
 use crate::{
     net::{
+        beside::{Beside, Handed, Registry, Spread, key_of},
         burst::{Arrival, Came, Handled},
         frame::{Berth, Frame, NodeId, Packet, ip_udp_len},
         link::{Copied, Faults, Link, LinkOptions},
-        node::{Condition, Node, NodeOptions, Routes, Sent, Stall, Written},
+        node::{Condition, Node, NodeOptions, Routes, Sent, Written},
         queue::QueueOptions,
+        stall::Stall,
         switch::Switch,
         trace::{Place, Seen, What},
     },
@@ -87,7 +90,15 @@ pub struct Sim {
     seq: u64,
     events: BinaryHeap<Reverse<Event>>,
     nodes: Vec<Node>,
-    /// From node `i` to node `j` at `i * nodes + j`; a node reaches itself by a link, too.
+    /// The engines of each host.
+    engines: Vec<Vec<NodeId>>,
+    /// The regions of each host that has several engines.
+    registries: Vec<Registry>,
+    spread: Spread,
+    /// How long it takes until an engine looks into its rings.
+    look_prng: Prng,
+    handed: Handed,
+    /// From engine `i` to host `j` at `i * hosts + j`; a host reaches itself by a link, too.
     links: Vec<Link>,
     switch: Option<Switch>,
     routes: Routes,
@@ -126,13 +137,18 @@ impl Sim {
     ) -> Result<Self, ConfigError> {
         let prng = Prng::new(seed);
         let count = nodes.len() as u64;
-        let node = |options| Node::new(Instant::ZERO, options);
-        Ok(Self {
+        let engines: u64 = nodes.iter().map(|node| u64::from(node.place.engines)).sum();
+        let mut sim = Self {
             now: Instant::ZERO,
             seq: 0,
             events: BinaryHeap::new(),
-            nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
-            links: (0..count * count).map(|part| Link::new(link, prng.fork(part))).collect(),
+            nodes: Vec::new(),
+            engines: (0..nodes.len() as u16).map(|host| vec![NodeId(host)]).collect(),
+            registries: nodes.iter().map(|node| Registry::new(node.nic.regions)).collect(),
+            spread: Spread::default(),
+            look_prng: prng.fork(u64::MAX - 1),
+            handed: Handed::default(),
+            links: (0..engines * count).map(|part| Link::new(link, prng.fork(part))).collect(),
             switch: switch.map(|port| Switch::new(port, nodes.len())),
             routes: Routes(nodes.iter().map(|node| (node.place.addresses, node.mtu)).collect()),
             seen: Vec::new(),
@@ -143,7 +159,36 @@ impl Sim {
             stalls: StallOptions::default(),
             stall_prng: prng.fork(u64::MAX),
             sent: Vec::new(),
-        })
+        };
+        for (host, options) in (0..).map(NodeId).zip(nodes) {
+            sim.nodes.push(Node::new(Instant::ZERO, host, &options.of_engine(0))?);
+        }
+        for (host, options) in nodes.iter().enumerate() {
+            for engine in 1..options.place.engines {
+                sim.engines[host].push(NodeId(sim.nodes.len() as u16));
+                let (host, options) = (NodeId(host as u16), options.of_engine(engine));
+                sim.nodes.push(Node::new(Instant::ZERO, host, &options)?);
+            }
+            sim.connect(NodeId(host as u16));
+        }
+        Ok(sim)
+    }
+
+    /// Connects the engines of a host, which have just been made.
+    fn connect(&mut self, host: NodeId) {
+        let engines = &self.engines[host.index()];
+        if engines.len() == 1 {
+            return;
+        }
+        let mut own: Vec<_> = self.nodes.iter_mut().filter(|node| node.host == host).collect();
+        let mut nics: Vec<_> = own.iter_mut().map(|node| &mut node.nic).collect();
+        let beside = Beside::connect(&mut nics);
+        own.into_iter().zip(beside).for_each(|(node, it)| node.beside = Some(it));
+    }
+
+    /// Changes the way in which packets are spread over the engines of hosts.
+    pub const fn set_spread(&mut self, spread: Spread) {
+        self.spread = spread;
     }
 
     /// The true time now. No NIC sees it.
@@ -178,15 +223,142 @@ impl Sim {
     }
 
     /// How much later than asked for a running NIC may be woken, by its own clock, because true
-    /// time has no instant between two nanoseconds.
+    /// time has no instant between two nanoseconds, and [`Sim::spin`].
     #[must_use]
     pub fn wake_slack(&self, node: NodeId) -> Duration {
-        Duration::from_nanos(self.nodes[node.index()].clock.step_nanos() - 1)
+        let step = Duration::from_nanos(self.nodes[node.index()].clock.step_nanos() - 1);
+        step + self.spin(node)
     }
 
-    /// The nodes' numbers.
+    /// How much later, because it spins: as it may wait for other engines of its host.
+    #[must_use]
+    pub fn spin(&self, node: NodeId) -> Duration {
+        self.nodes[node.index()].spin()
+    }
+
+    /// The hosts' numbers.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.engines.len() as u16).map(NodeId)
+    }
+
+    /// The numbers of all engines of all hosts.
+    pub fn engines(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes.len() as u16).map(NodeId)
+    }
+
+    /// The engines of `host`, in their order.
+    #[must_use]
+    pub fn engines_of(&self, host: NodeId) -> &[NodeId] {
+        &self.engines[host.index()]
+    }
+
+    /// The host of an engine.
+    #[must_use]
+    pub fn host_of(&self, node: NodeId) -> NodeId {
+        self.nodes[node.index()].host
+    }
+
+    /// How many command slots `host` has.
+    #[must_use]
+    pub fn slot_count(&self, host: NodeId) -> usize {
+        self.engines_of(host).iter().map(|&engine| self.nic(engine).slot_count()).sum()
+    }
+
+    /// The engine of `host` that has a command slot, or would refuse a command for it.
+    #[must_use]
+    pub fn engine_of(&self, host: NodeId, slot: u16) -> NodeId {
+        let engines = self.engines_of(host);
+        let index = usize::from(slot) / self.nic(host).slot_count().max(1);
+        engines[index.min(engines.len() - 1)]
+    }
+
+    /// Gives command slots of `host` to a process.
+    pub fn configure_slots(&mut self, host: NodeId, slots: core::ops::Range<u16>, pid: Pid) {
+        for slot in slots {
+            let engine = self.engine_of(host, slot);
+            self.nic_mut(engine).configure_slots(slot..slot + 1, Some(pid));
+        }
+    }
+
+    /// Registers a region at all engines of `host`, with its home at one of them; `entry` is told
+    /// whether it is for that one.
+    ///
+    /// # Errors
+    /// If a table has no room.
+    pub fn register(
+        &mut self,
+        host: NodeId,
+        home: usize,
+        mut entry: impl FnMut(bool) -> RegionEntry,
+    ) -> Result<RegionId, RegionError> {
+        let engines = self.engines[host.index()].clone();
+        if engines.len() == 1 {
+            let regions = self.nic_mut(host).regions_mut();
+            return regions.register(Box::new(entry(true))).map_err(|(error, _)| error);
+        }
+        let home = home % engines.len();
+        let Registry { names, homes } = &mut self.registries[host.index()];
+        let full = RegionError::TableFull { capacity: names.count() };
+        let name = names.take().ok_or(full)?;
+        homes.insert(name, EngineId(home as u16));
+        for (index, &engine) in engines.iter().enumerate() {
+            let entry = entry(index == home).at_home(EngineId(home as u16));
+            let node = &mut self.nodes[engine.index()];
+            let regions = node.nic.regions_mut();
+            regions.register_as(name, Box::new(entry)).map_err(|(error, _)| error)?;
+            node.beside.iter_mut().for_each(|it| it.regions.push(name));
+        }
+        Ok(name)
+    }
+
+    /// Takes a region away from all engines of `host`.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn deregister(&mut self, host: NodeId, region: RegionId) -> Result<(), RegionError> {
+        for engine in self.engines[host.index()].clone() {
+            let node = &mut self.nodes[engine.index()];
+            node.nic.deregister(region)?;
+            node.beside.iter_mut().for_each(|it| it.regions.retain(|&it| it != region));
+        }
+        let Registry { names, homes } = &mut self.registries[host.index()];
+        if homes.remove(&region).is_some() {
+            names.give_back(region);
+        }
+        Ok(())
+    }
+
+    /// The engine of `host` that is the home of `region`.
+    #[must_use]
+    pub fn home_of(&self, host: NodeId, region: RegionId) -> NodeId {
+        let home = self.registries[host.index()].homes.get(&region);
+        home.map_or(host, |it| self.engines_of(host)[usize::from(it.0)])
+    }
+
+    /// The owner of a region of `host` gives it another key, at its home.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn rekey(
+        &mut self,
+        host: NodeId,
+        region: RegionId,
+        key: &RegionKey,
+    ) -> Result<(), RegionError> {
+        let home = self.home_of(host, region);
+        self.nic_mut(home).regions_mut().rekey(region, key)?;
+        self.wake_engines(home);
+        Ok(())
+    }
+
+    /// Whether all engines of `host` have the same key of `region`.
+    #[must_use]
+    pub fn is_everywhere(&self, host: NodeId, region: RegionId) -> bool {
+        let engines = self.engines_of(host);
+        engines.len() == 1 || {
+            let key = |node: NodeId| key_of(self.nic(node), region);
+            engines.iter().all(|&engine| key(engine) == key(host))
+        }
     }
 
     /// The NIC of `node`, which must exist. Of a node that is down, the NIC that it had.
@@ -233,7 +405,8 @@ impl Sim {
     /// Whether `node` loses all solicitations from now on: it goes on asking for mutations, and
     /// sends no data.
     pub fn set_silent(&mut self, node: NodeId, silent: bool) {
-        self.nodes[node.index()].is_silent = silent;
+        let own = self.nodes.iter_mut().filter(|it| it.host == node);
+        own.for_each(|it| it.is_silent = silent);
     }
 
     /// Somebody puts frames on the wire once more, which were recorded there: in as few packets as
@@ -271,7 +444,7 @@ impl Sim {
     /// How many frames `node` has written since it was started that no packet took.
     #[must_use]
     pub fn unpaid(&self, node: NodeId) -> u64 {
-        self.nodes[node.index()].unpaid
+        self.engines_of(node).iter().map(|it| self.nodes[it.index()].unpaid).sum()
     }
 
     /// In how many turns of engines requests waited for others.
@@ -294,24 +467,29 @@ impl Sim {
         self.turn(node);
     }
 
-    /// Issues a command now. [`Sim::end_turn`] follows, behind it or behind several.
+    /// Issues a command of host `node` now, to the engine that has the slot. [`Sim::end_turn`]
+    /// follows, behind it or behind several.
     ///
     /// # Errors
     /// If the NIC refuses it.
     ///
     /// # Panics
-    /// If `node` does not run: then its software does not, either.
+    /// If that engine does not run: then its software does not, either.
     pub fn issue(&mut self, node: NodeId, command: Command) -> Result<(), CommandError> {
+        let CommandSlotId(slot) = command.slot;
+        let node = self.engine_of(node, slot);
         assert_eq!(self.condition(node), Condition::Running, "{node} issues a command");
         let result = self.nodes[node.index()].handle_command(self.now, command);
         self.see(node, What::Issued { command, result });
         result
     }
 
-    /// The end of a turn of `node` in which commands were issued and no frame has come: software
-    /// goes on, and what comes may stop the node.
+    /// The end of a turn of host `node` in which commands were issued and no frame has come:
+    /// software goes on, and what comes may stop the node.
     pub fn end_turn(&mut self, node: NodeId) {
-        self.settle(node);
+        for engine in self.engines[node.index()].clone() {
+            self.settle(engine);
+        }
     }
 
     /// Stops the software of `node` for `length`, which must run. Frames wait in its device, as
@@ -334,19 +512,21 @@ impl Sim {
         self.schedule(self.now + length, node, Kind::Resume { pause: self.pauses });
     }
 
-    /// Takes `node` down. Its NIC, its software and what waits in its device are gone; what it has
-    /// sent stays on the wire.
-    pub fn crash(&mut self, id: NodeId) {
-        let node = &mut self.nodes[id.index()];
-        node.condition = Condition::Down;
-        node.timeout_at = None;
-        for arrival in core::mem::take(&mut node.ring) {
-            self.lose(id, &arrival, Place::Node);
+    /// Takes host `node` down. Its NICs, its software and what waits in its devices are gone; what
+    /// it has sent stays on the wire.
+    pub fn crash(&mut self, node: NodeId) {
+        for id in self.engines[node.index()].clone() {
+            let node = &mut self.nodes[id.index()];
+            node.condition = Condition::Down;
+            node.timeout_at = None;
+            for arrival in core::mem::take(&mut node.ring) {
+                self.lose(id, &arrival, Place::Node);
+            }
+            self.see(id, What::Crashed);
         }
-        self.see(id, What::Crashed);
     }
 
-    /// Starts `node` anew, which must be down, with nothing but `options`.
+    /// Starts host `node` anew, which must be down, with nothing but `options`, of as many engines.
     ///
     /// # Errors
     /// If a NIC cannot be built from its settings.
@@ -355,11 +535,15 @@ impl Sim {
     /// If `node` is not down.
     pub fn restart(&mut self, node: NodeId, options: &NodeOptions) -> Result<(), ConfigError> {
         assert_eq!(self.condition(node), Condition::Down, "{node} is restarted");
-        let is_silent = self.nodes[node.index()].is_silent;
-        self.nodes[node.index()] = Node::new(self.now, options)?;
+        self.registries[node.index()] = Registry::new(options.nic.regions);
         self.routes.0[node.index()] = (options.place.addresses, options.mtu);
-        self.nodes[node.index()].is_silent = is_silent;
-        self.see(node, What::Restarted);
+        for (index, id) in (0..).zip(self.engines[node.index()].clone()) {
+            let is_silent = self.nodes[id.index()].is_silent;
+            self.nodes[id.index()] = Node::new(self.now, node, &options.of_engine(index))?;
+            self.nodes[id.index()].is_silent = is_silent;
+            self.see(id, What::Restarted);
+        }
+        self.connect(node);
         Ok(())
     }
 
@@ -410,18 +594,7 @@ impl Sim {
     fn happen(&mut self, id: NodeId, kind: Kind) {
         match kind {
             Kind::AtPort(arrival) => self.forward(id, arrival),
-            Kind::Arrival(arrival) => match self.condition(id) {
-                Condition::Running => {
-                    let at = self.nodes[id.index()].keep(self.now, arrival);
-                    self.turn_at(id, at);
-                }
-                Condition::Paused => {
-                    if let Err(arrival) = self.nodes[id.index()].hold(arrival) {
-                        self.lose(id, &arrival, Place::Node);
-                    }
-                }
-                Condition::Down => self.lose(id, &arrival, Place::Node),
-            },
+            Kind::Arrival(arrival) => self.land(id, arrival),
             Kind::DeviceFree => {
                 self.nodes[id.index()].wake_scheduled = false;
                 self.turn(id);
@@ -435,6 +608,54 @@ impl Sim {
                 }
             }
             Kind::Resume { pause } => self.resume(id, pause),
+        }
+    }
+
+    /// A copy of a packet reaches a host, and there the engine that its receive side chooses.
+    fn land(&mut self, host: NodeId, arrival: Arrival) {
+        let id = self.lands_at(host, &arrival);
+        match self.condition(id) {
+            Condition::Running => {
+                let at = self.nodes[id.index()].keep(self.now, arrival);
+                self.turn_at(id, at);
+            }
+            Condition::Paused => {
+                if let Err(arrival) = self.nodes[id.index()].hold(arrival) {
+                    self.lose(id, &arrival, Place::Node);
+                }
+            }
+            Condition::Down => self.lose(id, &arrival, Place::Node),
+        }
+    }
+
+    fn lands_at(&self, host: NodeId, arrival: &Arrival) -> NodeId {
+        let engines = self.engines_of(host);
+        if engines.len() == 1 {
+            return host;
+        }
+        let Transmit { source, destination, port, source_port, .. } = arrival.packet.transmit;
+        let mut bytes = arrival.packet.frames[0].bytes.to_vec();
+        let (reply_len_max, link, bytes) = (0, None, &mut bytes[..]);
+        let packet =
+            RxPacket { source, destination, port, source_port, reply_len_max, link, bytes };
+        let frame = RxFrame::alone(packet);
+        let owner = self.nic(host).owner_of(&frame);
+        let count = engines.len() as u64;
+        engines[self.spread.lands_at(&frame, owner, count, self.now) as usize]
+    }
+
+    /// Sees to it that the engines of a host look into their rings, if there is something: also
+    /// this one, which has taken a part.
+    fn wake_engines(&mut self, id: NodeId) {
+        if self.nodes[id.index()].beside.is_none() {
+            return;
+        }
+        for other in self.engines[self.host_of(id).index()].clone() {
+            let node = &self.nodes[other.index()];
+            if node.condition == Condition::Running && node.has_news() {
+                let delay = self.look_prng.magnitude(node.look_max());
+                self.schedule_turn(other, self.now + Duration::from_nanos(delay));
+            }
         }
     }
 
@@ -493,24 +714,23 @@ impl Sim {
     }
 
     fn receive(&mut self, id: NodeId) {
-        if self.nodes[id.index()].ring.is_empty() {
+        let node = &self.nodes[id.index()];
+        if node.ring.is_empty() && !node.has_news() {
             return;
         }
-        let Self { nodes, stalls, stall_prng, now, .. } = self;
+        let Self { nodes, stalls, stall_prng, now, handed, .. } = self;
         let node = &mut nodes[id.index()];
         let arrivals = node.take_burst();
-        let (came, stall) =
-            node.handle_packets(*now, arrivals, |frame| draw_stall(stalls, stall_prng, frame));
-        let mut frames = 0;
+        let draw = |frame: &Frame| draw_stall(stalls, stall_prng, frame);
+        let (came, stall) = node.handle_packets(*now, arrivals, handed, draw);
         for came in came {
             let what = match came {
                 Came::Packet(Arrival { packet, altered, extra }) => {
                     What::Came { packet, altered, extra }
                 }
-                Came::Frame { frame, altered, extra, handled } => {
-                    let Handled { result, counted_late, pushed_out } = handled;
-                    let stalled = if frames < stall.frame { Duration::ZERO } else { stall.length };
-                    frames += 1;
+                Came::Frame { frame, altered, extra, landing, handled } => {
+                    let Handled { result, counted_late, pushed_out, is_stalled } = handled;
+                    let stalled = if is_stalled { stall } else { Duration::ZERO };
                     What::Received {
                         frame,
                         altered,
@@ -519,16 +739,23 @@ impl Sim {
                         result,
                         counted_late,
                         pushed_out,
+                        landing,
                     }
                 }
+                Came::Given { frame, extra, is_lost: true } => {
+                    What::Lost { frame, extra, place: Place::Ring }
+                }
+                Came::Given { frame, .. } => What::Handed { frame },
+                Came::Key(region) => What::KeyTaken { region },
                 Came::Tail { packet, tail } => What::Tail { packet, tail },
                 Came::Missed { frame, extra } => What::Lost { frame, extra, place: Place::Unfound },
             };
             self.see(id, what);
         }
-        if !stall.length.is_zero() {
-            self.stop(id, stall.length);
+        if !stall.is_zero() {
+            self.stop(id, stall);
         }
+        self.wake_engines(id);
     }
 
     /// Tells of each frame of a packet that it is lost.
@@ -628,7 +855,7 @@ impl Sim {
         let (mut arrives, mut extra_copies) = (false, 0);
         // A packet for nobody is a lost packet.
         if let Some(to) = packet.to {
-            let link = &mut self.links[from.index() * self.nodes.len() + to.index()];
+            let link = &mut self.links[from.index() * self.engines.len() + to.index()];
             let copies = link.carry(left_at, &packet.bytes, packet.wire_len());
             for Copied { at, altered, extra } in copies.into_iter().flatten() {
                 if extra {
@@ -680,5 +907,5 @@ fn draw_stall(options: &StallOptions, prng: &mut Prng, frame: &Frame) -> Stall {
     }
     let nanos = prng.magnitude(length_max.as_nanos().max(1) as u64);
     let readings_before = prng.below(readings) as u32;
-    Stall { length: Duration::from_nanos(nanos), frame: 0, readings_before }
+    Stall { length: Duration::from_nanos(nanos), readings_before }
 }

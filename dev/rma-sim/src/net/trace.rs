@@ -9,6 +9,7 @@ use rma_core::{
     error::{CommandError, DropReason},
     op::OpStatus,
     packet::Tail,
+    region::RegionId,
     time::Instant,
     wire::{
         Acknowledgement, Failure, FrameView, Header, MutationRequest, RecordedRequest,
@@ -100,6 +101,18 @@ pub enum What {
         /// Whether the NIC refused another request, which it had accepted, to make room for this
         /// one.
         pushed_out: bool,
+        /// The copy of a packet that it came in, here or at another engine of the host.
+        landing: Landing,
+    },
+    /// A copy of a frame that came here was put into the ring of the engine that it is for.
+    Handed {
+        /// The frame as it was sent.
+        frame: Arc<Frame>,
+    },
+    /// The engine has taken a new key of a region from another engine of its host.
+    KeyTaken {
+        /// The region.
+        region: RegionId,
     },
     /// A copy of a frame whose packet had reached the end of its link was lost there. The node is
     /// the receiver.
@@ -123,6 +136,15 @@ pub enum What {
     Restarted,
 }
 
+/// The copy of a packet that a frame came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// How many copies of packets had come before it, to all nodes.
+    pub copy: u64,
+    /// When an engine fetched it.
+    pub at: Instant,
+}
+
 /// The place where frames are lost, besides on their links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -133,6 +155,8 @@ pub enum Place {
     /// The receiver did not find it: its packet was damaged before it. Or it takes no
     /// solicitations.
     Unfound,
+    /// The ring of the engine that it is for had no room.
+    Ring,
 }
 
 impl fmt::Display for Seen {
@@ -170,7 +194,16 @@ impl fmt::Display for Seen {
                 let Tail { reason, octets, .. } = tail;
                 write!(f, "tail     packet {}, {octets} octets: {reason:?}", packet.number)
             }
-            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
+            What::Received {
+                frame,
+                altered,
+                extra,
+                stalled,
+                result,
+                counted_late,
+                pushed_out,
+                landing: _,
+            } => {
                 let extra = if *extra { " (a copy)" } else { "" };
                 let corrupted = if altered.is_some() { " (corrupted)" } else { "" };
                 write!(f, "received {} from {}", Summary(frame), frame.transmit.source)?;
@@ -188,6 +221,8 @@ impl fmt::Display for Seen {
                 let source = frame.transmit.source;
                 write!(f, "lost     {} from {source}{extra}: {place:?}", Summary(frame))
             }
+            What::Handed { frame } => write!(f, "handed   {}", Summary(frame)),
+            What::KeyTaken { region } => write!(f, "new key  of {region}"),
             What::Completed(done) => write!(
                 f,
                 "complete slot {} {} after {} + {} ns",
@@ -369,13 +404,30 @@ impl Digest {
                 self.word(packet.number << 8 | word_of(tail.reason));
                 self.word(tail.octets as u64);
             }
-            What::Received { frame, altered, extra, stalled, result, counted_late, pushed_out } => {
+            What::Received {
+                frame,
+                altered,
+                extra,
+                stalled,
+                result,
+                counted_late,
+                pushed_out,
+                landing: _,
+            } => {
                 self.word(3);
                 let flags = u64::from(*counted_late) | u64::from(*pushed_out) << 1;
                 self.word((stalled.as_nanos() as u64) << 2 | flags);
                 self.copy(frame, *extra);
                 self.bytes(altered.as_deref().unwrap_or(&[]));
                 self.word(result.map_or_else(word_of, |()| 0));
+            }
+            What::Handed { frame } => {
+                self.word(14);
+                self.word(frame.number);
+            }
+            What::KeyTaken { region } => {
+                self.word(15);
+                self.word(region.to_bits().into());
             }
             What::Completed(completion) => {
                 self.word(4);

@@ -60,6 +60,7 @@ fn network(nodes: u8) -> Options {
         old_keys: Chance::NEVER,
         recordings: 0,
         silent: 0,
+        spread: Default::default(),
         together: 1,
     }
 }

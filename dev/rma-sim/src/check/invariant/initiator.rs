@@ -12,7 +12,9 @@ use rma_core::{
 
 use super::{
     Checker,
-    state::{End, NodeState, Op, OpIndex, Outstanding, Solicited, all_granules, granules},
+    keys::Keys,
+    notices::Strangers,
+    state::{End, Op, OpIndex, Outstanding, Solicited, all_granules, granules},
 };
 use crate::{
     check::{invariant::settings, violation::Violation},
@@ -65,14 +67,14 @@ impl Checker {
         result: Result<(), CommandError>,
     ) -> Result<(), Violation> {
         let (node, slot) = (seen.node, command.slot.0);
-        let busy = self.is_outstanding(node, slot);
+        let busy = self.nodes[node.index()].is_outstanding(slot);
         let number = self.issued;
         self.issued += 1;
         match result {
             Ok(()) if busy => Err(Violation::SlotTakenTwice { node, slot }),
             Err(CommandError::SlotBusy { .. }) if busy => Ok(()),
             Err(CommandError::ForeignSlot { .. })
-                if usize::from(slot) >= sim.nic(node).slot_count() =>
+                if self.nodes[node.index()].slot_mut(slot).is_none() =>
             {
                 Ok(())
             }
@@ -84,11 +86,12 @@ impl Checker {
                     CommandOp::Settle { .. } => OpType::Read,
                     _ => op_type,
                 };
-                let due = sim.when(node, issued_at + settings(sim, node).timing.bound(shape));
+                let bound = settings(sim, node).timing.bound(shape);
+                let due = sim.when(node, issued_at + bound) + sim.spin(node);
                 let target = sim.node_at(command.responder).map(|at| (at, command.remote_region));
                 self.deadlines.insert((due, node, slot));
                 let state = &mut self.nodes[node.index()];
-                state.slots[usize::from(slot)] = Some(Outstanding {
+                *state.slot_mut(slot).expect("the NIC has it") = Some(Outstanding {
                     number,
                     op_type,
                     command: command.op,
@@ -180,10 +183,11 @@ impl Checker {
         }
         solicited.sent = end;
         let solicitation = solicited.frame;
-        let state = &mut self.nodes[to.index()];
-        if arrives && let Some(pending) = state.solicited(solicitation) {
-            pending.in_flight += u64::from(data.payload_len);
-            state.in_flight += u64::from(data.payload_len);
+        for state in self.states_of_mut(to).filter(|_| arrives) {
+            if let Some(pending) = state.solicited(solicitation) {
+                pending.in_flight += u64::from(data.payload_len);
+                state.in_flight += u64::from(data.payload_len);
+            }
         }
         Some(super::Meant { op: Some(index), solicitation: Some(solicitation) })
     }
@@ -221,7 +225,7 @@ impl Checker {
             Some(Solicited { frame: frame.number, name: name_of(solicitation), at, sent: 0 });
         // Later than it was only if the node did not run meanwhile.
         let slot = op.slot;
-        let ends_at = sim.when(node, at + settings(sim, node).timing.timeout);
+        let ends_at = sim.when(node, at + settings(sim, node).timing.timeout) + sim.spin(node);
         if let Some(outstanding) = self.nodes[node.index()].outstanding(slot)
             && outstanding.due < ends_at
         {
@@ -306,7 +310,7 @@ impl Checker {
         let (slot, status) = (completion.slot.0, completion.status);
         let unasked = Violation::CompletedUnasked { node, slot, status };
         let state = &mut self.nodes[node.index()];
-        let taken = state.slots.get_mut(usize::from(slot)).and_then(Option::take);
+        let taken = state.slot_mut(slot).and_then(Option::take);
         let Outstanding { issued_at, due, entered, .. } = taken.ok_or(unasked)?;
         state.outstanding -= 1;
         self.deadlines.remove(&(due, node, slot));
@@ -374,10 +378,14 @@ impl Checker {
     /// A node has forgotten everything, and its applications are gone.
     pub(super) fn crashed(&mut self, node: NodeId) {
         let state = &mut self.nodes[node.index()];
-        let lost = core::mem::replace(state, NodeState::new(state.slots.len()));
-        for (slot, outstanding) in lost.slots.into_iter().enumerate() {
+        let next = state.next_life();
+        let lost = core::mem::replace(state, next);
+        let (host, first) = self.hosts[node.index()];
+        self.strangers[host.index()] = Strangers::default();
+        self.keys[host.index()] = Keys::default();
+        for (slot, outstanding) in (first..).zip(lost.slots) {
             let Some(Outstanding { due, entered, .. }) = outstanding else { continue };
-            self.deadlines.remove(&(due, node, slot as u16));
+            self.deadlines.remove(&(due, node, slot));
             if let Some((_, index)) = entered {
                 self.ops[index].end = Some(End::Lost);
             }

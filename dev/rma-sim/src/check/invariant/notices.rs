@@ -9,7 +9,7 @@
 //! one, not even to refuse it (P6).
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rma_core::{
     addr::HostAddr,
@@ -33,7 +33,7 @@ use crate::{
     net::{
         frame::{Frame, NodeId, Packet},
         sim::Sim,
-        trace::Seen,
+        trace::{Landing, Seen},
     },
 };
 
@@ -49,10 +49,15 @@ pub(super) struct Notices {
     old_keys: Bucket,
     /// Requests under old keys that came or were told, in that order.
     told: Vec<Told>,
+}
+
+/// The packets of strangers to one host, in its present life.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
     /// Packets with requests of strangers, by their address, that no packet has answered.
     unanswered: BTreeMap<HostAddr, u64>,
-    /// The packet that came last has had a request of a stranger.
-    is_paid_for: bool,
+    /// Those that were counted, by the numbers of their copies.
+    paid_for: BTreeSet<u64>,
 }
 
 /// A copy of a request that came.
@@ -176,7 +181,7 @@ impl Checker {
         frame: &Frame,
         arrived: &[u8],
         op: Option<OpIndex>,
-        result: Result<(), DropReason>,
+        (result, landing): (Result<(), DropReason>, Landing),
     ) -> Result<(), Violation> {
         let header = match FrameView::parse(arrived) {
             Ok(FrameView::ReadRequest(view)) => view.claims().header,
@@ -217,8 +222,9 @@ impl Checker {
         if verdict == Verdict::OldKey {
             notices.told.push(Told { tag: cause.tag, at: seen.local, was_sent: false });
         }
-        if verdict == Verdict::Stranger && !core::mem::replace(&mut notices.is_paid_for, true) {
-            *notices.unanswered.entry(cause.initiator).or_default() += 1;
+        let strangers = &mut self.strangers[self.hosts[node.index()].0.index()];
+        if verdict == Verdict::Stranger && strangers.paid_for.insert(landing.copy) {
+            *strangers.unanswered.entry(cause.initiator).or_default() += 1;
         }
         match verdict {
             Verdict::Accepted => notices.accepted.push(cause),
@@ -247,7 +253,7 @@ impl Checker {
             return Ok(());
         }
         let destination = packet.transmit.destination;
-        let unanswered = &mut self.nodes[node.index()].notices.unanswered;
+        let unanswered = &mut self.strangers[self.hosts[node.index()].0.index()].unanswered;
         let left = unanswered.get_mut(&destination).and_then(|left| {
             *left = left.checked_sub(1)?;
             Some(())
@@ -371,11 +377,6 @@ impl Checker {
 }
 
 impl Notices {
-    /// Another packet came.
-    pub(super) const fn packet_came(&mut self) {
-        self.is_paid_for = false;
-    }
-
     /// Whether a notice for what has `verdict` may be sent now; if so, it is counted.
     fn admits(
         &mut self,
@@ -413,13 +414,15 @@ impl Notices {
 }
 
 impl Checker {
-    /// Whether `node` may have had no token for a notice at some time from `since` on, by its own
-    /// clock. Whoever is not told then learns by a timeout.
+    /// Whether an engine of host `node` may have had no token for a notice at some time from
+    /// `since` on, by its own clock. Whoever is not told then learns by a timeout.
     #[must_use]
     pub fn lacked_notices(&self, sim: &Sim, node: NodeId, since: Instant) -> bool {
-        let Notices { strangers, old_keys, .. } = &self.nodes[node.index()].notices;
+        let mut notices = self.states_of(node).map(|state| &state.notices);
         settings(sim, node).notices_per_second == 0
-            || [strangers, old_keys].iter().any(|bucket| bucket.short_until > since)
+            || notices.any(|Notices { strangers, old_keys, .. }| {
+                [strangers, old_keys].iter().any(|bucket| bucket.short_until > since)
+            })
     }
 }
 

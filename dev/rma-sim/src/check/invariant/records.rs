@@ -36,7 +36,7 @@ pub(super) struct DueVerdict {
 }
 
 impl DueVerdict {
-    const FORGOTTEN: Self = Self { verdict: Verdict::Forgotten, may_be_forgotten: true };
+    pub(super) const FORGOTTEN: Self = Self { verdict: Verdict::Forgotten, may_be_forgotten: true };
 
     pub(super) fn allows(self, verdict: Verdict) -> bool {
         verdict == self.verdict || self.may_be_forgotten && verdict == Verdict::Forgotten

@@ -21,7 +21,7 @@ use super::{
     Checker, Commit, Meant,
     binding::{binds, request_iv},
     initiator::name_of,
-    records::Asker,
+    records::{Asker, DueVerdict},
     settings,
     state::{End, Job, NodeState, Op, OpIndex, Pending, PendingState, all_granules, granules},
 };
@@ -35,22 +35,34 @@ use crate::{
     },
 };
 
+/// How many timeouts the acknowledgement of a Rekey may wait for its engine and its device.
+const LONG: u32 = 16;
+
 /// Returns the asker with a request from `initiator`, or is answered there.
 const fn asker_of(initiator: HostAddr, header: &Header) -> Asker {
     Asker { initiator, pid: header.pid, region: header.region }
 }
 
 impl Checker {
-    /// A region of `node` is gone, or has another key from now on: nothing that came under the old
-    /// one may be served, applied or admitted any longer.
+    /// A region of host `node` is gone, or has another key from now on at all its engines: nothing
+    /// that came under the old one may be served, applied or admitted any longer.
     pub fn region_changed(&mut self, node: NodeId, region: RegionId) {
-        let target = Some((node, region));
+        for engine in (0..self.nodes.len() as u16).map(NodeId) {
+            if self.host_of(engine) == node {
+                self.region_changed_at(engine, region);
+            }
+        }
+    }
+
+    /// The same, at one engine of the region's host.
+    pub(super) fn region_changed_at(&mut self, engine: NodeId, region: RegionId) {
+        let target = Some((self.host_of(engine), region));
         let outstanding = self.nodes.iter_mut().flat_map(|state| &mut state.slots).flatten();
         outstanding.filter(|it| it.target == target).for_each(|it| it.stale = true);
         // Long runs have many ops, and few that are not over.
         let ops = self.ops.iter_mut().filter(|op| op.target == target);
         ops.for_each(|op| op.stale = true);
-        let (ops, state) = (&self.ops, &mut self.nodes[node.index()]);
+        let (ops, state) = (&self.ops, &mut self.nodes[engine.index()]);
         let is_of = |op: OpIndex| ops[op].target == target;
         state
             .jobs
@@ -113,6 +125,7 @@ impl Checker {
                 state: PendingState::Waiting,
                 refused: None,
                 name: None,
+                rekeyed: None,
                 bound: false,
                 arrived: 0,
                 in_flight: 0,
@@ -137,13 +150,14 @@ impl Checker {
         let timeout = settings(sim, seen.node).timing.timeout;
         let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
         let jobs = &mut jobs[class as usize];
+        let hosts = &self.hosts;
         let may_be = |job: &Job| {
             let op = &self.ops[job.op];
             !job.stale
                 && job.settles.is_none()
                 && job.from == frame.transmit.destination
                 && seen.local.since(job.arrived_at) < timeout
-                && (op.initiator, op.slot, op.generation, job.sent)
+                && (hosts[op.initiator.index()].0, op.slot, op.generation, job.sent)
                     == (to, slot.0, generation, start)
         };
         let is_bound = |job: &Job| {
@@ -180,7 +194,7 @@ impl Checker {
         }
         if arrives && op.end.is_none() {
             op.in_flight += payload_len;
-            self.nodes[to.index()].in_flight += payload_len;
+            self.nodes[op.initiator.index()].in_flight += payload_len;
         }
         Some(index)
     }
@@ -211,10 +225,11 @@ impl Checker {
                 && seen.local.since(pending.arrived_at) < pending.limit
         };
         let Header { slot, generation, .. } = solicitation.header;
-        let (ops, to) = (&self.ops, frame.to?);
+        let (ops, hosts, to) = (&self.ops, &self.hosts, frame.to?);
         let waiting = self.nodes[frame.from.index()].pending.iter_mut().filter(|it| {
             let op = &ops[it.op];
-            (op.initiator, op.slot, op.generation) == (to, slot.0, generation) && may_be(it)
+            let host = hosts[op.initiator.index()].0;
+            (host, op.slot, op.generation) == (to, slot.0, generation) && may_be(it)
         });
         let mut waiting: Vec<_> = waiting.collect();
         let is_bound = |pending: &&mut Pending| {
@@ -279,8 +294,8 @@ impl Checker {
 
     /// A request says that its initiator knows the end of an earlier op.
     pub(super) fn done_said(&mut self, node: NodeId, frame: &Frame, header: &Header, done: Done) {
-        let asker = asker_of(frame.transmit.source, header);
-        self.nodes[node.index()].records.done(&asker, done);
+        let (asker, host) = (asker_of(frame.transmit.source, header), self.host_of(node));
+        self.states_of_mut(host).for_each(|state| state.records.done(&asker, done));
     }
 
     /// A SETTLE was accepted. What it asks about is no longer under way.
@@ -297,12 +312,17 @@ impl Checker {
         self.check_key(sim, node, frame, &claims.header)?;
         let SettleRequest { header, op_type, name } = *claims;
         let asker = asker_of(from, &header);
-        let ops = &self.ops;
-        let state = &mut self.nodes[node.index()];
         let settings = settings(sim, node);
         let is_it =
             |it: &Pending| matches!(it.state, PendingState::Solicited(..)) && it.name == Some(name);
-        let mut due = state.records.ask(&asker, (op_type, name), arrived_at, settings);
+        // Whichever engine has the record must be asked.
+        let host = self.host_of(node);
+        let dues = self.states_of_mut(host);
+        let mut dues = dues.map(|it| it.records.ask(&asker, (op_type, name), arrived_at, settings));
+        let due = dues.find(|&due| due != DueVerdict::FORGOTTEN);
+        drop(dues);
+        let mut due = due.unwrap_or(DueVerdict::FORGOTTEN);
+        let (ops, state) = (&self.ops, &mut self.nodes[node.index()]);
         if due.verdict == Verdict::NotApplied
             && let Some(place) = state.pending.iter().position(is_it)
         {
@@ -331,7 +351,7 @@ impl Checker {
         let Some(to) = frame.to else { return Ok(None) };
         let Header { slot, generation, class, .. } = settlement.header;
         let timeout = settings(sim, seen.node).timing.timeout;
-        let ops = &self.ops;
+        let (ops, hosts) = (&self.ops, &self.hosts);
         let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
         let jobs = &mut jobs[class as usize];
         let may_be = |job: &&Job| {
@@ -340,7 +360,8 @@ impl Checker {
             job.settles.is_some()
                 && job.from == frame.transmit.destination
                 && seen.local.since(job.arrived_at) < timeout
-                && (op.initiator, op.slot, op.generation) == (to, slot.0, generation)
+                && (hosts[op.initiator.index()].0, op.slot, op.generation)
+                    == (to, slot.0, generation)
                 && binds(&frame.bytes, header, &job.request, &op.key)
         };
         // Of copies of one request it may be any: those before may have made room.
@@ -381,10 +402,10 @@ impl Checker {
         is_it: impl Fn(&Pending) -> bool,
     ) -> Option<&mut Pending> {
         let to = frame.to?;
-        let ops = &self.ops;
+        let (ops, hosts) = (&self.ops, &self.hosts);
         self.nodes[frame.from.index()].pending.iter_mut().find(|pending| {
             let op = &ops[pending.op];
-            let name = (op.initiator, op.slot, op.generation);
+            let name = (hosts[op.initiator.index()].0, op.slot, op.generation);
             name == (to, header.slot.0, header.generation) && is_it(pending)
         })
     }
@@ -462,12 +483,18 @@ impl Checker {
         if !is_whole {
             return Ok(());
         }
+        if let PendingState::Solicited(_, at) = pending.state
+            && op.op_type.shape().is_secret
+        {
+            pending.rekeyed = Some(at);
+        }
         pending.state = PendingState::Answering(solicitation);
         pending.bound = false;
         if let Some(name) = pending.name
             && pending.refused.is_none()
         {
             let at = [seen.local, sim.local_at(node, applied.over_at)];
+            let node = self.hosts[node.index()].0;
             self.commits.push(Commit { number: op.number, node, at });
             state.records.applied(name, seen.local);
         }
@@ -494,6 +521,8 @@ impl Checker {
             sim.local_now(node)
         };
         let slack = sim.wake_slack(node);
+        let has_others = sim.engines_of(self.host_of(node)).len() > 1;
+        let state = &mut self.nodes[node.index()];
         if sim.condition(node) == Condition::Running {
             let in_flight = &mut state.in_flight;
             state.pending.retain_mut(|pending| {
@@ -502,7 +531,11 @@ impl Checker {
                         local.since(pending.arrived_at) <= timing.dispatch_timeout + slack
                     }
                     PendingState::Solicited(_, at) => local.since(at) <= timing.timeout + slack,
-                    PendingState::Answering(_) => true,
+                    // One that other engines hold up is forgotten, and one that is not may wait for
+                    // a device: longer than that no engine stands still here.
+                    PendingState::Answering(_) => pending
+                        .rekeyed
+                        .is_none_or(|at| local.since(at) <= LONG * timing.timeout || !has_others),
                 };
                 if !kept {
                     *in_flight -= core::mem::take(&mut pending.in_flight);
@@ -530,7 +563,10 @@ impl Checker {
                     mutations += if local.since(at) <= hold + slack { size } else { 0 };
                     in_flight -= if holds { 0 } else { pending.in_flight };
                 }
-                PendingState::Answering(_) => entries += 1,
+                PendingState::Answering(_) => {
+                    let is_kept = |at| local.since(at) <= timing.timeout || !has_others;
+                    entries += u32::from(pending.rekeyed.is_none_or(is_kept));
+                }
             }
         }
         let (window, share) = (settings.solicitation_window, nic.config().mutations_share());

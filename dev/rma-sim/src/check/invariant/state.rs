@@ -172,6 +172,9 @@ pub(super) struct Pending {
     pub(super) refused: Option<OpStatus>,
     /// The name that the target gives it, once it is solicited, if it is recorded.
     pub(super) name: Option<OpName>,
+    /// When a Rekey was solicited whose data has come: it is acknowledged when all engines have
+    /// its key, or forgotten.
+    pub(super) rekeyed: Option<Instant>,
     /// A receive is bound to it.
     pub(super) bound: bool,
     /// One bit for each granule that has come, applied or not.
@@ -192,6 +195,8 @@ pub(super) enum PendingState {
 /// The observations of one node in its present life.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
+    /// The number of its first command slot.
+    first_slot: u16,
     pub(super) slots: Vec<Option<Outstanding>>,
     /// How many of `slots` are taken.
     pub(super) outstanding: usize,
@@ -234,8 +239,24 @@ impl NodeState {
         true
     }
 
-    pub(super) fn new(slots: usize) -> Self {
-        Self { slots: (0..slots).map(|_| None).collect(), ..Self::default() }
+    pub(super) fn new(first_slot: u16, slots: usize) -> Self {
+        Self { first_slot, slots: (0..slots).map(|_| None).collect(), ..Self::default() }
+    }
+
+    /// The same engine in its next life.
+    pub(super) fn next_life(&self) -> Self {
+        Self::new(self.first_slot, self.slots.len())
+    }
+
+    /// The place of a slot, if it is one of this engine's.
+    pub(super) fn slot_mut(&mut self, slot: u16) -> Option<&mut Option<Outstanding>> {
+        self.slots.get_mut(usize::from(slot.checked_sub(self.first_slot)?))
+    }
+
+    /// Whether a slot of this engine has a command that has not completed.
+    pub(super) fn is_outstanding(&self, slot: u16) -> bool {
+        let index = slot.checked_sub(self.first_slot).map(usize::from);
+        index.and_then(|it| self.slots.get(it)).is_some_and(Option::is_some)
     }
 
     /// Whether a read waits to enter service.
@@ -246,7 +267,7 @@ impl NodeState {
     }
 
     pub(super) fn outstanding(&mut self, slot: u16) -> Option<&mut Outstanding> {
-        self.slots.get_mut(usize::from(slot))?.as_mut()
+        self.slot_mut(slot)?.as_mut()
     }
 
     /// The mutation that was solicited by `frame`, and data may come for.

@@ -9,6 +9,7 @@ use crate::net::{
     clock::ClockOptions,
     link::LinkOptions,
     node::{NodeOptions, Pace},
+    trace::Landing,
 };
 use rma_core::{
     addr::HostAddr,
@@ -63,6 +64,8 @@ fn frame(number: u64, from: u16, bytes: &[u8]) -> Arc<Frame> {
     Arc::new(Frame { number, from, to, transmit, bytes: bytes.into(), berth: None })
 }
 
+const LANDING: Landing = Landing { copy: 0, at: Instant::ZERO };
+
 #[test]
 fn a_completion_that_nobody_asked_for_is_found() {
     let sim = sim();
@@ -83,6 +86,7 @@ fn an_accepted_corruption_is_found() {
         stalled: Duration::ZERO,
         counted_late: false,
         pushed_out: false,
+        landing: LANDING,
     };
     assert!(matches!(write.see(1, received), Err(Violation::CorruptedAccepted { .. })));
 }
@@ -276,6 +280,7 @@ impl Write {
                 result,
                 counted_late: false,
                 pushed_out: false,
+                landing: LANDING,
             },
         )
     }

@@ -6,6 +6,7 @@ use rma_core::{limits::OP_SIZE_MAX, wire::read::RESPONSE_OVERHEAD};
 
 use crate::{
     net::{
+        beside::Spread,
         counter::CounterOptions,
         frame::wire_len,
         link::{Faults, LinkOptions},
@@ -59,6 +60,8 @@ pub struct Options {
     /// How many of the nodes, the last ones, take no solicitation in the safety phase: they ask,
     /// and fall silent.
     pub silent: u16,
+    /// The way in which packets are spread over the engines of hosts with several.
+    pub spread: Spread,
 }
 
 /// The most that one op of 4 KiB takes on the wire one way, with all headers, at the smallest MTU:
@@ -90,7 +93,7 @@ impl fmt::Display for Options {
         let Self { seed, nodes, link, switch, mishaps, .. } = self;
         let Self { safety_ops, liveness_ops, gap, mutations, rekeys, hopeless, old_keys, .. } =
             self;
-        let Self { recordings, silent, together, recorded, .. } = self;
+        let Self { recordings, silent, together, recorded, spread, .. } = self;
         let Faults { loss, duplicate, replay, replay_within, corrupt } = link.faults;
         writeln!(f, "seed {seed}: {} nodes", nodes.len())?;
         for (number, node) in nodes.iter().enumerate() {
@@ -149,6 +152,11 @@ impl fmt::Display for Options {
             "  ops: {safety_ops} + {liveness_ops} a node, {together} every {gap:?}, {mutations} mutations, of these \
              {rekeys} rekeys, of others {recorded} recorded, {hopeless} hopeless, of these {old_keys} under old keys; {recordings} recordings \
              replayed with each, {silent} nodes silent"
-        )
+        )?;
+        let engines: Vec<u16> = nodes.iter().map(|node| node.place.engines).collect();
+        if engines.iter().all(|&it| it == 1) {
+            return Ok(());
+        }
+        write!(f, "\n  engines: {engines:?}, packets are spread {spread:?}")
     }
 }

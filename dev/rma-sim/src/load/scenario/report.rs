@@ -100,6 +100,8 @@ pub struct Report {
     pub boards: [u64; 3],
     /// Keys of receive queues that other hosts have installed.
     pub queue_rekeys: u64,
+    /// Frames that engines gave to others of their hosts, and keys that they took from others.
+    pub handed: [u64; 2],
     /// Events that the simulator took from its heap.
     pub steps: u64,
     /// The most solicited payload that was ever on its way to one node.
@@ -150,6 +152,7 @@ impl Report {
         self.atomics.iter_mut().zip(other.atomics).for_each(|(own, other)| *own += other);
         self.boards.iter_mut().zip(other.boards).for_each(|(own, other)| *own += other);
         self.queue_rekeys += other.queue_rekeys;
+        self.handed.iter_mut().zip(other.handed).for_each(|(own, other)| *own += other);
         self.steps += other.steps;
         self.peak_in_flight = self.peak_in_flight.max(other.peak_in_flight);
         self.end = self.end.max(other.end);
@@ -188,6 +191,8 @@ impl Report {
             What::Lost { place, .. } => self.lost += u64::from(*place != Place::Unfound),
             What::Paused => self.pauses += 1,
             What::Crashed => self.crashes += 1,
+            What::Handed { .. } => self.handed[0] += 1,
+            What::KeyTaken { .. } => self.handed[1] += 1,
             What::Came { .. }
             | What::Issued { .. }
             | What::Completed(_)
@@ -271,6 +276,9 @@ impl fmt::Display for Report {
         let [changes, whole, changing] = self.boards;
         writeln!(f, "{changes} changes of boards, read {whole} times, and {changing} meanwhile")?;
         writeln!(f, "{} rekeys of receive queues", self.queue_rekeys)?;
+        if let [frames @ (1..), keys] = self.handed {
+            writeln!(f, "{frames} frames handed from engine to engine, {keys} keys")?;
+        }
         for (verdict, count) in Verdict::ALL.into_iter().zip(self.verdicts) {
             writeln!(f, "{count:>8} settled: {verdict}")?;
         }

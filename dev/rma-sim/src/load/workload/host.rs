@@ -99,15 +99,15 @@ impl Host {
 
     /// Starts its software: always the same.
     fn start(&mut self, sim: &mut Sim, node: NodeId) {
-        let slots = sim.nic(node).slot_count() as u16;
+        let slots = sim.slot_count(node) as u16;
         for (process, slots) in [0..slots / 2, slots / 2..slots].into_iter().enumerate() {
-            sim.nic_mut(node).configure_slots(slots, Some(pid(node, process)));
+            sim.configure_slots(node, slots, pid(node, process));
         }
-        self.forbidden.register(sim, node, None);
+        self.forbidden.register(sim, node, 0, None);
         self.stale = self.forbidden.row.id;
-        sim.nic_mut(node).deregister(self.stale).expect("registered above");
+        sim.deregister(node, self.stale).expect("registered above");
         (0..TARGETS).for_each(|target| self.register_target(sim, node, target));
-        self.forbidden.register(sim, node, None);
+        self.forbidden.register(sim, node, 0, None);
         let len = usize::from(slots.div_ceil(2)) * AREA_LEN;
         for process in 0..PIDS {
             self.local[process].1 = Arc::new(Region::new(len).expect("a few KiB a slot"));
@@ -135,9 +135,11 @@ impl Host {
     /// Registers a target, and before it the queue that it names.
     pub(super) fn register_target(&mut self, sim: &mut Sim, node: NodeId, target: usize) {
         let queue = &mut self.queues[self.contents][target];
-        queue.register(sim, node);
+        // The home of both, which is another one in each life.
+        let home = target + self.life as usize;
+        queue.register(sim, node, home);
         let events = queue.row.id;
-        self.epochs[self.contents][target].register(sim, node, Some(events));
+        self.epochs[self.contents][target].register(sim, node, home, Some(events));
     }
 
     pub(super) fn queue(&self, target: usize) -> &Queue {
@@ -148,12 +150,13 @@ impl Host {
         let (id, memory) = &mut self.local[process];
         let key = RegionKey::from_bytes([0; 16]);
         let owner = pid(node, process);
-        *id = register(sim, node, RegionEntry::new(memory.clone(), &key, Permissions::NONE, owner));
+        let entry = |_| RegionEntry::new(memory.clone(), &key, Permissions::NONE, owner);
+        *id = register(sim, node, process, entry);
     }
 
     pub(super) fn churn_local(&mut self, sim: &mut Sim, node: NodeId, process: usize) {
         let (id, _) = self.local[process];
-        sim.nic_mut(node).deregister(id).expect("registered until now");
+        sim.deregister(node, id).expect("registered until now");
         self.register_local(sim, node, process);
     }
 
@@ -237,15 +240,17 @@ impl Target {
         }
     }
 
-    fn register(&mut self, sim: &mut Sim, node: NodeId, events: Option<RegionId>) {
+    fn register(&mut self, sim: &mut Sim, node: NodeId, home: usize, events: Option<RegionId>) {
         // A process of its own: no command has it as its local region.
         let Self { memory, row, permissions, .. } = self;
-        let entry = RegionEntry::new(memory.clone(), &row.key_bytes, *permissions, Pid(1));
-        let entry = match events {
-            Some(queue) => entry.with_events(queue),
-            None => entry,
+        let entry = |is_home| {
+            let entry = RegionEntry::new(memory.clone(), &row.key_bytes, *permissions, Pid(1));
+            match events.filter(|_| is_home) {
+                Some(queue) => entry.with_events(queue),
+                None => entry,
+            }
         };
-        self.row.id = register(sim, node, entry);
+        row.id = register(sim, node, home, entry);
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -172,7 +172,7 @@ impl Planned {
             command,
             expected: OpStatus::Ok,
             responder_life,
-            stale: false,
+            stale: !sim.is_everywhere(self.responder, command.remote_region),
             planned_at: sim.local_now(self.responder),
             notices_unsent: notices_unsent(sim, self.responder),
             contents,
@@ -288,6 +288,8 @@ pub(super) fn plan(
     let op_type = op.op_type();
     let pid = pid(node, process);
     let binding = KeyBinding { initiator, responder: responder_addr, pid, op_type };
+    // Whoever uses a new key before all engines have it may be refused, and not for an old one.
+    let is_everywhere = sim.is_everywhere(responder, remote_region);
     let planned = Planned {
         number: 0,
         initiator,
@@ -303,7 +305,7 @@ pub(super) fn plan(
         expected: OpStatus::Ok,
         responder,
         responder_life: remote.life,
-        stale: false,
+        stale: !is_everywhere,
         planned_at: sim.local_now(responder),
         notices_unsent: notices_unsent(sim, responder),
         contents: remote.contents,
@@ -316,6 +318,7 @@ pub(super) fn plan(
     if prng.chance(bias.hopeless) {
         let flaw = prng.choose(&Flaw::ALL);
         let flaw = if prng.chance(bias.old_keys) { Flaw::OldKey } else { flaw };
+        let flaw = if is_everywhere || flaw != Flaw::OldKey { flaw } else { Flaw::RandomKey };
         spoil(&mut prng, flaw, planned, local, remote, &binding)
     } else {
         planned

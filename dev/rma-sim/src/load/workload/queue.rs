@@ -107,13 +107,20 @@ impl Queue {
     }
 
     /// Registers it with fresh rings.
-    pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId) {
+    pub(super) fn register(&mut self, sim: &mut Sim, node: NodeId, home: usize) {
         let rings = ReceiveQueueMemory::heap(self.layout);
-        let port = rings.clone().into_port(None);
         let permissions = Permissions::SEND | Permissions::NOTIFY | self.permissions;
         let (memory, key) = (self.memory.clone(), &self.row.key_bytes);
-        let entry = RegionEntry::receive_queue(port, memory, key, permissions, Pid(1));
-        self.row.id = register(sim, node, entry);
+        let entry = |is_home| {
+            if is_home {
+                let port = rings.clone().into_port(None);
+                RegionEntry::receive_queue(port, memory.clone(), key, permissions, Pid(1))
+            } else {
+                // A SETTLE of an op of an earlier life may come there.
+                RegionEntry::new(memory.clone(), key, permissions, Pid(1))
+            }
+        };
+        self.row.id = register(sim, node, home, entry);
         let ends = (rings.posts().clone().into_producer(), rings.events().clone().into_consumer());
         self.ends = Some(ends);
         self.posted.fill(false);

@@ -21,10 +21,15 @@ pub(super) fn draw_key(prng: &mut Prng) -> RegionKey {
     RegionKey::from_bytes(key)
 }
 
-/// Registers a row at the NIC of `node`.
-pub(super) fn register(sim: &mut Sim, node: NodeId, entry: RegionEntry) -> RegionId {
-    let registered = sim.nic_mut(node).regions_mut().register(Box::new(entry));
-    registered.map_err(|(error, _)| error).expect("the table has room for `REGIONS_PER_NODE`")
+/// Registers a row at the engines of `node`; `entry` is told whether it is for its home.
+pub(super) fn register(
+    sim: &mut Sim,
+    node: NodeId,
+    home: usize,
+    entry: impl FnMut(bool) -> RegionEntry,
+) -> RegionId {
+    let registered = sim.register(node, home, entry);
+    registered.expect("the table has room for `REGIONS_PER_NODE`")
 }
 
 /// The name and the keys of a row.
@@ -61,17 +66,16 @@ impl Row {
     /// Its owner gives it another key.
     pub(super) fn rotate(&mut self, sim: &mut Sim, node: NodeId, key: RegionKey) -> RegionId {
         self.set_key(key);
-        let regions = sim.nic_mut(node).regions_mut();
-        regions.rekey(self.id, &key).expect("registered when the host started");
+        sim.rekey(node, self.id, &key).expect("registered when the host started");
         self.id
     }
 
-    /// Checks that the NIC has the key that it must have.
+    /// Checks that the NIC at its home has the key that it must have.
     pub(super) fn check_key(&self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
         let any = HostAddr::from_octets([0; 16]);
         let (initiator, responder) = (any, any);
         let binding = KeyBinding { initiator, responder, pid: Pid(0), op_type: OpType::Read };
-        let entry = sim.nic(node).regions().get(self.id);
+        let entry = sim.nic(sim.home_of(node, self.id)).regions().get(self.id);
         let has_it =
             entry.is_some_and(|entry| entry.key.derive(&binding) == self.key.derive(&binding));
         if has_it { Ok(()) } else { Err(Violation::WrongKey { node }) }

@@ -134,6 +134,7 @@ impl Host {
                 reply_len_max: FRAME_LEN_MAX,
                 link: None,
                 is_first: true,
+                is_handed_over: false,
                 bytes: &mut packet.bytes,
             })
             .collect();
