@@ -18,7 +18,7 @@ use rma_xdp::{
     },
 };
 
-use crate::route::{address_of, interface_toward};
+use crate::route::{address_of, interface_toward, interface_with};
 
 /// A backend, as people type it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -145,6 +145,14 @@ impl DeviceArgs {
                 over_udp()
             }
             opened => Ok(opened?),
+        }
+    }
+
+    /// The interface that frames leave by, as far as that is known before it is opened.
+    pub(crate) fn interface_toward(&self, server: Option<SocketAddr>) -> Option<String> {
+        match self.udp {
+            Some(address) => interface_with(address.ip()),
+            None => self.place(server).ok()?.interface,
         }
     }
 

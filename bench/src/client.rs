@@ -3,7 +3,6 @@
 //! Everything happens on the calling thread, which turns the engine meanwhile. How long ops take,
 //! and how many there are in a second, is measured by [`load`](crate::load).
 
-use core::time::Duration;
 use std::collections::HashMap;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -26,10 +25,6 @@ use crate::{
 /// The largest op.
 const OP_SIZE_MAX: u32 = rma_xdp::ops::OP_SIZE_MAX;
 
-/// How long [`Client::reach`] waits: the kernel asks for a neighbour three times, a second apart,
-/// and then once more when the next frame wants it.
-pub(crate) const REACH: Duration = Duration::from_secs(5);
-
 /// A host that reads and writes, with everything that it needs for that.
 #[derive(Debug)]
 pub struct Client {
@@ -37,6 +32,8 @@ pub struct Client {
     pub host: InlineHost,
     /// Its command slots.
     pub portal: Portal,
+    /// Those of further threads, if several issue ops.
+    pub(crate) others: Vec<Portal>,
     /// The memory from which data leaves and in which it lands: one op's worth for each slot.
     pub local: RegisteredRegion,
     /// The memory that measured writes are sent from: [`WARM`] bytes, and the first of them once
@@ -139,6 +136,7 @@ impl Client {
         Ok(Self {
             host,
             portal,
+            others: Vec::new(),
             local,
             source,
             grants,
@@ -156,8 +154,10 @@ impl Client {
         Pattern::new(!held.seed())
     }
 
-    /// Waits until the responder answers, for up to 5 s: right after a link has come up, it may
-    /// still be asking for this host's hardware address, and drop what it would send meanwhile.
+    /// Waits until the responder answers, for up to 5 s unless more or less was asked for: the
+    /// kernel asks for a neighbour three times, a second apart, and then once more when the next
+    /// frame wants it. Right after a link has come up, it may still be asking for this host's
+    /// hardware address, and drop what it would send meanwhile.
     ///
     /// It asks for what changes nothing: reads a byte, writes one that is there, or has an atomic
     /// leave its word as it is. Where SEND alone is granted it sends a message as any other.
@@ -193,7 +193,7 @@ impl Client {
             if interrupt.is_set() {
                 return Err(PairError::Interrupted);
             }
-            if self.clock.now().since(began) >= REACH {
+            if self.clock.now().since(began) >= self.failures.patience() {
                 return Err(PairError::Failing { failures, status, hint: hint(status) });
             }
         }
@@ -270,16 +270,18 @@ impl Client {
         done
     }
 
-    /// Has room for as many ops at once, if it has not. Nothing may be under way.
+    /// Has room for as many ops at once in each of some threads, if it has not. Nothing may be
+    /// under way.
     ///
     /// # Errors
     /// If slots or memory cannot be had.
-    pub(crate) fn deepen(&mut self, depth: u16) -> Result<(), HostError> {
+    pub(crate) fn deepen(&mut self, depth: u16, threads: u16) -> Result<(), HostError> {
         if self.portal.slots().len() < usize::from(depth) {
             self.portal = self.host.portal(depth)?;
             let local_len = usize::from(depth) * OP_SIZE_MAX as usize;
             self.local = self.host.register(local_len, Permissions::NONE)?;
         }
+        self.others = (1..threads).map(|_| self.host.portal(depth)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -413,14 +415,9 @@ impl Client {
         Ok(done)
     }
 
-    /// [`Client::doubt`], of a write of any size.
+    /// Notes that some bytes of a write may be there though it did not end well.
     pub(crate) fn doubt_area(&mut self, area: Area) {
         self.doubtful.extend(area.spans());
-    }
-
-    /// Notes that some bytes of a write may be there though it did not end well.
-    pub(crate) fn doubt(&mut self, span: Span) {
-        self.doubtful.push(span);
     }
 
     /// Returns the offset in `local` of the data of a slot's op.
@@ -457,7 +454,7 @@ pub(crate) fn overlap(a: Span, b: Span) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use core::net::Ipv4Addr;
+    use core::{net::Ipv4Addr, time::Duration};
 
     use rma_xdp::{
         HostAddr, HostConfig,

@@ -11,6 +11,9 @@ mod end;
 pub mod fetch;
 mod gso;
 mod link;
+#[cfg(feature = "quic")]
+mod quic;
+pub(crate) mod remote;
 mod tls;
 mod udp;
 mod waiting;

@@ -69,9 +69,40 @@ impl Default for Failures {
 }
 
 impl Failures {
+    /// The same patience for ops of a thread of their own.
+    pub(crate) fn of_thread(&self) -> Self {
+        Self { patience: self.patience, ..Self::default() }
+    }
+
+    /// Goes on where the threads of a row have ended: where the one is that waited longest, with
+    /// what was told of pauses before. Threads that stood still together did so once.
+    pub(crate) fn join<'a>(&mut self, threads: impl Iterator<Item = &'a Self>) {
+        let Pauses { mut count, mut longest } = self.pauses;
+        let mut of_row = 0;
+        for thread in threads {
+            of_row = thread.pauses.count.max(of_row);
+            longest = longest.max(thread.pauses.longest);
+            if thread.waited >= self.waited || of_row == 0 {
+                self.clone_from(thread);
+            }
+        }
+        count += of_row;
+        self.pauses = Pauses { count, longest };
+    }
+
+    /// How long ops may fail in a row.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// From now on ops may fail in a row for so long.
+    pub(crate) const fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// From now on less is waited for: somebody wants the program to end.
-    pub(crate) const fn make_haste(&mut self) {
-        self.patience = HASTE;
+    pub(crate) fn make_haste(&mut self) {
+        self.patience = self.patience.min(HASTE);
     }
 
     /// An op has ended with OK.

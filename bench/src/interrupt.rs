@@ -17,8 +17,10 @@ use crate::out;
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     is_set: Arc<AtomicBool>,
-    /// Whether a signal ends the program at once.
+    /// Whether a signal ends the program at once: as what it does may take long, or as one came
+    /// before.
     leaves: Arc<AtomicBool>,
+    insists: Arc<AtomicBool>,
     /// Whether it is all the same to it that nobody reads what is written.
     is_deaf: bool,
     /// The signal that came last; 0 if none has.
@@ -32,26 +34,34 @@ impl Interrupt {
     /// If the system refuses the handlers.
     pub fn on_signals() -> io::Result<Self> {
         let flag = Self::default();
-        let Self { is_set, leaves, .. } = &flag;
+        let Self { is_set, leaves, insists, .. } = &flag;
         // A terminal that is closed is no other end. Whoever is started by `nohup` goes on.
         let hangs_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangs_up) {
-            for at_once in [is_set, leaves] {
+            for at_once in [insists, leaves] {
                 let status = 128 + signal;
                 signal_hook::flag::register_conditional_shutdown(signal, status, at_once.clone())?;
             }
             let number = signal.unsigned_abs() as usize;
             signal_hook::flag::register_usize(signal, flag.signal.clone(), number)?;
-            signal_hook::flag::register(signal, is_set.clone())?;
+            for raised in [is_set, insists] {
+                signal_hook::flag::register(signal, raised.clone())?;
+            }
         }
         Ok(flag)
     }
 
-    /// A flag for what has to be done though the program is to end, and though nobody reads what it
-    /// writes.
-    #[must_use]
-    pub fn deaf() -> Self {
-        Self { is_deaf: true, ..Self::default() }
+    /// Runs `work`, which has to be done though the program is to end, and though nobody reads what
+    /// it writes. It has a flag of its own, which one more signal sets, so that it can say what it
+    /// leaves undone; a signal after that ends the program at once.
+    pub fn once_more<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        self.insists.store(false, Relaxed);
+        let was_set = self.is_set.swap(false, Relaxed);
+        let done = work(&Self { is_deaf: true, ..self.clone() });
+        if was_set {
+            self.is_set.store(true, Relaxed);
+        }
+        done
     }
 
     /// Asks the program to end.
@@ -87,4 +97,29 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()).unwrap_or(0);
     mask & 1 << (signal - 1) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_after_a_signal_sees_the_next_one_and_not_the_first() {
+        let interrupt = Interrupt::default();
+        for was_set in [false, true] {
+            if was_set {
+                interrupt.set();
+            }
+            let seen = interrupt.once_more(|second| {
+                let before = second.is_set();
+                second.set();
+                [before, second.is_set()]
+            });
+            assert_eq!(seen, [false, true]);
+            assert!(interrupt.is_set());
+        }
+        let quiet = Interrupt::default();
+        quiet.once_more(|second| assert!(!second.is_set()));
+        assert!(!quiet.is_set());
+    }
 }

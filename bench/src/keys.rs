@@ -134,13 +134,13 @@ pub struct ClientKeyArgs {
     #[arg(long, value_name = "DIR", requires_all = ["service", "expect"])]
     id: Option<PathBuf>,
     /// Name of the region. Default: what `serve` says.
-    #[arg(long, value_name = "NAME", requires = "service")]
+    #[arg(long, value_name = "NAME")]
     region: Option<RegionName>,
     /// Seed that `serve` was given. Default: what it says.
-    #[arg(long, requires = "service")]
+    #[arg(long)]
     seed: Option<u64>,
     /// UDP port that `serve` was given. Default: what it says.
-    #[arg(long, requires = "service", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
 }
 
@@ -217,6 +217,15 @@ pub enum KeysError {
         /// The ops that would be.
         wanted: String,
     },
+    /// An option is of no use where a grant file is.
+    #[error(
+        "--{option} is for keys of SERVER, and none is named: name the host that runs `rma-bench serve`, or leave out \
+         --{option}, which a grant file has itself"
+    )]
+    NoServer {
+        /// The option.
+        option: &'static str,
+    },
     /// There is no invitation.
     #[error(transparent)]
     Invitation(#[from] InvitationError),
@@ -242,6 +251,11 @@ pub enum KeysError {
         /// The address.
         address: SocketAddr,
     },
+    /// The key service knows no sessions.
+    #[error(
+        "what gives keys there is not `rma-bench serve`: it opens nothing to compare with; run `rma-bench serve` there"
+    )]
+    NoSession,
     /// The service is reached by invitation.
     #[error(
         "what serves at {address} has made an invitation: give --invite with the code that it has printed, in place of --id \
@@ -305,6 +319,8 @@ pub(crate) struct Service {
     /// The region that is asked for, unless the server says.
     region: Option<RegionName>,
     is_invited: bool,
+    /// How long it is waited for.
+    patience: Duration,
 }
 
 /// Reads the address of a key service, whose port may be left out.
@@ -377,13 +393,26 @@ fn make_directory(path: &Path) -> Result<(), KeysError> {
 impl ClientKeyArgs {
     /// The service to ask, if one is given.
     pub(crate) fn service(&self) -> Result<Option<Service>, KeysError> {
-        let Some(addresses) = self.server.as_ref().or(self.keys.as_ref()) else { return Ok(None) };
+        let Some(addresses) = self.server.as_ref().or(self.keys.as_ref()) else {
+            let given = [self.region.is_some(), self.seed.is_some(), self.port.is_some()];
+            let mut given = ["region", "seed", "port"].into_iter().zip(given);
+            let option = given.find_map(|(option, is_given)| is_given.then_some(option));
+            return option.map_or(Ok(None), |option| Err(KeysError::NoServer { option }));
+        };
         let (addresses, region) = (addresses.clone().into_vec(), self.region.clone());
         addresses.iter().try_for_each(has_a_way)?;
         if let (Some(id), Some(expected)) = (&self.id, self.expect.clone()) {
             let credentials = id.into();
             let is_invited = false;
-            return Ok(Some(Service { addresses, expected, credentials, region, is_invited }));
+            let patience = PATIENCE;
+            return Ok(Some(Service {
+                addresses,
+                expected,
+                credentials,
+                region,
+                is_invited,
+                patience,
+            }));
         }
         let of_variable = |why| InvitationError::Variable(Box::new(why));
         let invitation = match (&self.invite, env::var_os(invite::VARIABLE)) {
@@ -393,7 +422,8 @@ impl ClientKeyArgs {
         };
         let credentials = invitation.credentials(Side::Client)?.into();
         let (expected, is_invited) = (invite::identity(Side::Server), true);
-        Ok(Some(Service { addresses, expected, credentials, region, is_invited }))
+        let patience = PATIENCE;
+        Ok(Some(Service { addresses, expected, credentials, region, is_invited, patience }))
     }
 }
 
@@ -448,6 +478,11 @@ impl Agreed {
 }
 
 impl Service {
+    /// One that is waited for for so long.
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Opens a session, as soon as it can be. `None` where a key service answers that knows none.
     pub(crate) fn session(&self) -> Result<Option<Session>, KeysError> {
         let credentials = match &self.credentials {
@@ -468,14 +503,14 @@ impl Service {
             let why = FetchError::Unanswered { expected: self.expected.clone(), address, why };
             let waited = clock::now().boot.since(began);
             // One that swallows everything takes all of the time, and others have their turn.
-            let is_over = waited >= PATIENCE && tried + 1 >= self.addresses.len();
+            let is_over = waited >= self.patience && tried + 1 >= self.addresses.len();
             if is_over || self.is_final(&why) {
                 let region = self.region.clone().unwrap_or_else(default_region);
                 let (service, why) = (self.expected.clone(), Box::new(why));
                 return Err(told(self.is_invited, NoKey::Late { region, service, waited, why }));
             }
             if tried == 0 {
-                eprintln!("rma-bench: {why}; trying again for {} s", PATIENCE.as_secs());
+                eprintln!("rma-bench: {why}; trying again for {:?}", self.patience);
             }
             thread::park_timeout(LOOK_EVERY);
         }
@@ -517,7 +552,7 @@ impl Service {
             let mut found = region.wait_grant(op_type, LOOK_EVERY);
             if let Err(NoKey::Late { waited, why, .. }) = &mut found {
                 *waited = clock::now().boot.since(began);
-                if *waited < PATIENCE && !self.is_final(why) {
+                if *waited < self.patience && !self.is_final(why) {
                     continue;
                 }
             }

@@ -12,6 +12,7 @@ mod call_work;
 mod checked;
 mod columns;
 mod contents;
+mod crew;
 mod hdr;
 mod mix;
 mod null;
@@ -23,32 +24,38 @@ mod recorder;
 pub mod row;
 mod run;
 pub mod schedule;
+mod team;
 mod work;
 
-use core::{cell::RefCell, time::Duration};
-use std::io::{self, Write};
+use core::time::Duration;
+use std::{
+    io::{self, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
+use rma_core::cc::Algorithm;
 use rma_xdp::{
     OpType,
     ops::{ClassOfService, OP_SIZE_MAX},
-    time::TscClock,
+    time::{Clock, TscClock},
 };
 use serde::Serialize;
 
 pub(crate) use self::columns::Number;
 use self::{
     args::{ArgsError, Asks, AtomicArgs, LoadArgs, MixedArgs},
-    call_work::CallWork,
+    call_work::{CallWork, Calls},
     contents::Contents,
+    crew::Crew,
     hdr::HdrLog,
     mix::Mix,
     output::Output,
-    portal_work::PortalWork,
+    portal_work::{PortalWork, Small},
     recorder::{Interval, Recorder},
-    row::{Limit, Peer, Row, ServerUsage},
+    row::{Limit, Peer, Row, ServerUsage, Taken},
     run::{Extent, Plan, Tell},
     schedule::Schedule,
-    work::Work,
+    work::{Leaves, Left},
 };
 pub use self::{
     checked::Checked,
@@ -60,15 +67,18 @@ use crate::{
     amount::WARM,
     client::{Area, Client},
     conditions::Conditions,
+    cores,
+    cpu::CoreTimes,
     error::PairError,
+    failures::Failures,
     interrupt::Interrupt,
     keys::KeysError,
     latency::Latencies,
     line,
     machine::Machine,
     out,
-    remote::{Remote, open_client},
-    serve::{ServeError, tell_ways},
+    remote::{Remote, Wanted, open_client},
+    serve::{ServeError, Tuning, tell_ways},
     session::Usage,
 };
 
@@ -169,6 +179,14 @@ impl<'a> Task<'a> {
         op_types
     }
 
+    /// The part of an area that each thread has for ops of this size.
+    fn parts(&self, area: Area, size: u64) -> Result<Vec<Area>, ArgsError> {
+        let (threads, len) = (self.args.threads, area.len);
+        let change = self.mix.ops().any(|it| it.writes() || it.is_atomic());
+        let parts = crew::parts(area, threads, change, size.max(8));
+        parts.ok_or(ArgsError::Parts { threads, size, len })
+    }
+
     /// The part of the region that ops go to. Whoever changes bytes or words has a lane, where the
     /// server has lanes; readers have the part without lanes, so that they see no writer.
     fn area(
@@ -197,7 +215,8 @@ impl<'a> Task<'a> {
             return Ok(Area { offset: 0, len: room.offset.min(region_len) });
         }
         // As much as each of them may have, if all are there.
-        let fair = (room.len / u64::from(lanes.max(1))).max(largest.saturating_mul(4)).max(WARM);
+        let least = largest.saturating_mul(4).saturating_mul(self.args.threads.into());
+        let fair = (room.len / u64::from(lanes.max(1))).max(least).max(WARM);
         let is_asked = self.args.span.is_some();
         let wanted = if is_asked { span } else { span.min(fair).min(room.len.max(largest)) };
         let lane = session.lane(wanted).map_err(KeysError::from)?;
@@ -215,8 +234,8 @@ struct Spread {
 /// One type of op, or both directions.
 fn mix_of(op: LoadOp, args: &LoadArgs) -> Mix {
     match op {
-        LoadOp::Read if args.both => Mix::weighted([(op, 1), (LoadOp::Write, 1)]),
-        LoadOp::Write if args.both => Mix::weighted([(op, 1), (LoadOp::Read, 1)]),
+        LoadOp::Read if args.both => Mix::in_turns([op, LoadOp::Write]),
+        LoadOp::Write if args.both => Mix::in_turns([op, LoadOp::Read]),
         _ => Mix::of(op),
     }
 }
@@ -235,28 +254,51 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
     let depths = args.depths(*asks)?;
     let span = args.span(&sizes)?;
     args.check_rates(&sizes)?;
+    let slots = args.slots(&sizes, &depths)?;
     let output = Output::open(&args.output, *asks)?;
     let hdr = args.output.hdr.as_deref().map(HdrLog::create).transpose()?;
     let quiet = !output.is_text();
     // Before this thread is pinned to one core of them.
     let machine = Machine::here();
+    let used = match args.remote.host.cores() {
+        [] => cores::available(),
+        pinned => pinned.to_vec(),
+    };
+    let (cores, yields) = (machine.cores, args.yields(machine.cores));
+    if args.lacks_cores(cores) {
+        let threads = args.spinning();
+        eprintln!("rma-bench: fallback: --idle yield, as {threads} threads have {cores} cores");
+    }
     let largest = sizes.iter().max().map_or(0, |&it| it as u32);
-    let (mut client, mut remote) =
-        open_client(&args.remote, (largest, &task.op_types()), quiet, interrupt)?;
+    let tuning = Tuning { threads: args.spinning(), slots, timeout: args.timeout };
+    let (op_types, patience) = (&*task.op_types(), args.patience);
+    let wanted = Wanted { size: largest, op_types, patience, tuning, quiet };
+    let (mut client, mut remote) = open_client(&args.remote, wanted, interrupt)?;
     let small = sizes.iter().any(|&it| it <= u64::from(OP_SIZE_MAX));
     if let Some(&deepest) = depths.iter().max().filter(|_| small) {
-        client.deepen(deepest as u16).map_err(ServeError::from)?;
+        client.deepen(deepest as u16, args.threads as u16).map_err(ServeError::from)?;
     }
     let region_len = client.grants.any().region_len;
     let spread = Spread { span, largest: largest.into() };
     client.set_area(task.area(&mut remote, region_len, spread)?);
-    let conditions = Conditions::new(machine, &client.host, args.remote.host.core, args.yields());
+    let room = client.area().with_len_at_most(span);
+    for &size in sizes.iter() {
+        task.parts(room, size)?;
+    }
+    let conditions = Conditions::new(machine, &client.host, args.remote.host.pinning(yields));
     let peer = Peer::new(&remote, region_len);
+    if !quiet {
+        let there = remote.session.as_ref().map(|it| it.hello().conditions.nodes());
+        let there = there.map_or_else(String::new, |it| format!("; there {it}"));
+        line!("  nodes     {}{}", conditions.nodes(), there.replace(char::is_control, ""));
+    }
     let mut run = Run {
         task,
         span: span.min(client.area().len),
         seed: client.pattern.seed(),
-        output: RefCell::new(output),
+        timeout: client.host.executor_config().timeout,
+        cores: used,
+        output: Mutex::new(output),
         hdr,
         conditions,
         server: remote.session.as_ref().map(|it| it.hello().conditions.clone()),
@@ -266,7 +308,7 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
         limits: 0,
     };
     let start = Start { command: task.command, conditions: &run.conditions, peer: &run.peer };
-    run.output.borrow_mut().event("start", &start)?;
+    run.output().event("start", &start)?;
     let done = run.contents.before(&mut client, mix, args.verify, interrupt);
     let done = done.map_err(LoadError::from);
     let lists = Lists { sizes: &sizes, depths: &depths };
@@ -299,7 +341,11 @@ struct Run<'a> {
     span: u64,
     /// The seed that arrivals follow from.
     seed: u64,
-    output: RefCell<Output>,
+    /// How long an op waits for its data.
+    timeout: Duration,
+    /// The cores that threads may run on.
+    cores: Vec<usize>,
+    output: Mutex<Output>,
     hdr: Option<HdrLog>,
     conditions: Conditions,
     server: Option<Conditions>,
@@ -314,6 +360,7 @@ struct Seen<'a> {
     recorder: &'a Recorder,
     per_second: Option<f64>,
     served: Option<Usage>,
+    taken: Taken,
 }
 
 /// The rows to measure.
@@ -321,6 +368,13 @@ struct Seen<'a> {
 struct Lists<'a> {
     sizes: &'a [u64],
     depths: &'a [u32],
+}
+
+/// The rest that measuring a row needs.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    clock: &'a TscClock,
+    interrupt: &'a Interrupt,
 }
 
 /// One row to measure.
@@ -333,6 +387,10 @@ struct Point {
 }
 
 impl Run<'_> {
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn rows(
         &mut self,
         client: &mut Client,
@@ -348,7 +406,8 @@ impl Run<'_> {
         for &size in sizes {
             for &depth in depths {
                 for &rate in &rates {
-                    let point = Point { size, depth, class: args.class(size), rate };
+                    let (class, depth) = (args.class(size), args.depth(depth));
+                    let point = Point { size, depth, class, rate };
                     self.point(client, remote, point, interrupt)?;
                 }
             }
@@ -364,76 +423,89 @@ impl Run<'_> {
         point: Point,
         interrupt: &Interrupt,
     ) -> Result<(), LoadError> {
-        let (mix, span, clock) = (&self.task.mix, self.span, client.clock.clone());
+        let (mix, args, clock) = (&self.task.mix, self.task.args, client.clock.clone());
         let Point { size, depth, class, .. } = point;
-        if size <= u64::from(OP_SIZE_MAX) {
-            let mut work = PortalWork::new(client, mix.clone(), size as u32, span, class)?;
-            let done = self.measure(&mut work, &clock, remote, point, interrupt);
-            work.finish();
-            done
+        let areas = self.task.parts(client.area().with_len_at_most(self.span), size)?;
+        let at = Place { clock: &clock, interrupt };
+        let (done, left) = if size <= u64::from(OP_SIZE_MAX) {
+            let ops = Small { size: size as u32, class };
+            self.measured(PortalWork::all(client, mix, ops, &areas)?, remote, point, at)
         } else {
-            let calls = call_work::Calls { size, depth, span, class };
-            let mut work = CallWork::new(client, mix.clone(), calls)?;
-            let done = self.measure(&mut work, &clock, remote, point, interrupt);
-            work.finish();
-            done
-        }
+            let calls = Calls { size, depth, class, cc: args.cc(size) };
+            self.measured(CallWork::all(client, mix, calls, &areas)?, remote, point, at)
+        };
+        client.left(left);
+        done
+    }
+
+    /// Measures one row, and returns what it leaves.
+    fn measured<W: Leaves + Send>(
+        &mut self,
+        mut crew: Crew<'_, W>,
+        remote: &mut Remote,
+        point: Point,
+        at: Place<'_>,
+    ) -> (Result<(), LoadError>, (Vec<Left>, Vec<Failures>)) {
+        let done = self.measure(&mut crew, remote, point, at);
+        (done, crew.finish())
     }
 
     fn measure(
         &mut self,
-        work: &mut impl Work,
-        clock: &TscClock,
+        crew: &mut Crew<'_, impl Leaves + Send>,
         remote: &mut Remote,
         point: Point,
-        interrupt: &Interrupt,
+        Place { clock, interrupt }: Place<'_>,
     ) -> Result<(), LoadError> {
         let Task { asks, mix, args, .. } = self.task;
         let amount = args.amount(*asks, point.size);
         let plan = Plan {
-            warm_up: amount.warm_up,
-            extent: amount.extent,
             rounds: amount.rounds,
-            depth: point.depth,
-            yields: args.yields(),
-            interrupt,
-            tell: None,
+            yields: self.conditions.yields,
+            ..Plan::of_one([amount.warm_up, amount.extent], point.depth, interrupt)
         };
-        let kinds = mix.ops().len();
+        let (kinds, threads) = (mix.ops().len(), args.threads);
+        let cores = args.remote.host.cores().get(1..).unwrap_or(&[]);
         let peak = match point.rate {
             Some(args::Load::Share(_)) => {
                 let mut recorder = Recorder::new(kinds, 1);
                 let plan = Plan { extent: PEAK, rounds: 1, ..plan };
-                run::run(work, &mut Schedule::Closed, clock, plan, &mut recorder)?;
+                let closed = Schedule::closed_of(threads);
+                crew.run(closed, cores, clock, plan, &mut recorder)?;
                 recorder.moved().per_second(recorder.elapsed).ops_per_s
             }
             _ => 0.0,
         };
         let rate = point.rate.map(|it| it.per_second(point.size, peak));
         let per_second = rate.transpose()?;
-        let mut schedule =
-            per_second.map_or(Schedule::Closed, |it| Schedule::open(args.arrivals, it, self.seed));
-        let failed = RefCell::new(None);
+        let open = |it| Schedule::open_of(threads, args.arrivals, it, self.seed);
+        let schedules = per_second.map_or_else(|| Schedule::closed_of(threads), open);
+        let failed = Mutex::new(None);
+        let output = &self.output;
         let say = |interval: &Interval| {
-            let told = self.output.borrow_mut().interval(interval);
-            if let Err(error) = told {
-                failed.borrow_mut().get_or_insert(error);
+            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = output.interval(interval) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
         };
         let tell = args.output.interval.map(|every| Tell { every, say: &say });
         let mut recorder = Recorder::new(kinds, amount.rounds as usize);
         let plan = Plan { tell, ..plan };
         let before = remote.usage();
-        let done = run::run(work, &mut schedule, clock, plan, &mut recorder);
+        let (cores_before, began) = (CoreTimes::of(&self.cores), clock.now());
+        let done = crew.run(schedules, cores, clock, plan, &mut recorder);
+        let elapsed = clock.now().since(began);
+        let times = CoreTimes::of(&self.cores).zip(cores_before).map(|(now, it)| now.since(it));
         // Nobody waits for a server that may be gone.
         let before = before.filter(|_| done.is_ok());
         let served = before.and_then(|it| Some(remote.usage()?.since(&it)));
-        if let Some(error) = failed.into_inner() {
+        let taken = Taken { times, elapsed };
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error.into());
         }
         if recorder.elapsed > Duration::ZERO {
             let partial = done.is_err();
-            let seen = Seen { recorder: &recorder, per_second, served };
+            let seen = Seen { recorder: &recorder, per_second, served, taken };
             self.row(point, &seen, partial)?;
         }
         Ok(done?)
@@ -441,21 +513,27 @@ impl Run<'_> {
 
     /// Makes a row for each kind of op.
     fn row(&mut self, point: Point, seen: &Seen<'_>, partial: bool) -> Result<(), LoadError> {
-        let &Seen { recorder, per_second, ref served } = seen;
+        let &Seen { recorder, per_second, ref served, taken } = seen;
         let Task { command, mix, args, .. } = self.task;
-        let mut output = self.output.borrow_mut();
-        for (op, kind) in mix.ops().zip(&recorder.kinds) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, (op, kind)) in mix.ops().zip(&recorder.kinds).enumerate() {
             let load = row::Load {
                 op: op.name(),
                 r#loop: if per_second.is_some() { "open" } else { "closed" },
                 depth: point.depth,
+                threads: args.threads,
                 size: if op.is_atomic() { 8 } else { point.size },
                 span: self.span,
-                asked_per_s: per_second,
+                asked_per_s: per_second.map(|it| it * mix.share(index)),
                 arrivals: per_second.map(|_| args.arrivals.name()),
                 rounds: kind.rates.len() as u32,
                 class: class_name(point.class),
+                cc: cc_name(args, point.size),
+                timeout_ms: self.timeout.as_secs_f64() * 1e3,
             };
+            let server_usage = served.as_ref().map(|it| ServerUsage::new(it, recorder, &load));
+            let of_kind = Row::of(kind, recorder, per_second);
+            let cpu = of_kind.cpu.with(taken, recorder);
             let row = Row {
                 schema: row::SCHEMA,
                 event: "row",
@@ -467,8 +545,9 @@ impl Run<'_> {
                 load,
                 verified: self.contents.checked,
                 server: self.server.clone(),
-                server_usage: served.as_ref().map(|it| ServerUsage::new(it, recorder)),
-                ..Row::of(kind, recorder, per_second)
+                server_usage,
+                cpu,
+                ..of_kind
             };
             if let Some(log) = &mut self.hdr {
                 let rate = per_second.map_or_else(String::new, |it| format!("-{it:.0}"));
@@ -496,7 +575,7 @@ impl Run<'_> {
         done: Result<(), LoadError>,
         interrupt: &Interrupt,
     ) -> Result<(), LoadError> {
-        let quiet = !self.output.borrow().is_text();
+        let quiet = !self.output().is_text();
         let done = done.and_then(|()| Ok(self.contents.after(client, interrupt)?));
         let interrupted =
             matches!(done, Err(LoadError::Serve(ServeError::Pair(PairError::Interrupted))));
@@ -532,20 +611,31 @@ impl Run<'_> {
             pauses: pauses.count(),
             path_mtu: client.host.narrow_paths().first().map(|narrow| narrow.mtu),
         };
-        if restored.is_err() && out::failure().is_some() {
-            // Nobody reads the error that says so.
+        let is_left = done.is_err() && matches!(restored, Err(PairError::Interrupted));
+        if is_left || restored.is_err() && out::failure().is_some() {
+            // No other error says so, or nobody reads it.
             let _ = writeln!(io::stderr(), "rma-bench: what was there before is not restored");
         }
-        let told = self.output.borrow_mut().event("end", &end);
+        let told = self.output().event("end", &end);
         done?;
         told?;
-        restored.map_err(|why| ServeError::NotRestored { why })?;
+        restored.map_err(|why| {
+            let Area { offset, len } = client.area();
+            ServeError::NotRestored { why, offset, end: offset + len }
+        })?;
         if interrupted {
             return Err(PairError::Interrupted.into());
         }
         let Self { missed, limits, .. } = self;
         if missed > 0 { Err(LoadError::Limits { missed, limits }) } else { Ok(()) }
     }
+}
+
+/// The congestion control of ops of this size, if there is any.
+fn cc_name(args: &LoadArgs, size: u64) -> Option<String> {
+    let default = || Algorithm::default().name().to_owned();
+    let is_paced = size > OP_SIZE_MAX.into();
+    is_paced.then(|| args.cc.map_or_else(default, |it| it.to_string()))
 }
 
 const fn class_name(class: ClassOfService) -> &'static str {
@@ -573,6 +663,12 @@ fn limits(args: &args::OutputArgs, row: &Row) -> Vec<Limit> {
 }
 
 impl Client {
+    /// Takes note of what works have left, and of how their ops failed.
+    fn left(&mut self, (left, failures): (Vec<Left>, Vec<Failures>)) {
+        self.failures.join(failures.iter());
+        left.into_iter().for_each(|it| it.tell(self));
+    }
+
     /// Runs ops of `size` bytes at random lines of the first `span` bytes of its area, one after
     /// the other: `warm_up` times, then `count` times with the clock running. An atomic's `size`
     /// is 8, whatever it is.
@@ -589,13 +685,13 @@ impl Client {
     ) -> Result<Latencies, PairError> {
         let clock = self.clock.clone();
         let class = ClassOfService::Latency;
-        let mut work = PortalWork::new(self, Mix::of(op), size, span, class)?;
-        let (warm_up, extent) = (Extent::Ops(warm_up), Extent::Ops(count));
-        let plan =
-            Plan { warm_up, extent, rounds: 1, depth: 1, yields: false, interrupt, tell: None };
+        let areas = [self.area().with_len_at_most(span)];
+        let mut crew = PortalWork::all(self, &Mix::of(op), Small { size, class }, &areas)?;
+        let plan = Plan::of_one([Extent::Ops(warm_up), Extent::Ops(count)], 1, interrupt);
         let mut recorder = Recorder::new(1, 1);
-        let done = run::run(&mut work, &mut Schedule::Closed, &clock, plan, &mut recorder);
-        work.finish();
+        let done = crew.run(Schedule::closed_of(1), &[], &clock, plan, &mut recorder);
+        let left = crew.finish();
+        self.left(left);
         done.map(|()| recorder.into_latencies())
     }
 
@@ -611,14 +707,14 @@ impl Client {
         interrupt: &Interrupt,
     ) -> Result<f64, PairError> {
         let clock = self.clock.clone();
-        let (span, class) = (self.area().len, ClassOfService::Throughput);
-        let calls = call_work::Calls { size, depth, span, class };
-        let mut work = CallWork::new(self, Mix::of(LoadOp::Read), calls)?;
-        let (warm_up, extent) = (Extent::Ops(warm_up), Extent::Ops(count));
-        let plan = Plan { warm_up, extent, rounds: 1, depth, yields: false, interrupt, tell: None };
+        let (areas, class) = ([self.area()], ClassOfService::Throughput);
+        let calls = Calls { size, depth, class, cc: None };
+        let mut crew = CallWork::all(self, &Mix::of(LoadOp::Read), calls, &areas)?;
+        let plan = Plan::of_one([Extent::Ops(warm_up), Extent::Ops(count)], depth, interrupt);
         let mut recorder = Recorder::new(1, 1);
-        let done = run::run(&mut work, &mut Schedule::Closed, &clock, plan, &mut recorder);
-        work.finish();
+        let done = crew.run(Schedule::closed_of(1), &[], &clock, plan, &mut recorder);
+        let left = crew.finish();
+        self.left(left);
         done.map(|()| recorder.moved().per_second(recorder.elapsed).gbit_per_s)
     }
 }

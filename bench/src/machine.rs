@@ -5,6 +5,8 @@ use std::fs;
 use rma_xdp::device::DeviceInfo;
 use serde::Serialize;
 
+use crate::cores;
+
 /// The machine and how the run was set up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
@@ -12,6 +14,9 @@ pub struct Machine {
     pub machine: String,
     /// How many cores this process may use.
     pub cores: usize,
+    /// Their numbers.
+    #[serde(skip)]
+    pub(crate) available: Vec<usize>,
     /// The kernel's release.
     pub kernel: String,
     /// The version of this program.
@@ -31,6 +36,7 @@ impl Machine {
         Self {
             machine: name.trim().to_owned(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            available: cores::available(),
             kernel: kernel.release().to_string_lossy().into_owned(),
             version: env!("CARGO_PKG_VERSION"),
         }

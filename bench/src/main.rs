@@ -60,7 +60,8 @@ enum Command {
     /// Verifies reads and writes on a host that runs `serve`, through key rotations and lost links,
     /// and through restarts of a server that has certificates or a grant file.
     Verify(VerifyArgs),
-    /// Compares 1RMA with raw AF_XDP and the kernel's UDP, TCP and TLS, on this machine.
+    /// Compares 1RMA with what else carries bytes: on this machine, or with a host that runs
+    /// `serve`.
     Compare(CompareArgs),
     /// Shows what changes at a host with metrics, a line a second: ops, frames, delays, drops.
     Stat(StatArgs),
@@ -90,7 +91,10 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let verified = verify::verify(args, interrupt);
             return verified.map_err(|it| Failure::with_status(it.status(), it));
         }
-        Command::Compare(args) => return Ok(peers::run(args, interrupt)?),
+        Command::Compare(args) => {
+            let compared = peers::run(args, interrupt);
+            return compared.map_err(|it| Failure::with_status(it.status(), it));
+        }
         Command::Stat(args) => return Ok(stat::stat(args, interrupt)?),
         Command::Generate(args) => return Ok(generate::generate(args, Cli::command())?),
         Command::Diff(args) => {

@@ -205,8 +205,8 @@ fn ops(
 fn data_frames(pair: &mut Pair, op: LoadOp, size: u32) -> usize {
     let moves = op.moves();
     let received = |pair: &Pair| match moves {
-        Moves::In => pair.client.host.counters().frames_received(),
-        Moves::Out => pair.server.counters().frames_received(),
+        Moves::In => pair.client.host.engines()[0].counters.frames_received(),
+        Moves::Out => pair.server.engines()[0].counters.frames_received(),
     };
     // Besides data, a writer sends its request.
     let others = u64::from(moves == Moves::Out);

@@ -1,47 +1,50 @@
-//! `rma-bench compare`: 1RMA beside what else carries bytes between two hosts, on this machine.
+//! `rma-bench compare`: 1RMA beside what else carries bytes between two hosts, on this machine or
+//! between two.
 //!
-//! Rules: each peer has two namespaces and a veth pair of its own, alike but for what the kernel
-//! does best with: no XDP program for its sockets. Both sides spin, on a core each. The work is a
+//! Rules: on this machine each peer has two namespaces and a veth pair of its own, alike but for
+//! what the kernel does best with: no XDP program for its sockets. Between two machines all share
+//! an interface, and the table says what that means. Both sides spin, on a core each. The work is a
 //! fetch: what is asked for is an offset and a length in 64 MiB, and the answer has those bytes.
 //! Rounds take turns, figures are medians of the rounds, and what 1RMA is of another is the median
 //! of the rounds' ratios. No peer is left out: who is not measured has a reason.
 
+mod between;
+mod lab;
 mod list;
+mod round;
 mod table;
+mod tools;
 
 use clap::{Args, builder::PossibleValuesParser};
-use rma_lab::{Lab, LabConfig};
-use rma_xdp::{OpType, Portal};
 
 use crate::{
     aead,
-    amount::{Amount, SMALL, WARM},
-    client::Client,
-    compare::{
-        Sockets,
-        fetch::{Fetches, Memory, Way, fetch},
-    },
-    cpu,
+    amount::Amount,
+    compare::fetch::Memory,
     error::PairError,
-    floor::{self, Exchange, Link, Sides},
     interrupt::Interrupt,
-    latency::Latencies,
-    load::LoadOp,
-    machine::{Machine, mode_and_mtu},
+    keys::ClientKeyArgs,
+    machine::Machine,
     mode::ModeArgs,
-    pair::{Pair, PairConfig, Place, cores},
-    pipelined::ops_per_second,
+    pair::cores,
     rates::tell_again,
+    serve::{HostArgs, ServeError},
 };
-use list::{How, PEERS, Peer, Values};
+use lab::Stage;
+use list::{How, PEERS, Peer};
+use round::{LONGS, MEMORY, MTU, Round, SEED, Values};
 use table::{Row, Start, Table, event};
 
 /// The arguments of `compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
     /// Compare on this machine, in network namespaces. Needs root.
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "service", conflicts_with = "service")]
     lab: bool,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    keys: ClientKeyArgs,
     /// Less of everything: within a minute.
     #[arg(long)]
     quick: bool,
@@ -54,155 +57,116 @@ pub struct CompareArgs {
     /// Fetches under way at once where a rate is measured.
     #[arg(short = 't', long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     depth: u16,
-    /// Fetches of each peer, and as many under way at once. Default: 420000, 20000 with --quick.
+    /// Fetches of each peer, and as many under way at once. Default: 420000 with --lab, else
+    /// 100000; 20000 with --quick.
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     iters: Option<u64>,
-    /// Rounds that take turns. Default: 21, 5 with --quick.
+    /// Rounds that take turns. Default: 21 with --lab, else 5; 5 with --quick.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: Option<u64>,
     #[command(flatten)]
     mode: ModeArgs,
 }
 
-/// MTU of all veth pairs.
-const MTU: u32 = 3400;
-/// Bytes of the memory that is fetched from.
-const MEMORY: usize = 64 << 20;
-/// Seed of its pattern.
-const SEED: u64 = 1;
-/// Bytes of a short fetch.
-const SHORT: u32 = 64;
-/// Bytes of a long one.
-const LONG: u64 = 4 << 20;
-/// Long fetches under way at once, so that one begins while the other ends.
-const LONG_AT_ONCE: u32 = 2;
-/// Long fetches in a round: for nothing, and measured.
-const LONGS: (u64, u64) = (4, 24);
+/// Rounds that programs of others are measured in.
+const TOOL_ROUNDS: u64 = 5;
 
-/// The amounts of one round.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    depth: u16,
-    counts: (u64, u64),
-    longs: (u64, u64),
+/// Peers with the places that they run in, or the reasons why they do not, and their rounds.
+struct Contest<S> {
+    entries: Vec<Entry<S>>,
 }
 
-/// The place that a peer runs in.
-#[expect(clippy::large_enum_variant, reason = "there are few")]
-enum Stage {
-    Floor(Link),
-    OneRma(OneRma),
-    Kernel(Sockets, Way),
+struct Entry<S> {
+    peer: Peer,
+    stage: Result<S, String>,
+    measured_by: Option<String>,
+    rounds: Vec<Values>,
 }
 
-/// The two hosts, with command slots for many ops at once.
-struct OneRma {
-    // Dropped in this order.
-    portal: Portal,
-    pair: Pair,
-    _lab: Lab,
-}
-
-impl Stage {
-    /// That of `peer`, if it is measured.
-    fn open(peer: Peer, depth: u16) -> Result<Option<Self>, PairError> {
-        let lab = LabConfig { mtu: MTU, ..LabConfig::default() };
-        Ok(match peer.how {
-            How::Not(_) => None,
-            How::Floor => {
-                Some(Self::Floor(Link::open(&lab, rma_xdp::config::DEFAULT_PORT, false)?))
-            }
-            How::OneRma => {
-                let lab = Lab::new(&lab)?;
-                let config = PairConfig { region_len: MEMORY, seed: SEED, ..PairConfig::default() };
-                let pair = Pair::open(Place::Lab(&lab), &config)?;
-                let portal = pair.client.host.portal(depth)?;
-                Some(Self::OneRma(OneRma { portal, pair, _lab: lab }))
-            }
-            How::Kernel(way) => Some(Self::Kernel(Sockets::open(&lab)?, way)),
-            How::KernelWithoutGso(way) => {
-                Some(Self::Kernel(Sockets::open(&lab)?.without_gso(), way))
-            }
-        })
+impl CompareArgs {
+    fn peers(&self) -> impl Iterator<Item = Peer> {
+        let is_asked =
+            |it: &Peer| self.only.is_empty() || self.only.iter().any(|name| name == it.name);
+        PEERS.into_iter().filter(is_asked)
     }
 
-    /// Measures all that there is to measure, once.
-    fn measure(
-        &mut self,
-        memory: &Memory,
-        round: Round,
-        interrupt: &Interrupt,
-    ) -> Result<Values, PairError> {
-        match self {
-            Self::Floor(link) => floor(link, round),
-            Self::OneRma(hosts) => hosts.measure(round, interrupt),
-            Self::Kernel(sockets, way) => over_kernel(sockets, *way, memory, round),
+    fn amount(&self) -> Amount {
+        let (rounds, count) = match (self.quick, self.lab) {
+            (true, _) => (5, 20_000),
+            (false, false) => (5, 100_000),
+            (false, true) => (21, 420_000),
+        };
+        let rounds = self.rounds.unwrap_or(rounds);
+        Amount { rounds, count: self.iters.unwrap_or(count).max(rounds) }
+    }
+
+    fn start(&self, machine: Machine, links: String, notes: Vec<String>) -> Start {
+        let amount = self.amount();
+        Start {
+            command: "compare",
+            machine,
+            links,
+            mtu: MTU,
+            aead: aead::words(),
+            depth: self.depth,
+            rounds: amount.rounds,
+            iters: amount.count,
+            notes,
         }
     }
-}
 
-/// Packets of such fetches, which nobody looks into.
-fn floor(link: &mut Link, Round { depth, counts, .. }: Round) -> Result<Values, PairError> {
-    let exchange = Exchange { request_len: SMALL, response_len: SHORT as usize, responses: 1 };
-    let Sides { client, server, port } = link.sides();
-    let round_trips = floor::ping_pong(client, server, port, exchange, counts);
-    if round_trips.lost > 0 {
-        let why = format!("{} raw exchanges were lost", round_trips.lost);
-        return Err(PairError::SpoiledRound(why));
+    fn introduce(&self, start: &Start) {
+        if self.json { event("start", start) } else { table::introduce(start) }
     }
-    let mut latencies = Latencies::new();
-    latencies.add(&round_trips.times);
-    let Sides { client, server, port } = link.sides();
-    let rate = floor::pipeline(client, server, port, exchange, depth.into(), counts);
-    let ops_per_s = rate.without_loss("raw exchanges")?.per_second();
-    Ok(Values { ops_per_s, ..Values::of(&latencies) })
 }
 
-impl OneRma {
-    fn measure(
-        &mut self,
-        Round { depth, counts, longs }: Round,
+impl<S> Contest<S> {
+    /// Has all of them measured in turns by `measure`, and prints the rows. One that cannot be is
+    /// left with the reason, if `measure` gives one.
+    fn run<E: From<PairError>>(
+        mut self,
+        args: &CompareArgs,
         interrupt: &Interrupt,
-    ) -> Result<Values, PairError> {
-        let Self { portal, pair, .. } = self;
-        let (warm_up, count) = counts;
-        pair.run(|client: &mut Client| {
-            client.verify(OpType::Read, count.div_ceil(100), interrupt, |_| ())?;
-            let latencies = client.measure(LoadOp::Read, (SHORT, WARM), counts, interrupt)?;
-            let before = cpu::exact();
-            let ops_per_s = ops_per_second(client, portal, OpType::Read, depth, counts)?;
-            let cpu_ns = (cpu::exact() - before).as_nanos() as f64;
-            let payload_gbit_per_s = client.goodput((LONG, LONG_AT_ONCE), longs, interrupt)?;
-            let cpu_ns_per_op = cpu_ns / (warm_up + count) as f64;
-            Ok(Values { ops_per_s, cpu_ns_per_op, payload_gbit_per_s, ..Values::of(&latencies) })
-        })
+        mut measure: impl FnMut(Peer, &mut S, Round) -> Result<Result<Values, String>, E>,
+    ) -> Result<(), E> {
+        let amount = args.amount();
+        for round in 0..amount.rounds {
+            let (warm, long) = LONGS;
+            let longs = if args.quick { (warm / 2, long / 2) } else { (warm, long) };
+            let counts = amount.of_round(round);
+            for Entry { peer, stage, rounds, .. } in &mut self.entries {
+                let Ok(place) = stage else { continue };
+                // Somebody else's programs take a second each.
+                if matches!(peer.how, How::Tool(_)) && round >= TOOL_ROUNDS {
+                    continue;
+                }
+                if interrupt.is_set() {
+                    return Err(PairError::Interrupted.into());
+                }
+                match measure(*peer, place, Round { depth: args.depth, counts, longs })? {
+                    Ok(values) => rounds.push(values),
+                    Err(why) => {
+                        rounds.clear();
+                        *stage = Err(why);
+                    }
+                }
+            }
+        }
+        let rma = self.entries.iter().find(|it| matches!(it.peer.how, How::OneRma));
+        let rma: &[Values] = rma.map_or(&[], |it| &it.rounds);
+        let row = |it: &Entry<S>| {
+            let reason = it.stage.as_ref().err().cloned();
+            Row::new(it.peer, reason, &it.rounds, rma).by(it.measured_by.clone())
+        };
+        let rows = self.entries.iter().map(row).collect();
+        let table = Table { rows, depth: args.depth };
+        if args.json {
+            table.events()
+        } else {
+            table.print()
+        }
+        Ok(())
     }
-}
-
-fn over_kernel(
-    sockets: &Sockets,
-    way: Way,
-    memory: &Memory,
-    Round { depth, counts: (warm_up, count), longs }: Round,
-) -> Result<Values, PairError> {
-    let fetch = |fetches| fetch(sockets, way, memory, fetches);
-    let short = Fetches { size: SHORT as usize, depth: 1, span: WARM, warm_up, count };
-    // A batch of one is no batch.
-    let mut values = match way {
-        Way::UdpBatched => Values::NONE,
-        _ => Values::of(&fetch(short)?.latencies),
-    };
-    let many = fetch(Fetches { depth: depth.into(), ..short })?;
-    values.ops_per_s = count as f64 / many.elapsed.as_secs_f64();
-    values.cpu_ns_per_op = many.cpu.as_nanos() as f64 / count as f64;
-    if matches!(way, Way::Tcp | Way::Tls) {
-        let (size, depth, span) = (LONG as usize, LONG_AT_ONCE as usize, MEMORY as u64);
-        let (warm_up, count) = longs;
-        let long = fetch(Fetches { size, depth, span, warm_up, count })?;
-        let bits = (count * LONG * 8) as f64;
-        values.payload_gbit_per_s = bits / long.elapsed.as_secs_f64() / 1e9;
-    }
-    Ok(values)
 }
 
 /// Compares.
@@ -210,64 +174,43 @@ fn over_kernel(
 /// # Errors
 /// If namespaces, hosts or sockets cannot be had; if too few rounds count; if a byte is wrong; on
 /// Ctrl-C.
-pub fn run(args: &CompareArgs, interrupt: &Interrupt) -> Result<(), PairError> {
-    args.mode.ask_for();
-    let (rounds, count) = if args.quick { (5, 20_000) } else { (21, 420_000) };
-    let rounds = args.rounds.unwrap_or(rounds);
-    let amount = Amount { rounds, count: args.iters.unwrap_or(count).max(rounds) };
-    let is_asked = |it: &Peer| args.only.is_empty() || args.only.iter().any(|name| name == it.name);
-    let machine = Machine::here();
-    let mut peers = Vec::new();
-    for peer in PEERS.into_iter().filter(is_asked) {
-        peers.push((peer, Stage::open(peer, args.depth)?, Vec::new()));
-    }
-    let mode = peers.iter().find_map(|(_, stage, _)| match stage {
-        Some(Stage::OneRma(hosts)) => Some(mode_and_mtu(hosts.pair.device()).0),
-        _ => None,
-    });
-    let start = Start {
-        command: "compare",
-        machine,
-        mode: mode.unwrap_or_default(),
-        mtu: MTU,
-        aead: aead::words(),
-        pinned: cores().0.is_some(),
-        depth: args.depth,
-        rounds: amount.rounds,
-        iters: amount.count,
-    };
-    if args.json {
-        event("start", &start);
-    } else {
-        table::introduce(&start);
-    }
-    let memory = Memory::new(MEMORY, SEED);
-    for round in 0..amount.rounds {
-        let (warm, long) = LONGS;
-        let longs = if args.quick { (warm / 2, long / 2) } else { (warm, long) };
-        let round = Round { depth: args.depth, counts: amount.of_round(round), longs };
-        for (_, stage, values) in &mut peers {
-            let Some(stage) = stage else { continue };
-            values.push(once(stage, &memory, round, interrupt)?);
-        }
-    }
-    let rma = peers.iter().find(|(peer, ..)| matches!(peer.how, How::OneRma));
-    let rma: &[Values] = rma.map_or(&[], |(_, _, values)| values);
-    let rows = peers.iter().map(|(peer, _, values)| Row::new(*peer, values, rma)).collect();
-    let table = Table { rows, depth: args.depth };
-    if args.json {
-        table.events()
-    } else {
-        table.print()
-    }
-    Ok(())
+pub fn run(args: &CompareArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
+    if args.lab { Ok(in_lab(args, interrupt)?) } else { between::run(args, interrupt) }
 }
 
-/// Measures a peer in one round, again if it was spoiled.
+fn in_lab(args: &CompareArgs, interrupt: &Interrupt) -> Result<(), PairError> {
+    args.mode.ask_for();
+    let machine = Machine::here();
+    let mut entries = Vec::new();
+    for peer in args.peers() {
+        let stage = Stage::open(peer.how, args.depth)?;
+        let measured_by = stage.as_ref().ok().and_then(Stage::measured_by);
+        entries.push(Entry { peer, stage, measured_by, rounds: Vec::new() });
+    }
+    let mode = entries.iter().find_map(|it| it.stage.as_ref().ok()?.mode());
+    let mode = mode.map_or(String::new(), |it| format!("; AF_XDP {it}"));
+    let links = format!("a veth pair for each peer, MTU {MTU}{mode}; {}", aead::words());
+    let pinned =
+        if cores().0.is_some() { "a core for each side" } else { "both sides on one core" };
+    args.introduce(&args.start(machine, links, vec![format!("{pinned}, spinning")]));
+    let memory = Memory::new(MEMORY, SEED);
+    Contest { entries }.run(args, interrupt, |peer, stage: &mut Stage, round| {
+        match once(|| stage.measure(&memory, round, interrupt), interrupt) {
+            // What another's program says that is not understood is told, and is no number.
+            Err(error @ PairError::Sockets(_)) if matches!(peer.how, How::Tool(_)) => {
+                Ok(Err(error.to_string()))
+            }
+            Err(error @ PairError::SpoiledRound(_)) if !matches!(peer.how, How::OneRma) => {
+                Ok(Err(error.to_string()))
+            }
+            measured => measured.map(Ok),
+        }
+    })
+}
+
+/// Measures in one round, again if it was spoiled.
 fn once(
-    stage: &mut Stage,
-    memory: &Memory,
-    round: Round,
+    mut measure: impl FnMut() -> Result<Values, PairError>,
     interrupt: &Interrupt,
 ) -> Result<Values, PairError> {
     const TRIES: u32 = 3;
@@ -277,7 +220,7 @@ fn once(
             return Err(PairError::Interrupted);
         }
         tries += 1;
-        match stage.measure(memory, round, interrupt) {
+        match measure() {
             Err(PairError::SpoiledRound(why)) if tries < TRIES => tell_again(&why),
             done => return done,
         }

@@ -16,16 +16,17 @@ use rma_xdp::{
 };
 
 use crate::{
-    client::{Client, REACH},
+    client::Client,
     conditions::Conditions,
+    cores,
     error::PairError,
     grant_file::GrantFile,
     grants::Grants,
     interrupt::Interrupt,
     keys::{Agreed, ClientKeyArgs, RegionKeys, Service},
     line,
-    pair::{VERIFY_DEPTH, pin},
-    serve::{HostArgs, ServeError, introduce, open, tell_ways},
+    pair::VERIFY_DEPTH,
+    serve::{HostArgs, Opening, ServeError, Tuning, introduce, open, tell_ways},
     session::{Session, Usage},
 };
 
@@ -115,6 +116,11 @@ impl Remote {
         }
     }
 
+    /// There is another session, or none.
+    pub(crate) fn renew(&mut self, session: Option<Session>) {
+        (self.is_lost, self.session) = (session.is_none(), session);
+    }
+
     /// Explains what `error` means between two machines.
     pub(crate) fn explain(&mut self, error: PairError) -> ServeError {
         // A server that has ended, or was started again, has closed its session.
@@ -172,29 +178,43 @@ fn resolve(host: &InlineHost, responder: HostAddr, patience: Duration) -> Result
     }
 }
 
-/// Opens this host for what a grant file or a key service allows, for ops of `size` bytes. From the
-/// service it wants keys for all of `op_types`.
+/// The purpose that a client is opened for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The largest op.
+    pub(crate) size: u32,
+    /// The types of op that it wants keys for, from a service.
+    pub(crate) op_types: &'a [OpType],
+    /// How long it looks for a way to the server, and the server is waited for.
+    pub(crate) patience: Duration,
+    pub(crate) tuning: Tuning,
+    /// Whether nothing is printed.
+    pub(crate) quiet: bool,
+}
+
+/// Opens this host for what a grant file or a key service allows.
 pub(crate) fn open_client(
     args: &RemoteArgs,
-    (size, op_types): (u32, &[OpType]),
-    quiet: bool,
+    wanted: Wanted<'_>,
     interrupt: &Interrupt,
 ) -> Result<(Client, Remote), ServeError> {
     let RemoteArgs { host, keys, grant } = args;
+    let Wanted { size, patience, .. } = wanted;
     let open = || match keys.service()? {
         Some(service) => {
-            let named = (keys, &service, op_types);
-            let (client, remote, _) = open_named(host, named, REACH, quiet)?;
+            let service = service.with_patience(patience);
+            let (client, remote, _) = open_named(host, (keys, &service), wanted)?;
             Ok((client, remote))
         }
         None => {
             let file = GrantFile::load(grant)?;
             check_size(size, &file.grants)?;
-            open_granted(host, (grant, file), REACH, quiet)
+            open_granted(host, (grant, file), wanted)
         }
     };
     let (mut client, mut remote) = interrupt.leaving_at_once(open)?;
     check_size(size, &client.grants)?;
+    client.failures.set_patience(patience);
     client.reach(interrupt).map_err(|error| remote.explain(error))?;
     Ok((client, remote))
 }
@@ -224,17 +244,23 @@ fn check_size(size: u32, grants: &Grants) -> Result<(), ServeError> {
 /// Opens a host, and fetches keys for it, for ops of these types. Otherwise as [`open_granted`].
 pub(crate) fn open_named(
     host_args: &HostArgs,
-    (args, service, op_types): (&ClientKeyArgs, &Service, &[OpType]),
-    patience: Duration,
-    quiet: bool,
+    (args, service): (&ClientKeyArgs, &Service),
+    Wanted { op_types, patience, tuning, quiet, .. }: Wanted<'_>,
 ) -> Result<(Client, Remote, RegionKeys), ServeError> {
     let session = service.session()?;
+    if let Some(hello) = session.as_ref().map(Session::hello)
+        && !hello.boot.is_empty()
+        && hello.boot == cores::boot_id()
+    {
+        host_args.check_other_side(&hello.conditions.pinned)?;
+    }
     let agreed = Agreed::new(args, session.as_ref(), op_types)?;
     let name = agreed.name_for(op_types)?;
     let Agreed { port, seed, .. } = agreed;
-    let host = open(host_args, port, Pid(std::process::id()), Some(service.address()))?;
+    let (pid, server) = (Pid(std::process::id()), Some(service.address()));
+    let host = open(host_args, Opening { port, pid, server, tuning })?;
     let keys = service.fetch(&host, &name, op_types)?;
-    pin(host_args.core);
+    host_args.pin();
     let responder = keys.grants().any().responder;
     resolve(&host, responder, patience)?;
     if !quiet {
@@ -251,13 +277,13 @@ pub(crate) fn open_named(
 pub(crate) fn open_granted(
     host_args: &HostArgs,
     (path, file): (&Path, GrantFile),
-    patience: Duration,
-    quiet: bool,
+    Wanted { patience, tuning, quiet, .. }: Wanted<'_>,
 ) -> Result<(Client, Remote), ServeError> {
     let GrantFile { grants, port, seed } = file;
     let grant = grants.any();
-    let host = open(host_args, port, grant.pid, None)?;
-    pin(host_args.core);
+    let opening = Opening { port, pid: grant.pid, server: None, tuning };
+    let host = open(host_args, opening)?;
+    host_args.pin();
     if !host.addresses().contains(grant.initiator) {
         let here: Vec<String> = host.addresses().iter().map(|addr| addr.to_string()).collect();
         return Err(ServeError::NotThisHost {

@@ -18,17 +18,21 @@ pub(crate) fn interface_toward(to: SocketAddr) -> io::Result<(String, IpAddr)> {
     if own == to.ip() {
         return Err(io::Error::other("that is an address of this host"));
     }
-    for interface in getifaddrs()? {
-        let Some(address) = interface.address else { continue };
+    let name = interface_with(own);
+    let name = name.ok_or_else(|| io::Error::other(format!("no interface has {own}")))?;
+    Ok((name, own))
+}
+
+/// Returns the interface that has this address.
+pub(crate) fn interface_with(own: IpAddr) -> Option<String> {
+    getifaddrs().ok()?.find_map(|interface| {
+        let address = interface.address?;
         let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
         let v6 = || address.as_sockaddr_in6().map(|it| it.ip().into());
-        if v4.or_else(v6) == Some(own) {
-            // A label of an address is the interface's name and more.
-            let name = interface.interface_name.split(':').next().unwrap_or_default();
-            return Ok((name.to_owned(), own));
-        }
-    }
-    Err(io::Error::other(format!("no interface has {own}")))
+        // A label of an address is the interface's name and more.
+        let name = interface.interface_name.split(':').next().unwrap_or_default();
+        (v4.or_else(v6) == Some(own)).then(|| name.to_owned())
+    })
 }
 
 /// Returns the address that an interface sends from: its first one, IPv4 before IPv6, none that is

@@ -5,14 +5,14 @@ use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::{env, path::PathBuf};
+use std::{cell::RefCell, env, path::PathBuf, thread};
 
 use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
 use rma_lab::Pattern;
 use rma_xdp::{
     HostAddr, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
-    config::DEFAULT_PORT,
+    config::{DEFAULT_PORT, Timing},
     keys::{InlineKeyServer, OpSet, Peer, RegionName},
     metrics::{EndpointError, MetricsEndpoint, NotSent},
 };
@@ -20,7 +20,9 @@ use rma_xdp::{
 use crate::{
     backend::{DeviceArgs, DeviceError},
     bytes::Bytes,
-    conditions::Conditions,
+    conditions::{Conditions, Pinning, interface_of},
+    cores::{self, Cores, CoresError},
+    cpu::CoreTimes,
     error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
@@ -31,6 +33,7 @@ use crate::{
     keys::{KeysError, PORT, Published, SEED, ServeKeyArgs, asked_at, queue_name},
     line,
     machine::Machine,
+    numa::{self, NumaError},
     pair::pin,
     session::{Hello, Lane, Meter, Serving, Sessions, Versions},
 };
@@ -42,6 +45,10 @@ use status::Status;
 /// Once in how many turns of the engine keys are served. More often, and ops wait for the system
 /// calls; less often, and clients do.
 const KEYS_EVERY: u32 = 1024;
+
+/// How long the engine leaves its core to a peer that is compared with, if nothing has come: what
+/// comes meanwhile waits. More often it would be seen in one exchange of a hundred.
+const NAP: Duration = Duration::from_millis(10);
 
 /// Once in how many turns of the engine it is looked how the interface is: some hundredths of a
 /// second. More often costs turns, less often tells late.
@@ -56,9 +63,74 @@ pub struct HostArgs {
     /// interface: fe80::1%eth1.
     #[arg(long, value_name = "ADDRESS", value_parser = own_address)]
     address: Vec<OwnAddress>,
-    /// Core to pin the engine to.
+    /// Cores to pin threads to: the engine's first, then one for each thread that issues ops, if
+    /// there are several; separated by commas, or as 2-5.
+    #[arg(long, alias = "core", value_name = "LIST")]
+    cores: Option<Cores>,
+    /// auto: stay on the NUMA node of the network interface, with all memory, and refuse --cores of
+    /// another.
+    #[arg(long, value_enum, value_name = "HOW")]
+    numa: Option<Numa>,
+    /// Keep the machine's cores out of idle states that take long to leave. Needs root.
     #[arg(long)]
-    pub(crate) core: Option<usize>,
+    pub(crate) low_latency: bool,
+}
+
+/// The use that is made of NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Numa {
+    Auto,
+}
+
+impl HostArgs {
+    /// The cores that were asked for, the engine's first.
+    pub(crate) fn cores(&self) -> &[usize] {
+        self.cores.as_ref().map_or(&[], Cores::all)
+    }
+
+    /// Pins the calling thread, whose engine it is.
+    pub(crate) fn pin(&self) {
+        pin(self.cores().first().copied());
+    }
+
+    /// Looks whether a server on this machine, whose engine and threads have these cores, has
+    /// others than were asked for here.
+    pub(crate) fn check_other_side(&self, servers: &[usize]) -> Result<(), ServeError> {
+        Ok(self.cores.as_ref().map_or(Ok(()), |it| it.check_other_side(servers))?)
+    }
+
+    /// The part of it that conditions tell.
+    pub(crate) fn pinning(&self, yields: bool) -> Pinning<'_> {
+        Pinning { cores: self.cores(), low_latency: self.low_latency, yields }
+    }
+}
+
+/// The settings of a host beside its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) port: u16,
+    pub(crate) pid: Pid,
+    /// The server toward which it is opened, if no device is named.
+    pub(crate) server: Option<SocketAddr>,
+    pub(crate) tuning: Tuning,
+}
+
+/// Settings that not all hosts of this program have alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tuning {
+    /// Threads that are pinned.
+    pub(crate) threads: usize,
+    /// Command slots that are needed.
+    pub(crate) slots: u32,
+    /// How long an op may wait for its data, if that was said.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Default for Tuning {
+    /// Of one thread.
+    fn default() -> Self {
+        Self { threads: 1, slots: 0, timeout: None }
+    }
 }
 
 /// An address of this host, as people type it.
@@ -162,6 +234,11 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    fn opening(&self) -> Opening {
+        let (pid, tuning) = (Pid(std::process::id()), Tuning::default());
+        Opening { port: self.port, pid, server: None, tuning }
+    }
+
     /// The ops that are served.
     fn op_types(&self) -> Vec<OpType> {
         let is_invitation = self.initiator.is_none() && self.keys.id.is_none();
@@ -217,6 +294,12 @@ pub enum ServeError {
     /// The grant file is of no use.
     #[error(transparent)]
     Grant(#[from] GrantFileError),
+    /// The cores that were asked for cannot be had.
+    #[error(transparent)]
+    Cores(#[from] CoresError),
+    /// The node of the interface cannot be kept to.
+    #[error(transparent)]
+    Numa(#[from] NumaError),
     /// The device that was asked for cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -272,12 +355,16 @@ pub enum ServeError {
     Pair(#[from] PairError),
     /// A writer was interrupted, and could not write back what it had found.
     #[error(
-        "interrupted, and what was in the region before is not restored ({why}): start `rma-bench serve` again, which fills \
-         the region anew"
+        "interrupted, and what was in the region before is not restored ({why}): some of its bytes {offset} to {end} hold what \
+         was written last; start `rma-bench serve` again, which fills the region anew"
     )]
     NotRestored {
         /// The error of restoring.
         why: PairError,
+        /// The first byte that may hold something else.
+        offset: u64,
+        /// The one after the last.
+        end: u64,
     },
     /// The region is longer than this machine can address.
     #[error("a region of {len} bytes does not fit this machine's address space")]
@@ -375,6 +462,9 @@ impl ServeError {
                 | PairError::WrongMessages { .. }
                 | PairError::MissingEvents { .. },
             ) => 4,
+            // The command line makes no sense.
+            Self::Keys(KeysError::NoServer { .. })
+            | Self::Cores(CoresError::Count { .. } | CoresError::Servers { .. }) => 2,
             _ => 1,
         }
     }
@@ -382,24 +472,32 @@ impl ServeError {
 
 /// Opens the host, on the interface toward `server` if no device is named. The caller pins itself
 /// afterwards: threads that the host starts must not share the engine's core.
-pub(crate) fn open(
-    host: &HostArgs,
-    port: u16,
-    pid: Pid,
-    server: Option<SocketAddr>,
-) -> Result<InlineHost, ServeError> {
-    host.core.map_or(Ok(()), HostError::check_core)?;
+pub(crate) fn open(host: &HostArgs, opening: Opening) -> Result<InlineHost, ServeError> {
+    let Opening { port, pid, server, tuning } = opening;
+    host.cores.as_ref().map_or(Ok(()), |it| it.check(tuning.threads))?;
     for OwnAddress { address, zone } in &host.address {
         let is_other = |zone: &String| Some(zone) != host.device.interface.as_ref();
         if let Some(zone) = zone.clone().filter(is_other) {
             return Err(ServeError::OtherZone { address: *address, zone });
         }
     }
+    if host.numa.is_some()
+        && let Some(interface) = host.device.interface_toward(server)
+    {
+        numa::stay_near(&interface, host.cores())?;
+    }
+    if host.low_latency {
+        cores::keep_awake()?;
+    }
     let opened = host.device.open(server, !host.address.is_empty(), |config| {
         config.with(|it| {
             it.addresses.extend(host.address.iter().map(|it| it.address));
             it.port = port;
             it.pid = pid;
+            it.nic.command_slots = it.nic.command_slots.max(tuning.slots);
+            if let Some(timeout) = tuning.timeout {
+                it.nic.timing = Timing::software(Duration::ZERO, timeout);
+            }
         })
     });
     Ok(opened?)
@@ -598,14 +696,13 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         // Before anything is opened: what is there must not be lost.
         GrantFile::replaceable(&args.grant)?;
     }
-    let mut host =
-        interrupt.leaving_at_once(|| open(&args.host, args.port, Pid(std::process::id()), None))?;
+    let mut host = interrupt.leaving_at_once(|| open(&args.host, args.opening()))?;
     let source = host.metrics_source();
     let start = |at: &Addresses| MetricsEndpoint::start(at.first(), source.clone());
     let metrics = args.metrics.as_ref().map(start).transpose()?;
     // The cores of a pinned thread are one.
     let machine = Machine::here();
-    pin(args.host.core);
+    args.host.pin();
     introduce(&host);
     let mut served = Served::open(&host, args, ops)?;
     let mut keys = None;
@@ -652,7 +749,8 @@ fn hello(
         seed: args.seed,
         ops: op_types.iter().map(|it| it.name().to_owned()).collect(),
         lanes: args.lanes,
-        conditions: Conditions::new(machine, host, args.host.core, false),
+        boot: cores::boot_id(),
+        conditions: Conditions::new(machine, host, args.host.pinning(false)),
     }
 }
 
@@ -667,24 +765,40 @@ fn turn(
 ) -> u64 {
     let end = args.duration.map(Duration::from_secs);
     let mut interface = InterfaceNews::new(host);
-    let mut status = Status::new(args.interval);
-    let mut meter = Meter::new();
+    let mut status = Status::new(args.interval, interface_of(host));
+    let meter = RefCell::new(Meter::new());
+    let cores = match args.host.cores() {
+        [] => cores::available(),
+        pinned => pinned.to_vec(),
+    };
     let mut turns: u32 = 0;
     while !interrupt.is_set() {
         let worked = host.turn() > 0;
-        let elapsed = meter.turned(worked);
+        let elapsed = meter.borrow_mut().turned(worked);
         served.between_turns();
         turns = turns.wrapping_add(1);
-        if !turns.is_multiple_of(KEYS_EVERY) {
+        // Who is compared with spins on this core.
+        let lends = serving.as_ref().is_some_and(|(_, sessions)| sessions.lends_core());
+        if lends && !worked {
+            thread::park_timeout(NAP);
+        }
+        if !turns.is_multiple_of(KEYS_EVERY) && !lends {
             continue;
         }
         let received = served.inbox.as_ref().map(|it| it.received()).unwrap_or_default();
-        let usage = || meter.usage(host, received);
+        let usage = || meter.borrow().usage(host, received);
+        let whole_usage = || {
+            // This takes longer than a turn, and is over before whoever asks goes on.
+            let times = CoreTimes::of(&cores);
+            meter.borrow_mut().turned(false);
+            usage().with_cores(times)
+        };
         if let Some((keys, sessions)) = &mut serving {
             let fill = |lane| served.fill(lane, args.seed);
             let may_write = |peer: &Peer| args.keys.may_write(peer);
             let fill = &fill;
-            let serving = &mut Serving { fill, sessions, usage: &usage, may_write: &may_write };
+            let serving =
+                &mut Serving { fill, sessions, usage: &whole_usage, may_write: &may_write };
             keys.turn_beside(host, serving);
         }
         if status.is_due(elapsed) {
@@ -703,7 +817,7 @@ fn turn(
 
 /// Says what came and went.
 fn report(host: &InlineHost, refused: u64) {
-    let counters = host.counters();
+    let counters = &host.engines()[0].counters;
     line!("\n  received  {} frames, sent {}", counters.frames_received(), counters.frames_sent());
     for (reason, count) in counters.all_drops() {
         line!("  dropped   {count} ({reason:?})");

@@ -9,6 +9,7 @@
 
 mod lanes;
 mod message;
+mod peer;
 mod serving;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,9 @@ pub(crate) use serving::{Serving, Sessions};
 pub(crate) use usage::{Meter, Usage};
 
 use message::{Refusal, VERSION, WantedLane, kind, message, refusal};
+use peer::WantedPort;
+
+use crate::compare::{fetch::Way, remote::Opened};
 
 /// How long an answer may take. It comes between turns of an engine that may have others to serve.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -213,6 +217,38 @@ impl Session {
         }
     }
 
+    /// Has a port opened to compare with, for answers of `size` bytes, in place of the one that
+    /// there was; without a way, that one is closed.
+    ///
+    /// # Errors
+    /// The reason why there is none; if the session is lost.
+    pub(crate) fn port(
+        &mut self,
+        way: Option<Way>,
+        size: u64,
+    ) -> Result<Result<Option<Opened>, String>, SessionError> {
+        let reply = self.wire.ask(&message(kind::PEER, &WantedPort { way, size }))?;
+        let why = match refusal(&reply) {
+            Some(Refusal::Malformed {}) => {
+                "`rma-bench serve` there is older and has none: install the same on both hosts"
+                    .to_owned()
+            }
+            Some(Refusal::NotAllowed {}) => {
+                "the policy there allows this client no op that changes the region: allow it WRITE"
+                    .to_owned()
+            }
+            Some(Refusal::Ports { most }) => {
+                format!("{most} such ports are open there: wait until another client ends")
+            }
+            // Somebody else's words: none of them moves a cursor.
+            Some(Refusal::NoPort { why }) => {
+                format!("there: {}", why.replace(char::is_control, ""))
+            }
+            _ => return Ok(Ok(self.wire.understood(&reply, kind::PEER)?)),
+        };
+        Ok(Err(why))
+    }
+
     /// Asks what the server has used and seen since it began.
     ///
     /// # Errors
@@ -278,6 +314,7 @@ impl Wire {
         let what = match kind {
             kind::HELLO => "hello of a session",
             kind::LANE => "lane of a session",
+            kind::PEER => "port of a session",
             _ => "usage of a session",
         };
         let body = reply.strip_prefix(&[VERSION, kind]);

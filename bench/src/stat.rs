@@ -76,7 +76,8 @@ fn watch(args: &StatArgs, interrupt: &Interrupt) -> Result<(), StatError> {
     let interval = Duration::from_secs(args.interval);
     let mut before = Reading::take(&addresses)?;
     if !args.json {
-        line!("  host      {}", before.scrape.device);
+        // Its words may be long: a line for each part.
+        line!("  host      {}", before.scrape.device.replace("; ", "\n            "));
     }
     let mut due = before.at + interval;
     let mut lines = 0;

@@ -9,7 +9,10 @@
 //! nothing else.
 //! It gives up when nothing has succeeded for as long as `--patience`. On Ctrl-C it says what was
 //! verified, and restores the pattern, unless the server does not answer for a moment; a second one
-//! ends it at once.
+//! ends that, and it says what it leaves.
+//!
+//! Where the server gives lanes it writes to its own alone: it asks for one again when the session
+//! was lost, be it by a restart, and reads only as long as it has none.
 //!
 //! Two writers at once would each find the other's bytes.
 
@@ -30,11 +33,11 @@ use crate::{
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
     interrupt::Interrupt,
-    keys::{KeysError, RegionKeys},
+    keys::{KeysError, RegionKeys, Service},
     model::Model,
-    remote::{Remote, RemoteArgs, open_granted, open_named},
-    serve::ServeError,
-    session::Lane,
+    remote::{Remote, RemoteArgs, Wanted, open_granted, open_named},
+    serve::{ServeError, Tuning},
+    session::{Lane, Session},
 };
 
 mod events;
@@ -119,8 +122,8 @@ struct Rekeying {
 enum Source<'a> {
     /// A file, as it was read or written last. The grants of now may be newer.
     File(&'a Path, GrantFile),
-    /// The key service.
-    Service(RegionKeys),
+    /// The key service, and what to ask it for a session with.
+    Service(RegionKeys, Service),
 }
 
 /// The grants that ops go by from now on.
@@ -136,7 +139,7 @@ impl Source<'_> {
     const fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::File(..) => None,
-            Self::Service(keys) => Some(keys.epoch()),
+            Self::Service(keys, _) => Some(keys.epoch()),
         }
     }
 
@@ -158,7 +161,7 @@ impl Source<'_> {
                 let pattern = Pattern::new(file.seed);
                 Some(Renewed { grants: file.grants, pattern, is_another: true })
             }
-            Self::Service(keys) => {
+            Self::Service(keys, _) => {
                 let was = keys.epoch();
                 keys.look();
                 let (grants, new) = (*keys.grants(), keys.grants().any());
@@ -180,15 +183,17 @@ impl Source<'_> {
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError> {
     let RemoteArgs { host, keys, grant } = &args.remote;
     let patience = Duration::from_secs(args.patience);
+    let op_types = &[OpType::Read, OpType::Write][..];
+    let (tuning, quiet) = (Tuning::default(), args.json);
+    let wanted = Wanted { size: 1, op_types, patience, tuning, quiet };
     let open = || match keys.service()? {
         Some(service) => {
-            let named = (keys, &service, &[OpType::Read, OpType::Write][..]);
-            let (client, remote, keys) = open_named(host, named, patience, args.json)?;
-            Ok::<_, ServeError>((client, remote, Source::Service(keys)))
+            let (client, remote, keys) = open_named(host, (keys, &service), wanted)?;
+            Ok::<_, ServeError>((client, remote, Source::Service(keys, service)))
         }
         None => {
             let file = GrantFile::load(grant)?;
-            let (client, remote) = open_granted(host, (grant, file), patience, args.json)?;
+            let (client, remote) = open_granted(host, (grant, file), wanted)?;
             Ok((client, remote, Source::File(grant, file)))
         }
     };
@@ -204,7 +209,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
         client.grants.get(OpType::Rekey)?;
     }
     client.set_area(area(&mut remote, &client, args.span.0.min(SPAN_MAX))?);
-    let mut run = Run::new(args, client, source, interrupt);
+    let mut run = Run::new(args, client, remote, source, interrupt);
     let result = run.all();
     // Whatever went wrong: the old grants are of no use any longer.
     run.save()?;
@@ -213,8 +218,9 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     {
         run.say(&Event::Verified(&run.totals));
     }
-    result.map_err(|error| match (error, &run.source) {
-        (ServeError::Pair(error @ PairError::Failing { .. }), Source::Service(keys)) => {
+    let Run { source, mut remote, .. } = run;
+    result.map_err(|error| match (error, &source) {
+        (ServeError::Pair(error @ PairError::Failing { .. }), Source::Service(keys, _)) => {
             keys.hindrance(patience).map_or_else(|| remote.explain(error), ServeError::from)
         }
         (ServeError::Pair(error), _) => remote.explain(error),
@@ -226,12 +232,20 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
 struct Run<'a> {
     args: &'a VerifyArgs,
     client: Client,
+    remote: Remote,
     source: Source<'a>,
+    /// Whether it writes to a lane, and whether that was lost.
+    has_lanes: bool,
+    lacks_lane: bool,
+    /// Whether it has another one since it was last told, under the same grant.
+    has_other_lane: bool,
     random: StdRng,
     /// The expected content of the region.
     model: Model,
     /// The expected content of a fresh region: from a new grant until everything has been compared.
     fresh: Option<Model>,
+    /// How often it was not known any more what the region holds.
+    forgotten: u64,
     /// The content that was found in it.
     seen: Vec<u8>,
     /// With the key that it was issued under.
@@ -251,6 +265,10 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
     /// Whether what is left to do is to restore the pattern.
     restoring: bool,
+    /// Whether somebody wanted it to end.
+    was_stopped: bool,
+    /// While the pattern is restored: a flag that somebody wants that to end too.
+    second: Option<Interrupt>,
     /// Writes that did not end well and were not issued again: some of their bytes may be there.
     doubtful: Vec<Span>,
 }
@@ -259,6 +277,7 @@ impl<'a> Run<'a> {
     fn new(
         args: &'a VerifyArgs,
         client: Client,
+        remote: Remote,
         source: Source<'a>,
         interrupt: &'a Interrupt,
     ) -> Self {
@@ -268,6 +287,7 @@ impl<'a> Run<'a> {
             random: StdRng::seed_from_u64(client.pattern.seed()),
             model: fresh_model(&client),
             fresh: None,
+            forgotten: 0,
             seen: Vec::new(),
             in_flight: HashMap::new(),
             again: Vec::new(),
@@ -279,9 +299,15 @@ impl<'a> Run<'a> {
             totals: Totals::default(),
             interrupt,
             restoring: false,
+            was_stopped: false,
+            second: None,
             doubtful: Vec::new(),
             client,
+            has_lanes: remote.session.is_some(),
+            remote,
             source,
+            lacks_lane: false,
+            has_other_lane: false,
         }
     }
 
@@ -300,6 +326,7 @@ impl<'a> Run<'a> {
                 self.rekeying = Some(Rekeying { key, slot: None, unsure: false });
             }
             let mut left = self.args.ops;
+            self.look_for_the_lane();
             while left > 0 && !self.stops() {
                 self.drive(&mut |run| {
                     // Under a new grant the region is looked at first.
@@ -314,19 +341,21 @@ impl<'a> Run<'a> {
             self.end_round();
             self.save()?;
         }
-        let was_stopped = self.stops();
+        self.was_stopped = self.stops();
         self.restoring = true;
+        let was_stopped = self.was_stopped;
         if was_stopped {
             // Now, as it may not come back to that.
             self.say(&Event::Verified(&self.totals));
-            self.say(&Event::Restoring);
             self.succeeded_at = self.client.clock.now().as_nanos();
         }
-        let restored = self.restore();
+        let restored = self.restore_unless_interrupted();
         if !was_stopped && restored.is_ok() {
             self.say(&Event::Verified(&self.totals));
         }
-        self.say(&Event::End { totals: &self.totals, restored: restored.is_ok() });
+        let Area { offset, len } = self.client.area();
+        let (totals, restored_all) = (&self.totals, restored.is_ok());
+        self.say(&Event::End { totals, restored: restored_all, area: [offset, offset + len] });
         Ok(restored?)
     }
 
@@ -358,20 +387,21 @@ impl<'a> Run<'a> {
     fn random_work(&mut self) -> Work {
         let Area { offset, len } = self.client.area();
         let size = self.random.random_range(1..=u64::from(rma_xdp::ops::OP_SIZE_MAX).min(len));
-        let kind = if self.random.random() { Kind::Read } else { Kind::Write };
+        let writes = self.random.random() && !self.lacks_lane;
+        let kind = if writes { Kind::Write } else { Kind::Read };
         Work { kind, span: (offset + self.random.random_range(0..=len - size), size as u32) }
     }
 
     /// Reads everything and compares it with what should be there.
     fn compare(&mut self) -> Result<(), PairError> {
         loop {
-            let regrants = self.totals.regrants;
+            let forgotten = self.forgotten;
             let area = self.client.area();
             self.seen = vec![0; self.model.len() as usize];
             let mut places = area.spans();
             self.drive(&mut |_| places.next().map(|span| Work { kind: Kind::Look, span }))?;
             // Findings before a new grant say nothing about the region after it.
-            if self.totals.regrants == regrants {
+            if self.forgotten == forgotten {
                 break;
             }
         }
@@ -391,15 +421,43 @@ impl<'a> Run<'a> {
             }
             (Some(at), _) => return Err(PairError::WrongByte { at }),
         };
+        let has_other_lane = core::mem::take(&mut self.has_other_lane);
         if regranted {
-            self.say(&Event::Regranted { region: found });
+            let Area { offset, len } = self.client.area();
+            match has_other_lane {
+                true => self.say(&Event::Lane { area: [offset, offset + len] }),
+                false => self.say(&Event::Regranted { region: found }),
+            }
         }
         self.round.compared += self.model.len();
         Ok(())
     }
 
+    /// [`Self::restore`]. Ctrl-C ends it, unless it is the first one, which hastens it.
+    fn restore_unless_interrupted(&mut self) -> Result<(), PairError> {
+        let interrupt = self.interrupt;
+        loop {
+            let restored = interrupt.once_more(|second| {
+                self.second = Some(second.clone());
+                if self.was_stopped {
+                    self.say(&Event::Restoring);
+                }
+                self.restore()
+            });
+            match restored {
+                Err(PairError::Interrupted) if !self.was_stopped => self.was_stopped = true,
+                ended => return ended,
+            }
+        }
+    }
+
     /// Writes the pattern wherever something else is, and looks whether it is there then.
     fn restore(&mut self) -> Result<(), PairError> {
+        self.look_for_the_lane();
+        if self.lacks_lane {
+            let why = "the session was lost, and with it the lane; whoever is given these bytes next gets them filled anew";
+            return Err(PairError::Other(why.into()));
+        }
         let pattern = self.client.pattern;
         let area = self.client.area();
         let mut bytes = vec![0; self.model.len() as usize];
@@ -414,7 +472,12 @@ impl<'a> Run<'a> {
             })
             .collect();
         let mut changed = changed.into_iter();
-        self.drive(&mut |_| changed.next().map(|span| Work { kind: Kind::Restore, span }))?;
+        let written =
+            self.drive(&mut |_| changed.next().map(|span| Work { kind: Kind::Restore, span }));
+        if written.is_err() {
+            self.doubtful = doubtful;
+        }
+        written?;
         self.compare()
     }
 
@@ -422,6 +485,9 @@ impl<'a> Run<'a> {
     /// succeeded; or when nothing is under way any longer, if somebody wants it to end.
     fn drive(&mut self, next: &mut dyn FnMut(&mut Self) -> Option<Work>) -> Result<(), PairError> {
         loop {
+            if self.second.as_ref().is_some_and(Interrupt::is_set) {
+                return Err(PairError::Interrupted);
+            }
             if self.stops() {
                 let writes = self.again.drain(..).filter(|work| work.kind.writes());
                 self.doubtful.extend(writes.map(|work| work.span));
@@ -440,13 +506,14 @@ impl<'a> Run<'a> {
             } else {
                 let (work, under) =
                     self.in_flight.remove(&slot).expect("completions name issued slots");
-                if let (Source::Service(keys), Some(epoch)) = (&self.source, under) {
+                if let (Source::Service(keys, _), Some(epoch)) = (&self.source, under) {
                     keys.note(epoch, status);
                 }
-                if status == OpStatus::Ok {
-                    self.landed(slot, work)?;
-                } else {
-                    self.again.push(work);
+                match status {
+                    // Of what was the lane before nothing is to be said any more.
+                    _ if !self.is_inside(work.span) => {}
+                    OpStatus::Ok => self.landed(slot, work)?,
+                    _ => self.again.push(work),
                 }
             }
             self.note(status)?;
@@ -466,6 +533,9 @@ impl<'a> Run<'a> {
                 break;
             }
             let Some(work) = self.again.pop().or_else(|| next(self)) else { break };
+            if !self.is_inside(work.span) || work.kind.writes() && self.lacks_lane {
+                continue;
+            }
             let mut others = self.in_flight.values();
             if others.any(|(other, _)| {
                 (work.kind.writes() || other.kind.writes()) && overlap(work.span, other.span)
@@ -477,6 +547,12 @@ impl<'a> Run<'a> {
             self.submit(slot, work)?;
         }
         Ok(())
+    }
+
+    /// Whether an op is in the area of now.
+    fn is_inside(&self, (offset, size): Span) -> bool {
+        let Area { offset: first, len } = self.client.area();
+        offset >= first && offset + u64::from(size) <= first + len
     }
 
     fn submit(&mut self, slot: CommandSlotId, work: Work) -> Result<(), PairError> {
@@ -574,7 +650,7 @@ impl<'a> Run<'a> {
                 | OpStatus::Nack
                 | OpStatus::RemoteAuthenticationFailure
         );
-        let patience = match self.restoring && self.interrupt.is_set() {
+        let patience = match self.was_stopped {
             true => HASTE,
             false => Duration::from_secs(self.args.patience),
         };
@@ -607,12 +683,62 @@ impl<'a> Run<'a> {
             return;
         }
         self.totals.regrants += 1;
-        self.fresh = Some(fresh_model(&self.client));
-        self.again.retain(|work| work.kind != Kind::Read);
+        self.has_other_lane = false;
+        self.take_lane();
+        self.forget();
         if let Some(rekeying) = &mut self.rekeying {
             // The op's fate under the old grant no longer matters.
             rekeying.unsure = false;
         }
+    }
+
+    /// Whatever is in the region now is looked at before anything else.
+    fn forget(&mut self) {
+        self.forgotten += 1;
+        self.fresh = Some(fresh_model(&self.client));
+        self.again.retain(|work| work.kind != Kind::Read);
+    }
+
+    /// Looks whether the session lasts, and with it the lane; nothing is under way. If not, there
+    /// is another lane, or none, and then nothing is written.
+    fn look_for_the_lane(&mut self) {
+        if self.has_lanes && self.remote.usage().is_none() && self.take_lane() {
+            self.forget();
+            self.has_other_lane = true;
+        }
+    }
+
+    /// Takes a lane as long as the one before, where there was one. Returns whether there is one.
+    fn take_lane(&mut self) -> bool {
+        let Source::Service(_, service) = &self.source else { return false };
+        if !self.has_lanes {
+            return false;
+        }
+        let len = self.client.area().len;
+        // Once: meanwhile nothing turns the engine, and there will be another time.
+        let service = service.clone().with_patience(Duration::ZERO);
+        let taken = service.session().and_then(|session| {
+            let Some(mut session) = session else { return Ok(None) };
+            let lane = session.lane(len)?;
+            Ok(Some((session, lane)))
+        });
+        let found = taken.unwrap_or_else(|why| {
+            eprintln!("rma-bench: there is no lane, so nothing is written: {why}");
+            None
+        });
+        self.lacks_lane = found.is_none();
+        let (session, lane) = found.unzip();
+        if let Some(hello) = session.as_ref().map(Session::hello) {
+            self.client.pattern = Pattern::new(hello.seed);
+        }
+        self.remote.renew(session);
+        if let Some(Lane { offset, len }) = lane.filter(|it| it.offset != self.client.area().offset)
+        {
+            self.client.set_area(Area { offset, len });
+            self.model = fresh_model(&self.client);
+            self.doubtful.clear();
+        }
+        !self.lacks_lane
     }
 
     fn say(&self, event: &Event<'_>) {

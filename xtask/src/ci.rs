@@ -104,6 +104,9 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
         let clippy = Cargo::new(&clippy).args(["--features", feature]);
         clippy.args(["--", "--deny", "warnings"]).run()?;
     }
+    // Off in all other builds: it brings QUIC.
+    let clippy = ["clippy", "--package", "rma-bench", "--lib", "--features", "quic"];
+    Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
     doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;
     if requirements::for_target(OTHER_TARGET) {

@@ -32,6 +32,9 @@ impl Batched {
 
 impl End for Batched {
     fn put(&mut self, message: &[u8]) -> io::Result<usize> {
+        if message.len() != self.sent_len {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         self.waiting.extend_from_slice(message);
         Ok(message.len())
     }

@@ -9,6 +9,8 @@
 //! datagram spoils the round.
 
 use core::time::Duration;
+#[cfg(feature = "quic")]
+use std::net::UdpSocket;
 use std::{
     collections::VecDeque,
     io,
@@ -21,6 +23,7 @@ use std::{
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use rma_lab::Pattern;
+use serde::{Deserialize, Serialize};
 
 use super::{
     batched::Batched,
@@ -28,6 +31,11 @@ use super::{
     link::Sockets,
     tls::Tls,
     waiting::spin,
+};
+#[cfg(feature = "quic")]
+use super::{
+    quic::{PATIENCE, Quic},
+    tls::Identity,
 };
 use crate::{
     cpu,
@@ -38,14 +46,15 @@ use crate::{
 };
 
 /// Octets of a request: offset and length, little-endian.
-const REQUEST: usize = 16;
+pub(super) const REQUEST: usize = 16;
 /// Bytes that a side has room for, but for longer answers.
 const ROOM: usize = 64 << 10;
 /// Bytes of a line, and the distance of short fetches.
 const LINE: usize = 64;
 
 /// The way in which messages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// A datagram each, and a system call each.
     Udp,
@@ -56,7 +65,19 @@ pub enum Way {
     /// On such a connection with TLS 1.3 (TLS_AES_128_GCM_SHA256), a record each, or several if it
     /// is long.
     Tls,
+    /// On one stream of a QUIC connection, with the same cipher. Builds without the feature `quic`
+    /// have none.
+    Quic,
 }
+
+/// The error where this build has no QUIC.
+#[cfg(not(feature = "quic"))]
+pub(super) fn without_quic() -> PairError {
+    PairError::Sockets(io::Error::other(WITHOUT_QUIC))
+}
+
+/// The way to have QUIC.
+pub const WITHOUT_QUIC: &str = "built without QUIC: cargo build --features quic";
 
 /// The fetches to make.
 #[derive(Clone, Copy, Debug)]
@@ -117,28 +138,48 @@ pub fn fetch(
     match way {
         Way::Udp => {
             let [client, server] = sockets.udp()?;
-            between(|| client, || server, memory, fetches)
+            between(|| Ok(client), || Ok(server), memory, fetches)
         }
         Way::UdpBatched => {
             let [client, server] = sockets.udp()?;
-            let client = || Batched::new(client, REQUEST, fetches.size);
-            between(client, || Batched::new(server, fetches.size, REQUEST), memory, fetches)
+            let client = || Ok(Batched::new(client, REQUEST, fetches.size));
+            let server = || Ok(Batched::new(server, fetches.size, REQUEST));
+            between(client, server, memory, fetches)
         }
         Way::Tcp => {
             let [client, server] = sockets.tcp()?;
-            between(|| Tcp::new(client), || Tcp::new(server), memory, fetches)
+            between(|| Ok(Tcp::new(client)), || Ok(Tcp::new(server)), memory, fetches)
         }
         Way::Tls => {
             let [client, server] = Tls::pair(sockets.tcp()?).map_err(PairError::Sockets)?;
-            between(|| client, || server, memory, fetches)
+            between(|| Ok(client), || Ok(server), memory, fetches)
         }
+        #[cfg(feature = "quic")]
+        Way::Quic => over_quic(sockets.udp()?, memory, fetches),
+        #[cfg(not(feature = "quic"))]
+        Way::Quic => Err(without_quic()),
     }
+}
+
+#[cfg(feature = "quic")]
+fn over_quic(
+    [client, server]: [UdpSocket; 2],
+    memory: &Memory,
+    fetches: Fetches,
+) -> Result<Fetched, PairError> {
+    let identity = Identity::new().map_err(|it| PairError::Sockets(io::Error::other(it)))?;
+    let at = |it: &UdpSocket| it.local_addr().map_err(PairError::Sockets);
+    let (at, from, certificate) = (at(&server)?, at(&client)?.ip(), identity.certificate.clone());
+    let until = clock() + PATIENCE;
+    let client = || Quic::client(client, at, &certificate, &[]);
+    let server = || Quic::server(server, identity, from, &[], || clock() > until);
+    between(client, server, memory, fetches)
 }
 
 /// Runs both sides.
 fn between<C: End, S: End>(
-    client: impl FnOnce() -> C + Send,
-    server: impl FnOnce() -> S + Send,
+    client: impl FnOnce() -> io::Result<C> + Send,
+    server: impl FnOnce() -> io::Result<S> + Send,
     memory: &Memory,
     fetches: Fetches,
 ) -> Result<Fetched, PairError> {
@@ -148,8 +189,10 @@ fn between<C: End, S: End>(
     thread::scope(|scope| {
         scope.spawn(move || {
             pin(server_core);
-            let mut end = server();
             ready.wait();
+            let end = server();
+            // Without it, the client says that no answer came.
+            let Ok(mut end) = end else { return };
             while !stop.load(Relaxed) {
                 serve(&mut end, memory, || stop.load(Relaxed));
             }
@@ -157,16 +200,22 @@ fn between<C: End, S: End>(
         let measuring = scope.spawn(move || {
             let _stop = StopOnDrop(stop);
             pin(client_core);
-            let mut end = client();
+            // Before the ends are made: one that is not asked does not go on by itself.
             ready.wait();
-            ask(&mut end, memory.pattern, fetches)
+            let end = client();
+            ask(&mut end.map_err(PairError::Sockets)?, memory.pattern, fetches)
         });
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Answers until there is nothing more to answer for a while, or it is to stop.
-fn serve(end: &mut impl End, memory: &Memory, stop: impl Fn() -> bool + Copy) -> Option<()> {
+/// Answers until nothing comes for a while, the other end has gone, or it is to stop. What there is
+/// no answer to has none.
+pub(super) fn serve(
+    end: &mut impl End,
+    memory: &Memory,
+    stop: impl Fn() -> bool + Copy,
+) -> Option<()> {
     let mut buffer = vec![0; ROOM];
     let mut filled = 0;
     loop {
@@ -177,8 +226,10 @@ fn serve(end: &mut impl End, memory: &Memory, stop: impl Fn() -> bool + Copy) ->
             let [offset, len] = [offset, len].map(|it| {
                 usize::try_from(u64::from_le_bytes(it.try_into().expect("half a request"))).ok()
             });
-            let end_of = offset?.checked_add(len?)?;
-            put(end, memory.bytes.get(offset?..end_of)?, stop)?;
+            let range = offset.zip(len).and_then(|(at, len)| Some(at..at.checked_add(len)?));
+            if let Some(bytes) = range.and_then(|it| memory.bytes.get(it)) {
+                put(end, bytes, stop)?;
+            }
         }
         spin(|| end.flush(), stop)?;
         buffer.copy_within(whole..filled, 0);
@@ -196,7 +247,11 @@ fn put(end: &mut impl End, mut message: &[u8], stop: impl Fn() -> bool + Copy) -
 }
 
 /// Fetches, and measures.
-fn ask(end: &mut impl End, pattern: Pattern, fetches: Fetches) -> Result<Fetched, PairError> {
+pub(super) fn ask(
+    end: &mut impl End,
+    pattern: Pattern,
+    fetches: Fetches,
+) -> Result<Fetched, PairError> {
     let Fetches { size, depth, span, warm_up, count } = fetches;
     let stride = size.max(LINE) as u64;
     let places = (span / stride).max(1);
@@ -291,14 +346,16 @@ mod tests {
             let mut all = Vec::new();
             for of in [short, long] {
                 let [a, b] = connection();
-                all.push(between(|| Tcp::new(a), || Tcp::new(b), &memory, of).unwrap());
+                all.push(between(|| Ok(Tcp::new(a)), || Ok(Tcp::new(b)), &memory, of).unwrap());
                 let [a, b] = Tls::pair(connection()).unwrap();
-                all.push(between(|| a, || b, &memory, of).unwrap());
+                all.push(between(|| Ok(a), || Ok(b), &memory, of).unwrap());
+                #[cfg(feature = "quic")]
+                all.push(over_quic(datagrams(), &memory, of).unwrap());
             }
             let [a, b] = datagrams();
-            all.push(between(|| a, || b, &memory, short).unwrap());
+            all.push(between(|| Ok(a), || Ok(b), &memory, short).unwrap());
             let [a, b] = datagrams();
-            let (a, b) = (|| Batched::new(a, REQUEST, 64), || Batched::new(b, 64, REQUEST));
+            let (a, b) = (|| Ok(Batched::new(a, REQUEST, 64)), || Ok(Batched::new(b, 64, REQUEST)));
             all.push(between(a, b, &memory, short).unwrap());
             for fetched in all {
                 let timed = fetched.latencies.count();
@@ -313,7 +370,7 @@ mod tests {
         let mut memory = Memory::new(1 << 20, 7);
         memory.bytes.iter_mut().for_each(|it| *it ^= 1);
         let [a, b] = datagrams();
-        let error = between(|| a, || b, &memory, fetches(64, 1)).unwrap_err().to_string();
+        let error = between(|| Ok(a), || Ok(b), &memory, fetches(64, 1)).unwrap_err().to_string();
         assert!(error.contains("of an answer is not what it should be"), "{error}");
     }
 }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use rma_lab::{Lab, LabConfig};
-use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
+    set_socket_send_buffer_size_force,
+};
 
 use crate::error::PairError;
 
@@ -15,6 +18,20 @@ const BUFFER: usize = 8 << 20;
 
 /// The limit of an interface that was told none.
 const SEGMENTS_MAX: &str = "65535";
+
+/// A UDP socket that does not block, with buffers as long as they may be: the system's limit is
+/// passed over only with CAP_NET_ADMIN.
+pub(super) fn udp(here: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(here)?;
+    socket.set_nonblocking(true)?;
+    if set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        set_socket_recv_buffer_size(&socket, BUFFER)?;
+    }
+    if set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
+        set_socket_send_buffer_size(&socket, BUFFER)?;
+    }
+    Ok(socket)
+}
 
 /// Two namespaces and a veth pair that no XDP program is attached to.
 #[derive(Debug)]
@@ -49,20 +66,13 @@ impl Sockets {
     /// A UDP socket at each end, connected to each other: the client's and the server's. They do
     /// not block.
     pub(super) fn udp(&self) -> Result<[UdpSocket; 2], PairError> {
-        let bind = |here: SocketAddr| {
-            let socket = UdpSocket::bind(here)?;
-            socket.set_nonblocking(true)?;
-            set_socket_recv_buffer_size_force(&socket, BUFFER)?;
-            set_socket_send_buffer_size_force(&socket, BUFFER)?;
-            Ok::<_, io::Error>(socket)
-        };
         let client = {
             let _inside = self.lab.a().enter()?;
-            bind((Lab::A_V4, 0).into()).map_err(PairError::Sockets)?
+            udp((Lab::A_V4, 0).into()).map_err(PairError::Sockets)?
         };
         let server = {
             let _inside = self.lab.b().enter()?;
-            bind((Lab::B_V4, 0).into()).map_err(PairError::Sockets)?
+            udp((Lab::B_V4, 0).into()).map_err(PairError::Sockets)?
         };
         let connect = || {
             client.connect(server.local_addr()?)?;

@@ -16,7 +16,7 @@ use rustls::{
 use super::end::{End, SHORT};
 
 /// The name in the server's certificate: one that nobody has (RFC 6761).
-const NAME: &str = "server.invalid";
+pub(super) const NAME: &str = "server.invalid";
 /// Bytes that are read in a call: the library itself would read 4 KiB.
 const READ: usize = 256 << 10;
 /// Bytes of a long message that are encrypted before they are written: four full records.
@@ -28,34 +28,68 @@ pub(super) struct Tls {
     stream: BufReader<TcpStream>,
 }
 
-impl Tls {
-    /// The client's end and the server's, with a certificate that was made for them.
-    pub(super) fn pair([client, server]: [TcpStream; 2]) -> io::Result<[Self; 2]> {
-        let [client_side, server_side] = connections().map_err(io::Error::other)?;
-        Ok([(client_side, client), (server_side, server)].map(|(mut connection, stream)| {
-            connection.set_buffer_limit(None);
-            Self { connection, stream: BufReader::with_capacity(READ, stream) }
-        }))
+/// A server's settings, and the certificate that its client has to know, which was made for it.
+pub(super) struct Identity {
+    pub(super) server: ServerConfig,
+    pub(super) certificate: Vec<u8>,
+}
+
+/// The error of TLS: of settings, names or certificates.
+type Fault = Box<dyn core::error::Error + Send + Sync>;
+
+fn provider() -> Arc<CryptoProvider> {
+    let cipher_suites = vec![ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
+    Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() })
+}
+
+impl Identity {
+    pub(super) fn new() -> Result<Self, Fault> {
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()])?;
+        let mut server = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], signing_key.into())?;
+        server.send_tls13_tickets = 0;
+        Ok(Self { server, certificate: cert.der().to_vec() })
     }
 }
 
-fn connections() -> Result<[Connection; 2], Box<dyn core::error::Error + Send + Sync>> {
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()])?;
-    let cipher_suites = vec![ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
-    let provider = Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() });
+/// The settings of a client that trusts this certificate alone.
+pub(super) fn client_config(certificate: &[u8]) -> Result<ClientConfig, Fault> {
     let mut roots = RootCertStore::empty();
-    roots.add(cert.der().clone())?;
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    roots.add(certificate.to_vec().into())?;
+    Ok(ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    let mut server = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], signing_key.into())?;
-    server.send_tls13_tickets = 0;
-    let client = ClientConnection::new(Arc::new(client), NAME.try_into()?)?;
-    Ok([client.into(), ServerConnection::new(Arc::new(server))?.into()])
+        .with_no_client_auth())
+}
+
+impl Tls {
+    /// The client's end and the server's, with a certificate that was made for them.
+    pub(super) fn pair([client, server]: [TcpStream; 2]) -> io::Result<[Self; 2]> {
+        let identity = Identity::new().map_err(io::Error::other)?;
+        let client = Self::client(client, &identity.certificate)?;
+        Ok([client, Self::server(server, identity)?])
+    }
+
+    /// The end of a client that trusts this certificate alone.
+    pub(super) fn client(stream: TcpStream, certificate: &[u8]) -> io::Result<Self> {
+        let config = Arc::new(client_config(certificate).map_err(io::Error::other)?);
+        let name = NAME.try_into().expect("a name");
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        Ok(Self::new(connection.into(), stream))
+    }
+
+    /// The end of a server.
+    pub(super) fn server(stream: TcpStream, identity: Identity) -> io::Result<Self> {
+        let connection = ServerConnection::new(Arc::new(identity.server));
+        Ok(Self::new(connection.map_err(io::Error::other)?.into(), stream))
+    }
+
+    fn new(mut connection: Connection, stream: TcpStream) -> Self {
+        connection.set_buffer_limit(None);
+        Self { connection, stream: BufReader::with_capacity(READ, stream) }
+    }
 }
 
 impl End for Tls {

@@ -4,10 +4,14 @@ use core::{fmt, str::FromStr, time::Duration};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use rma_core::{
+    cc::{Algorithm, CcConfigBuilder},
+    limits::{TIMEOUT_MAX, TIMEOUT_MIN},
+};
 use rma_xdp::ops::{ClassOfService, OP_SIZE_MAX};
 
 use super::{mix::Mix, op::LoadOp, run::Extent, schedule::Arrivals};
-use crate::{bytes::Bytes, remote::RemoteArgs};
+use crate::{bytes::Bytes, pair::VERIFY_DEPTH, remote::RemoteArgs};
 
 /// The largest transfer.
 const SIZE_MAX: u64 = 4 << 20;
@@ -17,6 +21,12 @@ const RATE_MIN: f64 = 0.001;
 
 /// The highest rate: an op each nanosecond.
 const RATE_MAX: f64 = 1e9;
+
+/// The most command slots that a load has.
+const SLOTS_MAX: u32 = 16_384;
+
+/// The largest window of congestion control, in ops.
+const CWND_MAX: f64 = 64.0;
 
 /// The most sizes, depths or rates in a list.
 const LIST_MAX: usize = 64;
@@ -42,8 +52,12 @@ pub struct LoadArgs {
     /// Ops before, to warm up. Default: a tenth of what is measured.
     #[arg(short, long, value_name = "COUNT")]
     warm_up: Option<u64>,
-    /// Ops under way at once; several separated by commas. Default: 1 for latency, 32 for
-    /// bandwidth, 256 in an open loop.
+    /// Threads that issue ops, each through slots of its own; one more turns the engine, which one
+    /// thread alone does itself.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: u32,
+    /// Ops that each thread has under way at once; several separated by commas. Default: 1 for
+    /// latency, 32 for bandwidth, 256 in an open loop.
     #[arg(short = 't', long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: Vec<u32>,
     /// Open loop: ops a second, whatever the server does; several separated by commas. 500k, 10Gbit
@@ -67,11 +81,21 @@ pub struct LoadArgs {
     /// Class of service. Default: latency for ops of up to 4K, throughput for larger ones.
     #[arg(long, value_enum)]
     class: Option<Class>,
+    /// Congestion control of ops above 4K: aimd, swift, total-delay-only, or fixed=N, a window of N
+    /// ops. Default: aimd.
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(crate) cc: Option<Cc>,
+    /// How long an op may wait for its data before it ends with TIMEOUT: 50ms, 2s. Default: 100ms.
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long a server is waited for: before it answers, and while op after op fails.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
+    pub(crate) patience: Duration,
     /// Rounds that the measurement is cut into: what they spread over says how sure a figure is.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
     /// Spin, or offer the core to others, while nothing is to be done. yield: where the two sides
-    /// share a core. Default: spin, unless there is only one core.
+    /// share a core. Default: spin, unless there are fewer cores than threads.
     #[arg(long, value_enum)]
     idle: Option<Idle>,
     /// Refused: there are no queue pairs.
@@ -205,8 +229,64 @@ pub enum ArgsError {
         /// The text.
         text: String,
     },
+    /// Not an algorithm of congestion control.
+    #[error(
+        "{text:?} is no congestion control: give aimd, swift, total-delay-only, or fixed=N with a window of 1 to 64 ops"
+    )]
+    Cc {
+        /// The text.
+        text: String,
+    },
+    /// Congestion control of ops that have none.
+    #[error(
+        "--cc is for ops above 4K, which an executor paces, and there are none: give a larger --size, or \
+         leave it out"
+    )]
+    CcOfSmall,
+    /// Not a timeout.
+    #[error("{text:?} is no timeout: give 3us to 3600s, such as 50ms")]
+    Timeout {
+        /// The text.
+        text: String,
+    },
+    /// More ops at once than there are slots.
+    #[error(
+        "{threads} threads with {depth} ops under way each need {} command slots, and a host has at most {SLOTS_MAX} \
+         for them: give fewer --threads, or a smaller --depth", u64::from(*threads) * u64::from(*depth)
+    )]
+    Slots {
+        /// How many threads there are.
+        threads: u32,
+        /// The ops that each has under way.
+        depth: u32,
+    },
+    /// Fewer ops than threads.
+    #[error(
+        "--iters {iters} is less than an op for each of {threads} threads: give more, or fewer --threads"
+    )]
+    Iters {
+        /// Ops to measure.
+        iters: u64,
+        /// How many threads there are.
+        threads: u32,
+    },
+    /// Too few bytes for threads that write.
+    #[error(
+        "{threads} threads that write have no {size} bytes each in the {len} that they have together: give fewer \
+         --threads, or a larger --span"
+    )]
+    Parts {
+        /// How many threads there are.
+        threads: u32,
+        /// The largest size.
+        size: u64,
+        /// The bytes that they have together.
+        len: u64,
+    },
     /// perftest's queue pairs.
-    #[error("there are no queue pairs here: --depth says how many ops are under way at once")]
+    #[error(
+        "there are no queue pairs here: --threads says how many issue ops, --depth how many ops each has under way"
+    )]
     QueuePairs,
     /// A size that such an op cannot have.
     #[error("an op of {size} bytes: {op} has 1 to {most} bytes; give another --size")]
@@ -242,6 +322,51 @@ pub enum ArgsError {
         /// The largest size.
         size: u64,
     },
+}
+
+/// The algorithm of congestion control, as people type it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cc {
+    algorithm: Algorithm,
+    /// Ops of a window that stays as it is.
+    window: Option<f64>,
+}
+
+impl FromStr for Cc {
+    type Err = ArgsError;
+
+    fn from_str(text: &str) -> Result<Self, ArgsError> {
+        let no_cc = || ArgsError::Cc { text: text.to_owned() };
+        let (name, window) = match text.split_once('=') {
+            Some((name, window)) => (name, Some(window.parse().ok().ok_or_else(no_cc)?)),
+            None => (text, None),
+        };
+        let algorithm = Algorithm::ALL.into_iter().find(|it| it.name() == name);
+        let algorithm = algorithm.ok_or_else(no_cc)?;
+        let is_right = match (algorithm, window) {
+            (Algorithm::Fixed, Some(window)) => (1.0..=CWND_MAX).contains(&window),
+            (Algorithm::Fixed, None) => false,
+            (_, window) => window.is_none(),
+        };
+        if is_right { Ok(Self { algorithm, window }) } else { Err(no_cc()) }
+    }
+}
+
+impl fmt::Display for Cc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm.name())?;
+        self.window.map_or(Ok(()), |it| write!(f, "={it}"))
+    }
+}
+
+impl Cc {
+    /// Sets it in the settings of an executor.
+    pub(crate) fn set(self, settings: &mut CcConfigBuilder) {
+        settings.algorithm = self.algorithm;
+        if let Some(window) = self.window {
+            settings.cwnd_initial = window;
+        }
+    }
 }
 
 /// A load of an open loop.
@@ -335,10 +460,23 @@ impl fmt::Display for Ratio {
 }
 
 fn seconds(text: &str) -> Result<Duration, ArgsError> {
-    let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok();
-    let time = seconds.and_then(|it| Duration::try_from_secs_f64(it).ok());
-    let time = time.filter(|it| !it.is_zero() && *it <= Duration::from_secs(1 << 30));
+    let time = time(text).filter(|it| !it.is_zero() && *it <= Duration::from_secs(1 << 30));
     time.ok_or_else(|| ArgsError::Seconds { text: text.to_owned() })
+}
+
+fn timeout(text: &str) -> Result<Duration, ArgsError> {
+    // A part of it is how long an op may wait to enter service.
+    let time = time(text).filter(|it| (3 * TIMEOUT_MIN..=TIMEOUT_MAX).contains(it));
+    time.ok_or_else(|| ArgsError::Timeout { text: text.to_owned() })
+}
+
+/// Reads a time: seconds, or what its unit says.
+fn time(text: &str) -> Option<Duration> {
+    let (number, per_second) = [("ms", 1e3), ("us", 1e6), ("s", 1.0), ("", 1.0)]
+        .into_iter()
+        .find_map(|(unit, per_second)| Some((text.strip_suffix(unit)?, per_second)))?;
+    let seconds = number.parse::<f64>().ok()? / per_second;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn limit(text: &str) -> Result<f64, ArgsError> {
@@ -419,6 +557,31 @@ impl LoadArgs {
         }])
     }
 
+    /// The congestion control of ops of `size` bytes, if something else was asked for than what
+    /// they have anyway.
+    pub(crate) fn cc(&self, size: u64) -> Option<Cc> {
+        self.cc.filter(|_| size > OP_SIZE_MAX.into())
+    }
+
+    /// The command slots that a load needs, all threads and sizes together.
+    pub(crate) fn slots(&self, sizes: &[u64], depths: &[u32]) -> Result<u32, ArgsError> {
+        let is_small = sizes.iter().any(|&it| it <= OP_SIZE_MAX.into());
+        if self.cc.is_some() && sizes.iter().all(|&it| it <= OP_SIZE_MAX.into()) {
+            return Err(ArgsError::CcOfSmall);
+        }
+        let threads = self.threads;
+        if let Some(iters) = self.iters.filter(|&it| it < threads.into()) {
+            return Err(ArgsError::Iters { iters, threads });
+        }
+        let depth = depths.iter().copied().max().filter(|_| is_small).unwrap_or(1);
+        let slots = threads.saturating_mul(depth);
+        if slots > SLOTS_MAX {
+            return Err(ArgsError::Slots { threads, depth });
+        }
+        // Beside those of executors, and of whoever verifies.
+        Ok(slots + executor_slots(threads) + u32::from(VERIFY_DEPTH))
+    }
+
     /// How much is measured of ops of `size` bytes.
     pub(crate) fn amount(&self, asks: Asks, size: u64) -> Amount {
         let is_short = asks == Asks::Latency && size <= OP_SIZE_MAX.into() && self.rate.is_empty();
@@ -453,11 +616,34 @@ impl LoadArgs {
         if span < size { Err(ArgsError::Span { span, size }) } else { Ok(span) }
     }
 
-    /// Whether the thread offers its core to others.
-    pub(crate) fn yields(&self) -> bool {
-        let one_core = || std::thread::available_parallelism().is_ok_and(|it| it.get() == 1);
-        self.idle.map_or_else(one_core, |it| it == Idle::Yield)
+    /// Ops that each thread has under way at once, of as many as were asked for: never more than
+    /// its part of all that are measured.
+    pub(crate) fn depth(&self, asked: u32) -> u32 {
+        let part = self.iters.map_or(u64::MAX, |it| it / u64::from(self.threads));
+        asked.min(u32::try_from(part).unwrap_or(u32::MAX))
     }
+
+    /// Threads that spin: those that issue ops, and of several the one that turns the engine.
+    pub(crate) const fn spinning(&self) -> usize {
+        if self.threads == 1 { 1 } else { self.threads as usize + 1 }
+    }
+
+    /// Whether threads offer their cores to others, of which the program may use so many.
+    pub(crate) fn yields(&self, cores: usize) -> bool {
+        let too_few = cores < self.spinning().max(2);
+        self.idle.map_or(too_few, |it| it == Idle::Yield)
+    }
+
+    /// Whether they do only because there are too few cores, of several threads.
+    pub(crate) fn lacks_cores(&self, cores: usize) -> bool {
+        self.idle.is_none() && self.threads > 1 && self.yields(cores)
+    }
+}
+
+/// The command slots of the executors of so many threads, all together: as many as are of use on a
+/// fast link, and at least 16 each.
+pub(crate) fn executor_slots(threads: u32) -> u32 {
+    threads.saturating_mul(16).max(256)
 }
 
 fn within_list<T>(name: &'static str, list: &[T]) -> Result<(), ArgsError> {

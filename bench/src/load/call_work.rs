@@ -5,31 +5,35 @@
 //! the last line are compared with what should be there, if nothing is written meanwhile.
 
 use rma_core::executor::{Call, CallId, CallStatus, Piece};
+use rma_lab::Pattern;
 use rma_xdp::{
     Grant, OpStatus, Permissions, RegisteredRegion, Transfers, ops::ClassOfService,
     transfer::ExecutorConfig,
 };
 
 use super::{
+    args::{Cc, executor_slots},
+    crew::{Crew, seed_of},
     mix::Mix,
     op::LoadOp,
     places::{LINE, Places},
-    work::{Due, Ended, Work},
+    work::{Due, Ended, Engine, Leaves, Left, Work},
 };
 use crate::{
     amount::WARM,
     client::{Area, Client},
     error::PairError,
     failures::Failures,
+    model::Model,
 };
-
-/// Command slots of the executor: as many as are of use on a fast link.
-const SLOTS: u16 = 256;
 
 /// Calls of an executor.
 #[derive(Debug)]
 pub(crate) struct CallWork<'a> {
-    client: &'a mut Client,
+    engine: Engine<'a>,
+    model: Option<&'a Model>,
+    pattern: Pattern,
+    failures: Failures,
     transfers: Transfers,
     mix: Mix,
     grants: Vec<Grant>,
@@ -58,11 +62,19 @@ struct Drawn {
 pub(crate) struct Calls {
     /// Bytes of each.
     pub(crate) size: u64,
-    /// How many are under way at once, at most.
+    /// How many a thread has under way at once, at most.
     pub(crate) depth: u32,
-    /// Bytes from the area's beginning that they are spread over.
-    pub(crate) span: u64,
     pub(crate) class: ClassOfService,
+    /// The settings of congestion control that differ.
+    pub(crate) cc: Option<Cc>,
+}
+
+/// The part of a thread.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    area: Area,
+    thread: u64,
+    slots: u16,
 }
 
 /// A call that was submitted.
@@ -74,22 +86,47 @@ struct Issued {
 }
 
 impl<'a> CallWork<'a> {
-    /// Such calls at places of the client's area.
+    /// Such calls of a client, one work for each of `areas`, as those of
+    /// [`PortalWork::all`](super::portal_work::PortalWork::all).
     ///
     /// # Errors
     /// If slots or memory cannot be had, or the op is not granted.
-    ///
-    /// # Panics
-    /// Never: the bounds are the regions' own.
-    pub(crate) fn new(
+    pub(crate) fn all(
         client: &'a mut Client,
-        mix: Mix,
-        Calls { size, depth, span, class }: Calls,
+        mix: &Mix,
+        calls: Calls,
+        areas: &[Area],
+    ) -> Result<Crew<'a, Self>, PairError> {
+        let threads = areas.len() as u32;
+        let slots = (executor_slots(threads) / threads) as u16;
+        let made = areas.iter().zip(0..).map(|(&area, thread)| {
+            Self::elsewhere(client, mix, calls, Part { area, thread, slots })
+        });
+        let mut works = made.collect::<Result<Vec<_>, _>>()?;
+        let (mut host, model) = (Some(&mut client.host), client.model.as_ref());
+        for work in &mut works {
+            work.model = model;
+            if areas.len() == 1 {
+                work.engine = host.take().map_or(Engine::Elsewhere, Engine::Here);
+            }
+        }
+        Ok(Crew { host, works })
+    }
+
+    /// Of one thread, without the host and its model.
+    fn elsewhere(
+        client: &Client,
+        mix: &Mix,
+        Calls { size, depth, class, cc }: Calls,
+        Part { area, thread, slots }: Part,
     ) -> Result<Self, PairError> {
         let granted = |op: LoadOp| client.grants.get(op.op_type());
         let grants = mix.ops().map(granted).collect::<Result<_, _>>()?;
-        let config: ExecutorConfig = client.host.executor_config();
-        let transfers = Transfers::new(client.host.portal(SLOTS)?, config).map_err(other)?;
+        let mut config: ExecutorConfig = client.host.executor_config();
+        if let Some(cc) = cc {
+            cc.set(&mut config.cc);
+        }
+        let transfers = Transfers::new(client.host.portal(slots)?, config).map_err(other)?;
         let register = |len: u64| client.host.register(len.max(1) as usize, Permissions::NONE);
         let reads = mix.ops().any(|it| it == LoadOp::Read);
         let sink = register(if reads { u64::from(depth) * size } else { 0 })?;
@@ -101,28 +138,22 @@ impl<'a> CallWork<'a> {
             let len = (sent - offset).min(WARM) as usize;
             source.write(offset, &bytes[..len]).expect("inside");
         }
-        let area = client.area().with_len_at_most(span);
-        let places = Places::of_calls(area, size, client.pattern.seed() ^ size);
-        let calls = vec![None; depth as usize].into();
-        let next = Vec::with_capacity(depth as usize + 1);
-        Ok(Self { client, transfers, mix, grants, size, class, places, calls, sink, source, next })
-    }
-
-    /// Tells the client's model what was written, and its doubts of what failed.
-    ///
-    /// # Panics
-    /// Never: the bounds are the regions' own.
-    pub(crate) fn finish(self) {
-        let Self { client, mix, places, size, next, source, .. } = self;
-        for Drawn { offset, .. } in next.into_iter().filter(|it| mix.op(it.kind).writes()) {
-            client.doubt_area(Area { offset, len: size });
-        }
-        let Some(model) = &mut client.model else { return };
-        let mut bytes = vec![0; size as usize];
-        for offset in places.written() {
-            source.read(offset % WARM, &mut bytes).expect("inside");
-            model.apply(offset, &bytes);
-        }
+        Ok(Self {
+            engine: Engine::Elsewhere,
+            model: None,
+            pattern: client.pattern,
+            failures: client.failures.of_thread(),
+            transfers,
+            mix: mix.clone(),
+            grants,
+            size,
+            class,
+            places: Places::of_calls(area, size, seed_of(client.pattern, size, thread)),
+            calls: vec![None; depth as usize].into(),
+            sink,
+            source,
+            next: Vec::with_capacity(depth as usize + 1),
+        })
     }
 
     /// The place where the first or the last line of what was read is wrong.
@@ -132,10 +163,9 @@ impl<'a> CallWork<'a> {
         let line = &mut line[..len as usize];
         [0, self.size - len].into_iter().find_map(|at| {
             self.sink.read(index as u64 * self.size + at, line).expect("inside");
-            let Client { model, pattern, .. } = &self.client;
-            match model {
+            match self.model {
                 Some(model) => model.first_difference(offset + at, line),
-                None => pattern.first_difference(offset + at, line),
+                None => self.pattern.first_difference(offset + at, line),
             }
         })
     }
@@ -172,7 +202,10 @@ impl Work for CallWork<'_> {
     }
 
     fn turn(&mut self) -> bool {
-        self.client.host.drive(&mut self.transfers) > 0
+        match &mut self.engine {
+            Engine::Here(host) => host.drive(&mut self.transfers) > 0,
+            Engine::Elsewhere => self.transfers.poll() > 0,
+        }
     }
 
     fn poll(&mut self) -> Option<Ended> {
@@ -201,6 +234,14 @@ impl Work for CallWork<'_> {
     }
 
     fn failures(&mut self) -> &mut Failures {
-        &mut self.client.failures
+        &mut self.failures
+    }
+}
+
+impl Leaves for CallWork<'_> {
+    fn finish(self) -> Left {
+        let Self { mix, next, places, size, .. } = self;
+        let doubtful = next.iter().filter(|it| mix.op(it.kind).writes()).map(|it| it.offset);
+        Left { doubtful: doubtful.collect(), places, size }
     }
 }

@@ -97,8 +97,10 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
     let ended: Vec<String> = bad.map(|(name, count)| format!("{count} {name}")).collect();
     let typical =
         latency_us.p50_ci95.map_or_else(String::new, |it| format!("t_typical {}; ", sure(it)));
+    let threads =
+        if load.threads > 1 { format!("{} threads, ", load.threads) } else { String::new() };
     notes.push(format!(
-        "{}, {} loop, depth {}: {typical}issue to completion; {}",
+        "{}, {} loop, {threads}depth {}: {typical}issue to completion; {}",
         load.op,
         load.r#loop,
         load.depth,
@@ -120,10 +122,16 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
             lateness.max,
             lateness.backlog_max,
         ));
-        if let Some(made) = lateness.saturated_at_per_s {
-            notes.push(format!(
+        let stood_still = gaps.longest_us.filter(|it| *it >= 1e6).map(|it| it / 1e6);
+        match (lateness.saturated_at_per_s, stood_still) {
+            (Some(made), None) => notes.push(format!(
                 "saturated at {made:.0}/s: ops were more than a second late, and the row was ended; give a lower --rate"
-            ));
+            )),
+            (Some(_), Some(seconds)) => notes.push(format!(
+                "ended: this machine, or this process, stood still for {seconds:.1} s, and ops were more than a second late \
+                 after it; run it again"
+            )),
+            (None, _) => {}
         }
     }
     if gaps.count > 0 {
@@ -131,18 +139,24 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
             .p99_9_undisturbed
             .map_or_else(String::new, |it| format!("; without those 99.9% is {it:.2}"));
         notes.push(format!(
-            "{:.2} % of the samples met one of {} gaps of this core above 100 µs, the longest of {:.0} µs{undisturbed}",
+            "{:.2} % of the samples met one of {} gaps above 100 µs of {}, the longest of {:.0} µs{undisturbed}",
             latency_us.disturbed_share * 100.0,
             gaps.count,
+            if load.threads > 1 { "these threads" } else { "this core" },
             gaps.longest_us.unwrap_or(0.0),
         ));
     }
-    if let Some(ServerUsage { gaps, drops, .. }) = &row.server_usage {
+    notes.push(taken(row));
+    if let Some(usage) = &row.server_usage {
+        let ServerUsage { gaps, drops, disturbed_share_at_most: share, .. } = usage;
         if gaps.count > 0 {
             let Gaps { count, longest_us } = gaps;
             let longest =
                 longest_us.map_or_else(String::new, |it| format!(", the longest of {it:.0} µs"));
-            notes.push(format!("gaps above 100 µs of the server's engine: {count}{longest}"));
+            let met = share.map_or_else(String::new, |it| {
+                format!(": at most {:.2} % of the samples met one", it * 100.0)
+            });
+            notes.push(format!("gaps above 100 µs of the server's engine: {count}{longest}{met}"));
         }
         let drops: Vec<String> =
             drops.iter().map(|(why, count)| format!("{count} {why}")).collect();
@@ -161,6 +175,18 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
         notes.push(format!("LIMIT {} {}: {found}", limit.name, limit.limit));
     }
     notes
+}
+
+/// The time that was taken from the cores of both sides.
+fn taken(row: &Row) -> String {
+    let known = |it: Option<String>| it.unwrap_or_else(|| "unknown".to_owned());
+    let of = |cpu: &Cpu| {
+        let softirq = known(cpu.softirq_ns_per_op.map(|it| format!("{it:.0} ns/op")));
+        let steal = known(cpu.steal_share.map(|it| format!("{:.1} %", it * 100.0)));
+        format!("softirq {softirq}, steal {steal}")
+    };
+    let server = row.server_usage.as_ref().map(|it| format!("; there {}", of(&it.cpu)));
+    format!("the cores: {}{}", of(&row.cpu), server.unwrap_or_default())
 }
 
 fn share(row: &Row, outcome: &str) -> f64 {

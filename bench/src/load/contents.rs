@@ -98,16 +98,19 @@ impl Contents {
         interrupt: &Interrupt,
     ) -> Result<(), PairError> {
         let Some(found) = &self.found else { return Ok(()) };
-        if interrupt.is_set() {
-            // To nobody, if nobody is there.
-            let _ = writeln!(
-                io::stderr(),
-                "rma-bench: restoring what was there before; once more Ctrl-C leaves it as it is"
-            );
-        }
+        let was_interrupted = interrupt.is_set();
         client.failures.make_haste();
-        // The flag may be set already; a signal that comes now ends the program by itself.
-        client.restore(found, &Interrupt::deaf()).map(drop)
+        let restored = interrupt.once_more(|second| {
+            if was_interrupted {
+                // To nobody, if nobody is there.
+                let _ = writeln!(
+                    io::stderr(),
+                    "rma-bench: restoring what was there before; once more Ctrl-C leaves it as it is"
+                );
+            }
+            client.restore(found, second)
+        });
+        restored.map(drop)
     }
 
     /// Says to people what was verified of a load for which `asked` ops were to be. `ended_well`:

@@ -66,8 +66,7 @@ pub fn generator(count: u64, interrupt: &Interrupt) -> Result<Generator, PairErr
     let of = |schedule: &mut Schedule| {
         let mut recorder = Recorder::new(1, 1);
         let (warm_up, extent) = (Extent::Ops(count / 10), Extent::Ops(count));
-        let plan =
-            Plan { warm_up, extent, rounds: 1, depth: 1, yields: false, interrupt, tell: None };
+        let plan = Plan::of_one([warm_up, extent], 1, interrupt);
         run::run(&mut Null::default(), schedule, &clock, plan, &mut recorder)?;
         Ok::<_, PairError>(per_op(recorder.elapsed, recorder.moved().ops))
     };

@@ -15,6 +15,8 @@ pub(crate) struct Places {
     stride: u64,
     count: u64,
     written: Box<[bool]>,
+    /// How many turns were taken.
+    turns: u64,
 }
 
 impl Places {
@@ -32,7 +34,9 @@ impl Places {
 
     fn every(stride: u64, offset: u64, count: u64, seed: u64) -> Self {
         let written = vec![false; count as usize].into();
-        Self { random: SmallRng::seed_from_u64(seed), offset, stride, count, written }
+        let mut random = SmallRng::seed_from_u64(seed);
+        let turns = random.random_range(0..1 << 16);
+        Self { random, offset, stride, count, written, turns }
     }
 
     /// The offset in the region of one of them.
@@ -45,6 +49,13 @@ impl Places {
     #[inline]
     pub(crate) fn draw_below(&mut self, end: u32) -> u32 {
         self.random.random_range(0..end)
+    }
+
+    /// The next of so many that have their turns.
+    #[inline]
+    pub(crate) fn turn(&mut self, of: usize) -> usize {
+        self.turns += 1;
+        (self.turns % of as u64) as usize
     }
 
     /// Notes that an op has written there.

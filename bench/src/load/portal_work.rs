@@ -4,28 +4,39 @@
 //! so ops may be issued again, in any number at once, and the region holds what the client's model
 //! says before and after.
 
+use rma_lab::Pattern;
 use rma_xdp::{
-    Grant, OpStatus,
+    Grant, OpStatus, Portal, RegisteredRegion,
     ops::{Change, ClassOfService, Placement, ReadOp, RecordedOp, Source, WriteOp},
 };
 
 use super::{
+    crew::{Crew, seed_of},
     mix::Mix,
     op::LoadOp,
     places::Places,
-    work::{Due, Ended, Work},
+    work::{Due, Ended, Engine, Leaves, Left, Work},
 };
 use crate::{
     amount::WARM,
-    client::{Client, word_at},
+    client::{Area, Client, word_at},
     error::PairError,
     failures::Failures,
+    model::Model,
 };
 
-/// Ops of up to 4 KiB through a client's portal.
+/// Ops of up to 4 KiB through a portal.
 #[derive(Debug)]
 pub(crate) struct PortalWork<'a> {
-    client: &'a mut Client,
+    engine: Engine<'a>,
+    portal: &'a mut Portal,
+    /// The memory that is sent from.
+    source: &'a RegisteredRegion,
+    /// The memory that READs land in.
+    sink: &'a RegisteredRegion,
+    model: Option<&'a Model>,
+    pattern: Pattern,
+    failures: Failures,
     mix: Mix,
     grants: Vec<Grant>,
     size: u32,
@@ -57,68 +68,74 @@ struct Issued {
     at: Due,
 }
 
+/// The ops to issue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Small {
+    /// Bytes of each.
+    pub(crate) size: u32,
+    pub(crate) class: ClassOfService,
+}
+
 impl<'a> PortalWork<'a> {
-    /// Ops of `size` bytes at places of the first `span` bytes of the client's area.
+    /// Such ops of a client, one work for each of `areas`: of one alone the thread that issues them
+    /// turns the engine, of several another one does, which has the host that is returned.
     ///
     /// # Errors
     /// If one of the ops is not granted.
-    pub(crate) fn new(
-        client: &'a mut Client,
-        mix: Mix,
-        size: u32,
-        span: u64,
-        class: ClassOfService,
-    ) -> Result<Self, PairError> {
-        let granted = |op: LoadOp| client.grants.get(op.op_type());
-        let grants = mix.ops().map(granted).collect::<Result<_, _>>()?;
-        let seed = client.pattern.seed() ^ u64::from(size);
-        let area = client.area().with_len_at_most(span);
-        let slots = client.portal.slots().len();
-        let words_stay = !mix.ops().any(LoadOp::writes);
-        Ok(Self {
-            mix,
-            words_stay,
-            grants,
-            size,
-            class,
-            places: Places::new(area, size, seed),
-            slots: vec![None; slots].into(),
-            under_way: 0,
-            next: Vec::with_capacity(slots + 1),
-            client,
-        })
-    }
-
-    /// Tells the client's model what was written, and its doubts of what failed and was not issued
-    /// again.
     ///
     /// # Panics
-    /// Never: the bounds are the regions' own.
-    pub(crate) fn finish(self) {
-        let Self { client, mix, next, places, size, .. } = self;
-        for op in next.iter().filter(|it| mix.op(it.kind).writes()) {
-            client.doubt((op.offset, size));
-        }
-        let Some(model) = &mut client.model else { return };
-        let mut bytes = vec![0; size as usize];
-        for offset in places.written() {
-            client.source.read(offset % WARM, &mut bytes).expect("inside");
-            model.apply(offset, &bytes);
-        }
+    /// If the client has fewer portals than there are areas.
+    pub(crate) fn all(
+        client: &'a mut Client,
+        mix: &Mix,
+        Small { size, class }: Small,
+        areas: &[Area],
+    ) -> Result<Crew<'a, Self>, PairError> {
+        let granted = |op: LoadOp| client.grants.get(op.op_type());
+        let grants = mix.ops().map(granted).collect::<Result<Vec<_>, _>>()?;
+        let (pattern, words_stay) = (client.pattern, !mix.ops().any(LoadOp::writes));
+        let Client { host, portal, others, source, local, model, failures, .. } = client;
+        let portals = core::iter::once(portal).chain(others.iter_mut());
+        let (mut host, model) = (Some(host), model.as_ref());
+        let works = areas.iter().zip(portals).zip(0..).map(|((&area, portal), thread)| {
+            let slots = portal.slots().len();
+            let engine = host.take_if(|_| areas.len() == 1);
+            Self {
+                engine: engine.map_or(Engine::Elsewhere, Engine::Here),
+                portal,
+                source,
+                sink: local,
+                model,
+                pattern,
+                failures: failures.of_thread(),
+                mix: mix.clone(),
+                words_stay,
+                grants: grants.clone(),
+                size,
+                class,
+                places: Places::new(area, size, seed_of(pattern, size.into(), thread)),
+                slots: vec![None; slots].into(),
+                under_way: 0,
+                next: Vec::with_capacity(slots + 1),
+            }
+        });
+        let works: Vec<Self> = works.collect();
+        assert_eq!(works.len(), areas.len(), "a portal for each thread");
+        Ok(Crew { host, works })
     }
 }
 
 impl Work for PortalWork<'_> {
     fn issue(&mut self, take: &mut impl FnMut() -> Option<Due>) -> Result<(), PairError> {
-        let Self { client, mix, grants, places, slots, under_way, next, .. } = self;
-        let Client { portal, source, local, model, pattern, .. } = &mut **client;
+        let Self { portal, mix, grants, places, slots, under_way, next, .. } = self;
+        let (source, sink, model, pattern) = (self.source, self.sink, self.model, self.pattern);
         let (op_size, class, first) = (self.size, self.class, portal.slots().start);
         let mut batch = portal.batch();
         while *under_way < slots.len() {
             let op = next.pop().unwrap_or_else(|| {
                 let (kind, offset) = (mix.draw(places), places.draw());
                 let is_atomic = mix.op(kind).is_atomic();
-                let held = || word_at(model.as_ref(), *pattern, offset);
+                let held = || word_at(model, pattern, offset);
                 Drawn { kind, offset, word: if is_atomic { held() } else { 0 } }
             });
             let Some(at) = take() else {
@@ -132,7 +149,7 @@ impl Work for PortalWork<'_> {
             let slot = match mix.op(kind) {
                 LoadOp::Read => {
                     // All to one place: nobody looks at these bytes.
-                    let (sink, sink_offset) = (&*local, 0);
+                    let sink_offset = 0;
                     batch.read(&ReadOp { grant, remote_offset, sink, sink_offset, op_size, class })
                 }
                 LoadOp::Write => batch.write(&WriteOp {
@@ -165,13 +182,16 @@ impl Work for PortalWork<'_> {
 
     #[inline]
     fn turn(&mut self) -> bool {
-        self.client.host.turn() > 0
+        match &mut self.engine {
+            Engine::Here(host) => host.turn() > 0,
+            Engine::Elsewhere => false,
+        }
     }
 
     #[inline]
     fn poll(&mut self) -> Option<Ended> {
-        let completion = self.client.portal.poll()?;
-        let slot = completion.slot.0 - self.client.portal.slots().start;
+        let completion = self.portal.poll()?;
+        let slot = completion.slot.0 - self.portal.slots().start;
         let issued = self.slots[usize::from(slot)].take();
         let Issued { op, at } = issued.expect("completions name slots that were issued");
         self.under_way -= 1;
@@ -189,6 +209,14 @@ impl Work for PortalWork<'_> {
     }
 
     fn failures(&mut self) -> &mut Failures {
-        &mut self.client.failures
+        &mut self.failures
+    }
+}
+
+impl Leaves for PortalWork<'_> {
+    fn finish(self) -> Left {
+        let Self { mix, next, places, size, .. } = self;
+        let doubtful = next.iter().filter(|it| mix.op(it.kind).writes()).map(|it| it.offset);
+        Left { doubtful: doubtful.collect(), places, size: size.into() }
     }
 }

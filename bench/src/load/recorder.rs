@@ -15,6 +15,10 @@ use crate::{cpu::CpuTime, latency::Latencies};
 /// Nanoseconds between two turns above which the thread did not run.
 const GAP: u64 = 100_000;
 
+/// Nanoseconds by which an op of an open loop may be issued late. A longer backlog is not worked
+/// off any more, and the loop is saturated.
+const LATE_MAX: u64 = 1_000_000_000;
+
 /// The window of the best and the worst rate.
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -64,7 +68,7 @@ pub(crate) struct Windows {
     pub(crate) worst: Option<Moved>,
     pub(crate) best: Option<Moved>,
     end: Instant,
-    now: Moved,
+    pub(crate) now: Moved,
 }
 
 /// Ops that were OK, and the bytes that they moved.
@@ -91,7 +95,7 @@ pub(crate) struct Rate {
 }
 
 /// An interval, told while a row is measured.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Interval {
     pub(crate) start: Instant,
     pub(crate) end: Instant,
@@ -125,6 +129,8 @@ pub(crate) struct Recorder {
     round_start: Instant,
     last: Instant,
     cpu_at_start: CpuTime,
+    /// The end of the last time at which the engine did not turn, if another thread turns it.
+    pub(crate) engine_gap_until: Instant,
     /// The interval that is told next, if somebody wants to know.
     interval: Option<Interval>,
 }
@@ -164,6 +170,22 @@ impl Kind {
         self.round.clear();
     }
 
+    fn join(&mut self, part: Self) {
+        self.response.merge(&part.response);
+        self.service.merge(&part.service);
+        self.disturbed.merge(&part.disturbed);
+        self.bytes += part.bytes;
+        self.retries += part.retries;
+        self.outcomes.iter_mut().zip(part.outcomes).for_each(|(all, it)| *all += it);
+        // Rounds are those of all threads, each with its share.
+        let rounds = self.rates.len().max(part.rates.len());
+        self.rates.resize(rounds, Rate::default());
+        for (all, Rate { ops_per_s, gbit_per_s }) in self.rates.iter_mut().zip(part.rates) {
+            all.ops_per_s += ops_per_s;
+            all.gbit_per_s += gbit_per_s;
+        }
+    }
+
     /// Ops that were OK, and the bytes that they moved.
     pub(crate) const fn moved(&self) -> Moved {
         Moved { ops: self.outcomes[OpStatus::Ok as usize], bytes: self.bytes }
@@ -189,6 +211,7 @@ impl Recorder {
             round_start: Instant::ZERO,
             last: Instant::ZERO,
             cpu_at_start: CpuTime::default(),
+            engine_gap_until: Instant::ZERO,
             interval: None,
         }
     }
@@ -227,21 +250,21 @@ impl Recorder {
         self.is_saturated = false;
     }
 
-    /// An op of an open loop that was due then is issued now. Returns how late it is, in
-    /// nanoseconds.
+    /// An op of an open loop that was due then is issued now. Of what was due while this machine
+    /// stood still nobody can say that the load is too much.
     #[inline]
-    pub(crate) fn issued(&mut self, due: Instant, now: Instant) -> u64 {
+    pub(crate) fn issued(&mut self, due: Instant, now: Instant) {
         let late = now.nanos_since(due);
         self.latest = self.latest.max(late);
-        if due >= self.gaps.until {
+        if due >= self.gaps.until.max(self.engine_gap_until) {
             self.lateness.record_nanos(late);
+            self.is_saturated |= late > LATE_MAX;
         }
-        late
     }
 
-    /// The engine has turned.
+    /// The engine has turned. Returns whether this thread stood still before.
     #[inline]
-    pub(crate) fn turned(&mut self, now: Instant, worked: bool) {
+    pub(crate) fn turned(&mut self, now: Instant, worked: bool) -> bool {
         let step = now.nanos_since(self.last);
         self.last = now;
         self.busy += if worked { step } else { 0 };
@@ -250,9 +273,10 @@ impl Recorder {
             self.gaps.longest = self.gaps.longest.max(step);
             self.gaps.until = now;
         }
-        if now >= self.windows.end {
+        if self.windows.ends(now) {
             self.windows.over(now);
         }
+        step > GAP
     }
 
     /// An op has ended.
@@ -280,7 +304,7 @@ impl Recorder {
         if self.is_open {
             kind.service.record_nanos(now.nanos_since(end.at.issued));
         }
-        if end.at.due < self.gaps.until {
+        if end.at.due < self.gaps.until.max(self.engine_gap_until) {
             kind.disturbed.record_nanos(response);
         }
     }
@@ -293,6 +317,36 @@ impl Recorder {
         for kind in &mut self.kinds {
             kind.end_round(elapsed);
         }
+    }
+
+    /// The distributions of the round that goes on, one for each kind of op.
+    pub(crate) fn of_round(&self) -> impl Iterator<Item = &Latencies> {
+        self.kinds.iter().map(|it| &it.round)
+    }
+
+    /// Adds what another thread has seen, but for medians: those are of all threads together.
+    pub(crate) fn join(&mut self, part: Self) {
+        for (kind, part) in self.kinds.iter_mut().zip(part.kinds) {
+            kind.join(part);
+        }
+        self.gaps.count += part.gaps.count;
+        self.gaps.longest = self.gaps.longest.max(part.gaps.longest);
+        self.lateness.merge(&part.lateness);
+        self.latest = self.latest.max(part.latest);
+        self.is_saturated |= part.is_saturated;
+        self.is_open |= part.is_open;
+        self.elapsed = self.elapsed.max(part.elapsed);
+        self.all.add(part.all);
+        self.busy += part.busy;
+        self.cpu = CpuTime {
+            user: self.cpu.user + part.cpu.user,
+            system: self.cpu.system + part.cpu.system,
+        };
+    }
+
+    /// The medians of the rounds of all threads, for each kind of op.
+    pub(crate) fn set_medians(&mut self, medians: Vec<Vec<f64>>) {
+        self.kinds.iter_mut().zip(medians).for_each(|(kind, it)| kind.medians = it);
     }
 
     /// Ops that were OK in all rounds, and the bytes that they moved.
@@ -309,7 +363,24 @@ impl Recorder {
     }
 }
 
+impl Interval {
+    /// Adds what another thread saw meanwhile.
+    pub(crate) fn join(&mut self, part: &Self) {
+        self.start = self.start.min(part.start);
+        self.end = self.end.max(part.end);
+        self.moved.add(part.moved);
+        self.latencies.merge(&part.latencies);
+        self.not_ok += part.not_ok;
+    }
+}
+
 impl Moved {
+    /// The difference between an earlier count and this.
+    pub(crate) const fn since(self, earlier: Self) -> Self {
+        let ops = self.ops.saturating_sub(earlier.ops);
+        Self { ops, bytes: self.bytes.saturating_sub(earlier.bytes) }
+    }
+
     pub(crate) const fn add(&mut self, other: Self) {
         self.ops += other.ops;
         self.bytes += other.bytes;
@@ -319,6 +390,11 @@ impl Moved {
 impl Windows {
     /// The length of each.
     pub(crate) const LEN: Duration = WINDOW;
+
+    /// Whether the window of now ends with this.
+    pub(crate) fn ends(&self, now: Instant) -> bool {
+        now >= self.end
+    }
 
     #[cold]
     fn over(&mut self, now: Instant) {

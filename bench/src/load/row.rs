@@ -3,6 +3,7 @@
 //! A row stands alone: it repeats the conditions and the load. Numbers are finite or null, and
 //! their units are in their names. Fields are only added under a number of the schema.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use rma_xdp::OpStatus;
@@ -12,7 +13,9 @@ use super::{
     checked::Checked,
     recorder::{Kind, Moved, Rate, Recorder, Windows},
 };
-use crate::{conditions::Conditions, latency::Latencies, remote::Remote, session::Usage};
+use crate::{
+    conditions::Conditions, cpu::CoreTimes, latency::Latencies, remote::Remote, session::Usage,
+};
 
 /// The schema, and its number.
 pub(crate) const SCHEMA: &str = "rma-bench/1";
@@ -51,9 +54,9 @@ pub struct Row {
     pub throughput: Throughput,
     /// Ops by status, and those that an executor issued again as `retried`.
     pub outcomes: Outcomes,
-    /// The processor time of the thread that issues ops and turns the engine.
+    /// The processor time of the threads that issue ops and turn the engine.
     pub cpu: Cpu,
-    /// Times at which that thread did not run.
+    /// Times at which one of those threads did not run.
     pub gaps: Gaps,
     /// The server's engine meanwhile, where it tells of itself. Else null.
     pub server_usage: Option<ServerUsage>,
@@ -81,13 +84,15 @@ pub struct Load {
     pub op: &'static str,
     /// `closed` or `open`.
     pub r#loop: &'static str,
-    /// Ops under way at once, at most.
+    /// Ops that each thread has under way at once, at most.
     pub depth: u32,
+    /// Threads that issue ops.
+    pub threads: u32,
     /// Bytes of each op.
     pub size: u64,
     /// Bytes that the ops are spread over.
     pub span: u64,
-    /// In an open loop, ops a second that were asked for. Else null.
+    /// In an open loop, ops of this type a second that were asked for. Else null.
     pub asked_per_s: Option<f64>,
     /// In an open loop, `poisson` or `even`. Else null.
     pub arrivals: Option<&'static str>,
@@ -95,6 +100,10 @@ pub struct Load {
     pub rounds: u32,
     /// The class of service.
     pub class: &'static str,
+    /// Congestion control of ops above 4 KiB. Null of others, which have none.
+    pub cc: Option<String>,
+    /// How long an op may wait for its data, in milliseconds.
+    pub timeout_ms: f64,
 }
 
 /// A distribution of latencies, in microseconds.
@@ -135,6 +144,8 @@ pub struct Lateness {
     /// The share of ops that were issued more than a microsecond late, of those that no gap of this
     /// core fell into.
     pub share_above_1: Option<f64>,
+    /// The share of these that were issued later than half of the ops took from their issue.
+    pub share_above_p50: Option<f64>,
     /// Half of these were late by no more.
     pub p50: Option<f64>,
     /// 99 % of these were late by no more.
@@ -174,12 +185,40 @@ pub struct Cpu {
     pub sys_ns_per_op: Option<f64>,
     /// Time of turns that had something to do, for an op.
     pub busy_ns_per_op: Option<f64>,
-    /// The share of time in which turns of the engine had something to do.
+    /// Cores that were busy: the share of time in which turns had something to do, of all threads
+    /// together.
     pub busy: f64,
-    /// The share of time in which the thread had a core.
+    /// Cores that the threads had: 1 of one that spins.
     pub burnt: f64,
     /// Seconds of a core, as far as it was busy, for a gigabit of payload.
     pub core_s_per_gbit: Option<f64>,
+    /// Time that the kernel spent on the used cores for interrupts that it had put off, those of
+    /// the network among them, for an op, warm-up included. Null if it does not tell, or of less
+    /// than a second.
+    pub softirq_ns_per_op: Option<f64>,
+    /// The share of the used cores' time that a hypervisor took away meanwhile. Null likewise.
+    pub steal_share: Option<f64>,
+}
+
+/// The time of some cores that was nobody's here, over some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) times: Option<CoreTimes>,
+    pub(crate) elapsed: Duration,
+}
+
+impl Taken {
+    /// From this long on the kernel's tick of 10 ms says something.
+    const LEAST: Duration = Duration::from_secs(1);
+
+    /// For each of so many ops, and as a share.
+    fn of_ops(self, ops: u64) -> (Option<f64>, Option<f64>) {
+        let times = self.times.filter(|_| self.elapsed >= Self::LEAST);
+        let softirq = times.filter(|_| ops > 0).map(|it| it.softirq.as_nanos() as f64 / ops as f64);
+        let all = self.elapsed.as_secs_f64();
+        let steal = times.map(|it| it.steal.as_secs_f64() / (all * f64::from(it.cores)));
+        (softirq, steal)
+    }
 }
 
 /// Times above 100 µs between two turns.
@@ -199,6 +238,9 @@ pub struct ServerUsage {
     pub cpu: Cpu,
     /// Times at which it did not turn.
     pub gaps: Gaps,
+    /// The share of all ops at most that one of these times fell into: their number is known here,
+    /// and not when they were, as the two hosts have no clock in common. Null if it is not known.
+    pub disturbed_share_at_most: Option<f64>,
     /// Frames that it received, and dropped or did not send, by reason.
     pub drops: BTreeMap<String, u64>,
 }
@@ -236,7 +278,7 @@ impl Row {
             load: Load::default(),
             latency_us,
             service_us,
-            lateness_us: per_second.map(|it| Lateness::new(recorder, it)),
+            lateness_us: per_second.map(|it| Lateness::new(recorder, kind, it)),
             throughput: Throughput::new(recorder, kind),
             outcomes: outcomes(kind),
             cpu: Cpu::new(recorder),
@@ -305,8 +347,7 @@ impl Cpu {
     pub(crate) fn new(recorder: &Recorder) -> Self {
         let Moved { ops, bytes } = recorder.moved();
         let elapsed = recorder.elapsed.as_secs_f64().max(1e-9);
-        let of_op =
-            |time: core::time::Duration| (ops > 0).then(|| time.as_nanos() as f64 / ops as f64);
+        let of_op = |time: Duration| (ops > 0).then(|| time.as_nanos() as f64 / ops as f64);
         let (gbit, busy) = (bytes as f64 * 8.0 / 1e9, recorder.busy as f64 / 1e9);
         let (user, system) = (recorder.cpu.user, recorder.cpu.system);
         Self {
@@ -316,18 +357,30 @@ impl Cpu {
             busy: busy / elapsed,
             burnt: (user + system).as_secs_f64() / elapsed,
             core_s_per_gbit: (gbit > 0.0).then(|| busy / gbit),
+            softirq_ns_per_op: None,
+            steal_share: None,
         }
+    }
+
+    /// The same, with what was taken from cores while all ops of a run were done.
+    pub(crate) fn with(self, taken: Taken, recorder: &Recorder) -> Self {
+        let (softirq_ns_per_op, steal_share) = taken.of_ops(recorder.all.ops);
+        Self { softirq_ns_per_op, steal_share, ..self }
     }
 }
 
 impl ServerUsage {
-    /// Of what a server has used while ops were recorded.
-    pub(crate) fn new(usage: &Usage, recorder: &Recorder) -> Self {
+    /// Of what a server has used while ops were recorded, of which `load` had so many under way at
+    /// once.
+    pub(crate) fn new(usage: &Usage, recorder: &Recorder, load: &Load) -> Self {
         let Moved { ops, bytes } = recorder.all;
         let elapsed = usage.elapsed_us.max(1) as f64;
         let of_op = |us: u64| (ops > 0).then(|| us as f64 * 1e3 / ops as f64);
         let (gbit, busy) = (bytes as f64 * 8.0 / 1e9, usage.busy_us as f64);
         let drops = usage.drops.iter().chain(&usage.not_sent);
+        let (elapsed_time, times) = (Duration::from_micros(usage.elapsed_us), usage.core_times());
+        let taken = Taken { times, elapsed: elapsed_time };
+        let (softirq_ns_per_op, steal_share) = taken.of_ops(ops);
         Self {
             cpu: Cpu {
                 user_ns_per_op: of_op(usage.user_us),
@@ -336,11 +389,25 @@ impl ServerUsage {
                 busy: busy / elapsed,
                 burnt: usage.user_us.saturating_add(usage.system_us) as f64 / elapsed,
                 core_s_per_gbit: (gbit > 0.0).then(|| busy / 1e6 / gbit),
+                softirq_ns_per_op,
+                steal_share,
             },
+            disturbed_share_at_most: disturbed_at_most(usage, ops, load),
             gaps: Gaps { count: usage.gaps, longest_us: usage.longest_gap_us.map(|it| it as f64) },
             drops: drops.map(|(reason, count)| (reason.clone(), *count)).collect(),
         }
     }
+}
+
+/// The share of so many ops at most that met a time at which the server's engine did not turn: all
+/// that were under way when it began, and in an open loop those that were due meanwhile.
+fn disturbed_at_most(usage: &Usage, ops: u64, load: &Load) -> Option<f64> {
+    let under_way = f64::from(load.depth) * f64::from(load.threads.max(1));
+    let due = match load.asked_per_s {
+        Some(per_second) => per_second * usage.gap_us? as f64 / 1e6,
+        None => 0.0,
+    };
+    (ops > 0).then(|| ((usage.gaps as f64 * under_way + due) / ops as f64).min(1.0))
 }
 
 impl Gaps {
@@ -352,11 +419,13 @@ impl Gaps {
 
 impl Lateness {
     /// Of a loop that was to make so many ops a second.
-    pub(crate) fn new(recorder: &Recorder, asked_per_s: f64) -> Self {
+    pub(crate) fn new(recorder: &Recorder, kind: &Kind, asked_per_s: f64) -> Self {
         let late = &recorder.lateness;
+        let later = |us: f64| (late.count() > 0).then(|| late.share_between_us(us, f64::INFINITY));
         let made = recorder.moved().per_second(recorder.elapsed).ops_per_s;
         Self {
-            share_above_1: (late.count() > 0).then(|| late.share_between_us(1.0, f64::INFINITY)),
+            share_above_1: later(1.0),
+            share_above_p50: kind.service.percentile_us(0.5).and_then(later),
             p50: late.percentile_us(0.5),
             p99: late.percentile_us(0.99),
             max: recorder.latest as f64 / 1e3,
@@ -470,11 +539,37 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_servers_gaps_are_held_against_all_that_may_have_met_one_and_no_less() {
+        let usage = Usage { gaps: 6, gap_us: Some(3000), ..Usage::default() };
+        let closed = Load { depth: 8, threads: 2, ..Load::default() };
+        assert_eq!(disturbed_at_most(&usage, 9600, &closed), Some(0.01));
+        assert_eq!(disturbed_at_most(&usage, 50, &closed), Some(1.0));
+        let open = Load { depth: 1, threads: 1, asked_per_s: Some(10_000.0), ..Load::default() };
+        // Six that were under way, and thirty that were due in 3 ms.
+        assert_eq!(disturbed_at_most(&usage, 3600, &open), Some(0.01));
+        let unknown = Usage { gap_us: None, ..usage };
+        assert_eq!(disturbed_at_most(&unknown, 3600, &open), None);
+        assert_eq!(disturbed_at_most(&Usage::default(), 0, &closed), None);
+    }
+
+    #[test]
+    fn time_taken_from_cores_is_told_of_a_second_and_more_and_never_as_nothing() {
+        let times = Some(CoreTimes {
+            cores: 2,
+            softirq: Duration::from_millis(10),
+            steal: Duration::from_millis(100),
+        });
+        let of = |times, secs| Taken { times, elapsed: Duration::from_secs(secs) }.of_ops(1000);
+        assert_eq!(of(times, 5), (Some(10_000.0), Some(0.01)));
+        assert_eq!((of(times, 0), of(None, 5)), ((None, None), (None, None)));
+    }
+
+    #[test]
     fn the_documentation_names_each_field_of_a_row_and_no_other() {
         let recorder = Recorder::new(1, 1);
         let limits = vec![Limit { name: "p99_us", limit: 1.0, value: None, ok: false }];
         let server = Some(Conditions::default());
-        let server_usage = Some(ServerUsage::new(&Usage::default(), &recorder));
+        let server_usage = Some(ServerUsage::new(&Usage::default(), &recorder, &Load::default()));
         let of = Row::of(&recorder.kinds[0], &recorder, Some(1000.0));
         let row = Row { limits, server, server_usage, ..of };
         let mut found = Vec::new();

@@ -13,16 +13,13 @@ use rma_xdp::OpStatus;
 use super::{
     recorder::{Interval, Moved, Recorder, Sample},
     schedule::Schedule,
-    work::{Due, Work},
+    team::Team,
+    work::{Due, Ended, Work},
 };
 use crate::{error::PairError, interrupt::Interrupt};
 
 /// Turns between two looks at whether somebody wants the run to end.
 const LOOK_EVERY: u32 = 1024;
-
-/// Nanoseconds by which an op of an open loop may be issued late. A longer backlog is not worked
-/// off any more, and the loop is saturated.
-const LATE_MAX: u64 = 1_000_000_000;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +64,26 @@ pub(crate) struct Plan<'a> {
     pub(crate) interrupt: &'a Interrupt,
     /// Somebody to tell how it goes.
     pub(crate) tell: Option<Tell<'a>>,
+    /// The threads that measure together, of several.
+    pub(crate) team: Option<&'a Team>,
+    /// The number of this one among them.
+    pub(crate) member: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// One round of one thread, which nobody is told of.
+    pub(crate) const fn of_one(extents: [Extent; 2], depth: u32, interrupt: &'a Interrupt) -> Self {
+        let [warm_up, extent] = extents;
+        let (rounds, yields, tell, team, member) = (1, false, None, None, 0);
+        Self { warm_up, extent, rounds, depth, yields, interrupt, tell, team, member }
+    }
 }
 
 /// Somebody who is told what was seen, each interval. Meanwhile nothing is issued: that is a gap.
 #[derive(Clone, Copy)]
 pub(crate) struct Tell<'a> {
     pub(crate) every: Duration,
-    pub(crate) say: &'a dyn Fn(&Interval),
+    pub(crate) say: &'a (dyn Fn(&Interval) + Sync),
 }
 
 impl fmt::Debug for Tell<'_> {
@@ -98,30 +108,71 @@ struct Progress {
 impl Progress {
     /// Whether one more may be issued.
     fn has_room(&self, plan: &Plan<'_>) -> bool {
-        let is_wanted = match (self.round, plan.extent) {
-            (Some(_), Extent::Ops(count)) => self.ok + u64::from(self.under_way) < count,
+        let is_wanted = match (self.round, plan.extent, plan.team) {
+            (Some(_), Extent::Ops(count), None) => self.ok + u64::from(self.under_way) < count,
+            (Some(_), Extent::Ops(count), Some(team)) => team.may_claim(count),
             _ => true,
         };
         is_wanted && self.under_way < plan.depth
     }
 
+    /// Whether one is left for this thread, of those that all of a team issue.
+    fn claim(&self, plan: &Plan<'_>) -> bool {
+        match (self.round, plan.extent, plan.team) {
+            (Some(_), Extent::Ops(count), Some(team)) => team.claim(count),
+            _ => true,
+        }
+    }
+
+    /// An op has ended, well or not.
+    fn ended(&mut self, plan: &Plan<'_>, end: &Ended) {
+        self.under_way -= 1;
+        let is_ok = end.status == OpStatus::Ok;
+        self.ok += u64::from(is_ok);
+        match plan.team {
+            Some(team) if is_ok => team.ok(plan.member, self.round.is_some(), end.bytes),
+            Some(team) if self.round.is_some() => team.give_back(),
+            _ => {}
+        }
+    }
+
     /// Goes on to the next round, if one has ended, or to the first of them.
     fn step(&mut self, plan: &Plan<'_>, now: Instant, recorder: &mut Recorder) {
         let elapsed = now.since(self.start);
+        let ok = |extent| match (plan.team, extent) {
+            (Some(team), Extent::Ops(_)) => team.count(self.round.is_some()),
+            _ => self.ok,
+        };
         match self.round {
-            None if plan.warm_up.is_reached(self.ok, elapsed) => {
+            None if plan.team.is_some_and(|it| it.began().is_some())
+                || plan.warm_up.is_reached(ok(plan.warm_up), elapsed) =>
+            {
                 recorder.begin(now);
-                (self.round, self.start, self.ok) = (Some(0), now, 0);
+                let start = plan.team.map_or(now, |it| it.begin(now, self.under_way));
+                (self.round, self.start, self.ok) = (Some(0), start, 0);
             }
             Some(round)
-                if plan.extent.until(round + 1, plan.rounds).is_reached(self.ok, elapsed) =>
+                if plan
+                    .extent
+                    .until(round + 1, plan.rounds)
+                    .is_reached(ok(plan.extent), elapsed) =>
             {
-                recorder.end_round(now);
+                self.end_round(plan, now, recorder);
                 self.round = Some(round + 1);
                 self.is_over = round + 1 == plan.rounds;
             }
             _ => {}
         }
+        if self.is_over {
+            plan.team.into_iter().for_each(Team::end);
+        }
+    }
+
+    fn end_round(&self, plan: &Plan<'_>, now: Instant, recorder: &mut Recorder) {
+        if let Some(team) = plan.team {
+            team.end_round(self.round.unwrap_or(0) as usize, recorder);
+        }
+        recorder.end_round(now);
     }
 }
 
@@ -158,8 +209,11 @@ pub(crate) fn run(
                     return None;
                 }
                 let due = schedule.take(issued)?;
+                if !at.claim(&plan) {
+                    return None;
+                }
                 if recorder.is_open {
-                    recorder.is_saturated |= recorder.issued(due, issued) > LATE_MAX;
+                    recorder.issued(due, issued);
                 }
                 at.under_way += 1;
                 Some(Due { due, issued })
@@ -175,12 +229,14 @@ pub(crate) fn run(
         if !at.is_over {
             recorder.turned(now, worked);
         }
+        if let Some(team) = plan.team {
+            recorder.engine_gap_until = team.gap_until();
+        }
         while let Some(end) = work.poll() {
-            at.under_way -= 1;
+            at.ended(&plan, &end);
             let passed = match end.status {
                 OpStatus::Ok => {
                     work.failures().ok(now);
-                    at.ok += 1;
                     recorder.all.add(Moved { ops: 1, bytes: end.bytes });
                     Ok(())
                 }
@@ -201,10 +257,15 @@ pub(crate) fn run(
         if turns.is_multiple_of(LOOK_EVERY) && plan.interrupt.is_set() {
             ended = ended.and(Err(PairError::Interrupted));
         }
-        if !at.is_over && (ended.is_err() || recorder.is_saturated) {
+        let others_end = || plan.team.is_some_and(Team::stops);
+        if !at.is_over && (ended.is_err() || recorder.is_saturated || others_end()) {
             // What was measured until now is a round too, if a shorter one.
-            recorder.end_round(now);
+            at.end_round(&plan, now, recorder);
             at.is_over = true;
+            if let Some(team) = plan.team {
+                team.end();
+                team.stop();
+            }
         }
     }
 }
@@ -215,10 +276,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::{
-        failures::Failures,
-        load::{schedule::Arrivals, work::Ended},
-    };
+    use crate::{failures::Failures, load::schedule::Arrivals};
 
     /// A clock that a test moves on: a microsecond each turn.
     #[derive(Default)]
@@ -236,6 +294,10 @@ mod tests {
         turns: u64,
         /// The turn in which all stands still, and for how long.
         stall: Option<(u64, Duration)>,
+        /// Whether what is under way meanwhile ends with TIMEOUT.
+        loses: bool,
+        /// How many still do.
+        lost: usize,
         under_way: VecDeque<Due>,
         status: OpStatus,
         issued: u64,
@@ -246,7 +308,8 @@ mod tests {
         fn new(clock: &'a HandClock) -> Self {
             let (under_way, failures) = (VecDeque::new(), Failures::default());
             let status = OpStatus::Ok;
-            Self { clock, turns: 0, stall: None, under_way, status, issued: 0, failures }
+            let (turns, stall, loses, lost, issued) = (0, None, false, 0, 0);
+            Self { clock, turns, stall, loses, lost, under_way, status, issued, failures }
         }
     }
 
@@ -262,7 +325,10 @@ mod tests {
         fn turn(&mut self) -> bool {
             self.turns += 1;
             let step = match self.stall {
-                Some((turn, time)) if turn == self.turns => time,
+                Some((turn, time)) if turn == self.turns => {
+                    self.lost = if self.loses { self.under_way.len() } else { 0 };
+                    time
+                }
                 _ => Duration::from_micros(1),
             };
             self.clock.0.set(self.clock.now() + step);
@@ -271,7 +337,9 @@ mod tests {
 
         fn poll(&mut self) -> Option<Ended> {
             let at = self.under_way.pop_front()?;
-            let (status, bytes) = (self.status, 64);
+            let status = if self.lost > 0 { OpStatus::Timeout } else { self.status };
+            self.lost = self.lost.saturating_sub(1);
+            let bytes = 64;
             Some(Ended { kind: 0, at, status, bytes, retries: 0, wrong: None })
         }
 
@@ -281,8 +349,7 @@ mod tests {
     }
 
     fn plan(extent: Extent, depth: u32, interrupt: &Interrupt) -> Plan<'_> {
-        let warm_up = Extent::Ops(0);
-        Plan { warm_up, extent, rounds: 1, depth, yields: false, interrupt, tell: None }
+        Plan::of_one([Extent::Ops(0), extent], depth, interrupt)
     }
 
     #[test]
@@ -345,6 +412,36 @@ mod tests {
         let ended = run(&mut server, &mut Schedule::Closed, &clock, plan, &mut recorder);
         assert!(matches!(ended, Err(PairError::Failing { .. })), "{ended:?}");
         assert!(server.under_way.is_empty());
+    }
+
+    #[test]
+    fn a_machine_that_was_suspended_goes_on_with_its_load_whatever_that_is() {
+        let open = |arrivals| Schedule::open(arrivals, 10_000.0, 1);
+        for (name, schedule, depth, suspended) in [
+            ("read-lat", Schedule::Closed, 1, 3600),
+            ("write-bw", Schedule::Closed, 32, 3600),
+            ("many calls", Schedule::Closed, 256, 30),
+            ("even", open(Arrivals::Even), 256, 5),
+            ("by chance", open(Arrivals::Poisson), 256, 5),
+        ] {
+            let (clock, mut schedule) = (HandClock::default(), schedule);
+            let mut server = Server::new(&clock);
+            let (time, interrupt) = (Duration::from_secs(suspended), Interrupt::default());
+            (server.stall, server.loses) = (Some((500, time)), true);
+            let mut recorder = Recorder::new(1, 10);
+            let count = 200_000;
+            let plan = Plan { rounds: 10, ..plan(Extent::Ops(count), depth, &interrupt) };
+            run(&mut server, &mut schedule, &clock, plan, &mut recorder).unwrap();
+            let kind = &recorder.kinds[0];
+            assert_eq!((recorder.moved().ops, kind.rates.len()), (count, 10), "{name}");
+            assert!(recorder.gaps.longest >= time.as_nanos() as u64, "{name}");
+            assert!(!recorder.is_saturated && recorder.elapsed >= time, "{name}");
+            let lost = kind.outcomes[OpStatus::Timeout as usize];
+            // Ops were under way in most turns of a closed loop, and in few of an open one.
+            let told = server.failures.pauses().count();
+            assert_eq!(told, u32::from(lost > 0), "{name}: a pause is told");
+            assert!(lost > 0 || recorder.is_open, "{name}");
+        }
     }
 
     #[test]

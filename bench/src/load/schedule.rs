@@ -50,6 +50,8 @@ pub(crate) struct Due {
     random: SmallRng,
     /// The mean gap, and the sum of those so far, in 2^-32 of a nanosecond: so no rate is rounded.
     mean: f64,
+    /// The first gap of even ones as a part of the others: threads take turns.
+    first: f64,
     sum: u128,
     start: Instant,
     next: Instant,
@@ -61,7 +63,32 @@ impl Schedule {
         let random = SmallRng::seed_from_u64(seed);
         let (start, next) = (Instant::ZERO, Instant::ZERO);
         let mean = NANOS_PER_SECOND / per_second * UNITS_PER_NANO;
-        Self::Open(Box::new(Due { arrivals, random, mean, sum: 0, start, next }))
+        let (first, sum) = (1.0, 0);
+        Self::Open(Box::new(Due { arrivals, random, mean, first, sum, start, next }))
+    }
+
+    /// Open loops of several threads, which together have so many ops a second: arrivals by chance
+    /// are so as well together, and even ones even.
+    pub(crate) fn open_of(
+        threads: u32,
+        arrivals: Arrivals,
+        per_second: f64,
+        seed: u64,
+    ) -> Vec<Self> {
+        let of = |thread: u32| {
+            let seed = seed ^ u64::from(thread).rotate_right(16);
+            let mut schedule = Self::open(arrivals, per_second / f64::from(threads), seed);
+            if let Self::Open(due) = &mut schedule {
+                due.first = f64::from(thread + 1) / f64::from(threads);
+            }
+            schedule
+        };
+        (0..threads).map(of).collect()
+    }
+
+    /// Closed loops of several threads.
+    pub(crate) fn closed_of(threads: u32) -> Vec<Self> {
+        (0..threads).map(|_| Self::Closed).collect()
     }
 
     /// Whether ops are due at times of their own.
@@ -96,6 +123,7 @@ impl Schedule {
 impl Due {
     fn draw(&mut self) {
         let gap = match self.arrivals {
+            Arrivals::Even if self.sum == 0 => self.mean * self.first,
             Arrivals::Even => self.mean,
             Arrivals::Poisson => -(1.0 - self.random.random::<f64>()).ln() * self.mean,
         };
@@ -140,6 +168,24 @@ mod tests {
         assert!((share - 0.0498).abs() < 0.005, "{share}");
         assert_eq!(found, of(7));
         assert_ne!(found, of(8));
+    }
+
+    #[test]
+    fn arrivals_of_several_threads_are_together_as_many_and_as_even_as_of_one() {
+        let all = |arrivals| {
+            let of = Schedule::open_of(3, arrivals, 30_000.0, 7).into_iter();
+            let mut all: Vec<_> = of.flat_map(|it| due(it, Duration::from_secs(1))).collect();
+            all.sort_unstable();
+            all
+        };
+        let one = due(Schedule::open(Arrivals::Even, 30_000.0, 7), Duration::from_secs(1));
+        let apart = |(a, b): (&Duration, &Duration)| a.abs_diff(*b) <= Duration::from_nanos(1);
+        let even = all(Arrivals::Even);
+        assert!(even.len() == one.len() && even.iter().zip(&one).all(apart));
+        let by_chance = all(Arrivals::Poisson);
+        assert!((29_300..30_700).contains(&by_chance.len()), "{}", by_chance.len());
+        let same = by_chance.windows(2).filter(|it| it[0] == it[1]).count();
+        assert!(same < 10, "threads draw the same: {same}");
     }
 
     #[test]

@@ -2,9 +2,16 @@
 //! size.
 
 use rma_core::time::Instant;
-use rma_xdp::OpStatus;
+use rma_xdp::{InlineHost, OpStatus};
 
-use crate::{error::PairError, failures::Failures};
+use super::places::Places;
+use crate::{
+    amount::WARM,
+    client::{Area, Client},
+    error::PairError,
+    failures::Failures,
+    model::Model,
+};
 
 /// Issues ops, and tells how they end.
 pub(crate) trait Work {
@@ -23,6 +30,51 @@ pub(crate) trait Work {
 
     /// The failures in a row, which end a run at some point.
     fn failures(&mut self) -> &mut Failures;
+}
+
+/// Work that changes a region.
+pub(crate) trait Leaves: Work {
+    /// The end of it: what it leaves.
+    fn finish(self) -> Left;
+}
+
+/// Whoever turns the engine that a work's ops go through.
+#[derive(Debug)]
+pub(crate) enum Engine<'a> {
+    /// The thread that issues them.
+    Here(&'a mut InlineHost),
+    /// Another thread.
+    Elsewhere,
+}
+
+/// The bytes that a work leaves in the region: whole ops, and those of which nobody knows what has
+/// landed.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) places: Places,
+    /// Bytes of each op.
+    pub(crate) size: u64,
+    pub(crate) doubtful: Vec<u64>,
+}
+
+impl Left {
+    /// Tells the client's model of it.
+    pub(crate) fn tell(self, client: &mut Client) {
+        let Self { places, size, doubtful } = self;
+        for offset in doubtful {
+            client.doubt_area(Area { offset, len: size });
+        }
+        // What was written depends on its place alone, again and again.
+        let mut one = vec![0; WARM as usize];
+        Client::source_pattern(client.pattern).fill(0, &mut one);
+        let all = Model::new(one.repeat(size.div_ceil(WARM) as usize + 1));
+        let Some(model) = &mut client.model else { return };
+        let mut bytes = vec![0; size as usize];
+        for offset in places.written() {
+            all.read(offset % WARM, &mut bytes);
+            model.apply(offset, &bytes);
+        }
+    }
 }
 
 /// The time at which an op was due, and that at which it is issued.

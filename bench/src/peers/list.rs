@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::{aead, compare::fetch::Way, latency::Latencies};
+use super::tools::Kind;
+use crate::{aead, compare::fetch::Way};
 
 /// Somebody to compare with.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +11,8 @@ pub(super) struct Peer {
     pub(super) name: &'static str,
     pub(super) words: &'static str,
     pub(super) how: How,
+    /// The way in which its numbers are otherwise than those of others.
+    pub(super) mark: Option<&'static str>,
 }
 
 /// The way in which it is measured.
@@ -23,8 +26,8 @@ pub(super) enum How {
     Kernel(Way),
     /// The same, and each segment is sent by itself.
     KernelWithoutGso(Way),
-    /// Not at all, for this reason.
-    Not(&'static str),
+    /// A program of others.
+    Tool(Kind),
 }
 
 /// The services of a peer that not all have.
@@ -39,25 +42,29 @@ pub(super) struct Does {
 }
 
 impl How {
-    /// Its services, if it is measured.
-    pub(super) const fn does(self) -> Option<Does> {
+    /// Its services.
+    pub(super) const fn does(self) -> Does {
         let [encrypts, recovers_losses, spares_application] = match self {
             Self::Floor => [false, false, false],
             Self::OneRma => [aead::ENCRYPTS, true, true],
             Self::Kernel(way) | Self::KernelWithoutGso(way) => {
-                [matches!(way, Way::Tls), matches!(way, Way::Tcp | Way::Tls), false]
+                let encrypts = matches!(way, Way::Tls | Way::Quic);
+                [encrypts, encrypts || matches!(way, Way::Tcp), false]
             }
-            Self::Not(_) => return None,
+            Self::Tool(kind) => [false, !matches!(kind, Kind::Sockperf), false],
         };
-        Some(Does { encrypts, recovers_losses, spares_application })
+        Does { encrypts, recovers_losses, spares_application }
     }
 }
 
 /// All of them, in the order of the table: name, words, and how.
-pub(super) const PEERS: [Peer; 12] = {
-    use How::{Floor, Kernel, KernelWithoutGso, Not, OneRma};
+pub(super) const PEERS: [Peer; 13] = {
+    use How::{Floor, Kernel, KernelWithoutGso, OneRma, Tool};
     const fn peer(name: &'static str, words: &'static str, how: How) -> Peer {
-        Peer { name, words, how }
+        Peer { name, words, how, mark: None }
+    }
+    const fn marked(peer: Peer, mark: &'static str) -> Peer {
+        Peer { mark: Some(mark), ..peer }
     }
     [
         peer("raw", "raw AF_XDP (floor)", Floor),
@@ -66,41 +73,27 @@ pub(super) const PEERS: [Peer; 12] = {
         peer("udp-batched", "kernel UDP, recvmmsg and sendmmsg", Kernel(Way::UdpBatched)),
         peer("tcp", "kernel TCP", Kernel(Way::Tcp)),
         peer("tcp-no-gso", "kernel TCP, GSO off", KernelWithoutGso(Way::Tcp)),
+        peer("tls", "TCP + TLS 1.3", Kernel(Way::Tls)),
         peer("tls-no-gso", "TCP + TLS 1.3, GSO off", KernelWithoutGso(Way::Tls)),
-        peer("quic", "QUIC", Not("it needs an asynchronous runtime, which this program has not")),
-        peer("ucx", "UCX over TCP", Not("ucx_perftest of the package ucx-utils does")),
-        peer(
-            "libfabric",
-            "libfabric over TCP",
-            Not("fi_pingpong of the package libfabric-bin does"),
+        marked(
+            peer("quic", "QUIC", Kernel(Way::Quic)),
+            "quinn; its runtime cannot spin, so each poll wakes it",
         ),
-        peer("sockperf", "sockperf", Not("a program of the package sockperf")),
-        peer("iperf3", "iperf3", Not("a program of the package iperf3")),
+        marked(
+            peer("ucx", "UCX over TCP", Tool(Kind::Ucx)),
+            "tagged message there and back, of which it says half: doubled; both sides spin; no byte is compared",
+        ),
+        marked(
+            peer("libfabric", "libfabric over TCP", Tool(Kind::Libfabric)),
+            "message there and back, of which it says half: doubled; a mean, no median; no byte is compared",
+        ),
+        marked(
+            peer("sockperf", "sockperf", Tool(Kind::Sockperf)),
+            "UDP there and back, both sides spin; no byte is compared",
+        ),
+        marked(
+            peer("iperf3", "iperf3", Tool(Kind::Iperf3)),
+            "one TCP stream of any size, GSO on; it waits and does not spin; no byte is compared",
+        ),
     ]
 };
-
-/// The figures of a peer in a round; not a number where it has none.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Values {
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) ops_per_s: f64,
-    /// Of the client's thread, with that many under way.
-    pub(super) cpu_ns_per_op: f64,
-    pub(super) payload_gbit_per_s: f64,
-}
-
-impl Values {
-    pub(super) const NONE: Self = Self {
-        p50_us: f64::NAN,
-        p99_us: f64::NAN,
-        ops_per_s: f64::NAN,
-        cpu_ns_per_op: f64::NAN,
-        payload_gbit_per_s: f64::NAN,
-    };
-
-    pub(super) fn of(latencies: &Latencies) -> Self {
-        let p99_us = latencies.percentile_us(0.99).unwrap_or(f64::NAN);
-        Self { p50_us: latencies.quantile_us(0.5), p99_us, ..Self::NONE }
-    }
-}

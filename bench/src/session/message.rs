@@ -9,6 +9,7 @@
 //! | hello | [`Versions`] | [`Hello`] |
 //! | lane | [`WantedLane`] | [`Lane`] |
 //! | usage | nothing | `Usage` |
+//! | peer | `WantedPort` | `Opened`, or null |
 //!
 //! Of every version: the first octet is the version, the second the kind, a refusal is kind 0, and
 //! one for the version has `versions`.
@@ -29,6 +30,7 @@ pub(super) mod kind {
     pub(crate) const HELLO: u8 = 1;
     pub(crate) const LANE: u8 = 2;
     pub(crate) const USAGE: u8 = 3;
+    pub(crate) const PEER: u8 = 4;
 }
 
 /// The versions of one side.
@@ -82,6 +84,10 @@ pub(crate) struct Hello {
     pub(crate) writable: Lane,
     /// How many lanes there can be at once.
     pub(crate) lanes: u32,
+    /// The machine that it runs on, since that was started: equal to the client's own if both are
+    /// on one.
+    #[serde(default)]
+    pub(crate) boot: String,
     /// The conditions of its numbers.
     pub(crate) conditions: Conditions,
 }
@@ -124,6 +130,10 @@ pub(super) enum Refusal {
     NotAllowed {},
     /// No such stretch is free.
     Stretch { longest: u64 },
+    /// So many ports to compare with are open already.
+    Ports { most: usize },
+    /// There is no such port to compare with.
+    NoPort { why: String },
 }
 
 /// Makes a message.

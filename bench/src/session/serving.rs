@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 
 use rma_xdp::keys::{Beside, Octets, Peer};
 
-use crate::session::{
-    lanes::Lanes,
-    message::{Hello, Lane, Refusal, VERSION, Versions, WantedLane, kind, message},
-    usage::Usage,
+use crate::{
+    compare::remote::Ports,
+    session::{
+        lanes::Lanes,
+        message::{Hello, Lane, Refusal, VERSION, Versions, WantedLane, kind, message},
+        peer::WantedPort,
+        usage::Usage,
+    },
 };
 
 /// The sessions of all clients.
@@ -15,6 +19,8 @@ use crate::session::{
 pub(crate) struct Sessions {
     hello: Hello,
     lanes: Lanes,
+    /// Ports to compare with.
+    ports: Ports,
     /// Connections that have asked what is served.
     open: BTreeSet<u64>,
     /// Messages that were none, or of another version.
@@ -26,8 +32,9 @@ impl Sessions {
     /// many as are said, in a region of that length.
     pub(crate) fn new(hello: Hello) -> Self {
         let lanes = Lanes::new(hello.region_len, hello.lanes);
+        let ports = Ports::new(hello.region_len, hello.seed);
         let hello = Hello { versions: Versions::own(), writable: lanes.room(), ..hello };
-        Self { hello, lanes, open: BTreeSet::new(), refused: 0 }
+        Self { hello, lanes, ports, open: BTreeSet::new(), refused: 0 }
     }
 
     /// How many clients there are.
@@ -38,6 +45,11 @@ impl Sessions {
     /// How many of them have a lane.
     pub(crate) fn writers(&self) -> usize {
         self.lanes.taken()
+    }
+
+    /// Whether a port to compare with is open, whose thread needs the engine's core.
+    pub(crate) fn lends_core(&self) -> bool {
+        self.ports.any()
     }
 
     /// How many messages were refused that were none, or of another version.
@@ -63,7 +75,7 @@ impl Serving<'_> {
             [VERSION, kind, body @ ..] => (*kind, body),
             _ => return Err(Refusal::Versions(Versions::own())),
         };
-        let Sessions { hello, lanes, open, .. } = self.sessions;
+        let Sessions { hello, lanes, ports, open, .. } = self.sessions;
         match kind {
             kind::HELLO => {
                 let theirs: Versions = serde_json::from_slice(body).ok().ok_or(malformed)?;
@@ -83,6 +95,13 @@ impl Serving<'_> {
                 Ok(message(kind, &lane))
             }
             kind::USAGE => Ok(message(kind, &(self.usage)())),
+            kind::PEER => {
+                let wanted: WantedPort = serde_json::from_slice(body).ok().ok_or(malformed)?;
+                if !open.contains(&connection) || !(self.may_write)(peer) {
+                    return Err(Refusal::NotAllowed {});
+                }
+                Ok(message(kind, &wanted.open(ports, connection, peer)?))
+            }
             _ => Err(malformed),
         }
     }
@@ -101,5 +120,6 @@ impl Beside for Serving<'_> {
     fn ended(&mut self, connection: u64) {
         self.sessions.open.remove(&connection);
         self.sessions.lanes.give_back(connection);
+        self.sessions.ports.close(connection);
     }
 }

@@ -21,7 +21,12 @@ use rma_xdp::{
 };
 
 use super::*;
-use crate::{conditions::Conditions, inbox::Received, invite};
+use crate::{
+    compare::{fetch::Fetches, remote::fetch_from},
+    conditions::Conditions,
+    inbox::Received,
+    invite,
+};
 
 /// A region of so many bytes, without any behind it: keys are not asked for here.
 const REGION_LEN: u64 = 1 << 20;
@@ -110,6 +115,7 @@ fn port() -> u16 {
 
 fn hello(lanes: u32) -> Hello {
     Hello {
+        boot: String::new(),
         versions: Versions::own(),
         port: 10_472,
         region: "bench/region".to_owned(),
@@ -229,4 +235,62 @@ fn garbage_is_refused_and_counted_and_the_session_goes_on() {
         assert!(why.contains("is no usage of a session"), "{reply:?}: {why}");
     }
     assert_eq!(server.refused(), faults);
+}
+
+#[test]
+fn ports_to_compare_with_are_four_and_one_that_is_gone_leaves_its_own_to_others() {
+    let server = Server::start(2);
+    let mut sessions: Vec<Session> = (0..4).map(|_| server.session()).collect();
+    let mut fifth = server.session();
+    let one = &mut sessions[0];
+    assert_eq!(one.port(None, 0).unwrap(), Ok(None), "there was none");
+    for size in [0, REGION_LEN, u64::MAX] {
+        let why = one.port(Some(Way::Udp), size).unwrap().unwrap_err();
+        assert_eq!(why, "there: answers of that size are not given");
+    }
+    let opened = one.port(Some(Way::Udp), 64).unwrap().unwrap().unwrap();
+    let fetches = Fetches { size: 64, depth: 4, span: REGION_LEN, warm_up: 5, count: 200 };
+    let fetched = fetch_from(&opened, Way::Udp, one.hello().seed, fetches).unwrap();
+    assert!(fetched.elapsed > Duration::ZERO);
+    // In place of what it had.
+    let again = one.port(Some(Way::Udp), 64).unwrap().unwrap().unwrap();
+    assert_ne!((again.at, again.token), (opened.at, opened.token));
+    let why = loop {
+        // Those that nobody has come to for a while are closed.
+        for session in &mut sessions {
+            _ = session.port(Some(Way::Tcp), 64).unwrap();
+        }
+        match fifth.port(Some(Way::Tcp), 64).unwrap() {
+            Err(why) => break why,
+            Ok(_) => assert_eq!(fifth.port(None, 0).unwrap(), Ok(None)),
+        }
+    };
+    assert_eq!(why, "4 such ports are open there: wait until another client ends");
+    drop(sessions);
+    while fifth.port(Some(Way::Tcp), 64).unwrap().is_err() {
+        thread::yield_now();
+    }
+    assert_eq!(server.refused(), 0, "what cannot be had is no fault");
+}
+
+#[test]
+fn a_port_is_for_whoever_has_said_hello_and_asks_for_what_there_is() {
+    let server = Server::start(2);
+    let wanted = message(kind::PEER, &WantedPort { way: Some(Way::Tcp), size: 64 });
+    let reply = server.wire().exchange(&wanted).unwrap();
+    assert_eq!(refusal(&reply), Some(Refusal::NotAllowed {}), "no hello");
+    let mut session = server.session();
+    let bad: [&[u8]; 5] = [b"", b"{}", b"7", br#"{"way":"rdma","size":64}"#, br#"{"way":"tcp"}"#];
+    for body in bad {
+        let reply = session.wire.exchange(&[&[VERSION, kind::PEER][..], body].concat()).unwrap();
+        assert_eq!(refusal(&reply), Some(Refusal::Malformed {}), "{body:?}");
+    }
+    session.port(Some(Way::Tcp), 64).unwrap().unwrap();
+    // And what a server might answer is no panic of the client.
+    for reply in [&b"\x01\x04"[..], b"\x01\x04{}", b"\x01\x04[]", b"\x01\x03null"] {
+        let port = session.wire.understood::<Option<Opened>>(reply, kind::PEER);
+        let why = port.unwrap_err().to_string();
+        assert!(why.contains("is no port of a session"), "{reply:?}: {why}");
+    }
+    assert_eq!(server.refused(), 5);
 }

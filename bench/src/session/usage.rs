@@ -11,7 +11,10 @@ use rma_xdp::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{cpu::CpuTime, inbox::Received};
+use crate::{
+    cpu::{CoreTimes, CpuTime},
+    inbox::Received,
+};
 
 /// A time between two turns above which the engine did not run.
 const GAP: Duration = Duration::from_micros(100);
@@ -31,6 +34,18 @@ pub(crate) struct Usage {
     pub(crate) gaps: u64,
     /// The longest of these times.
     pub(crate) longest_gap_us: Option<u64>,
+    /// All of these times together, if it tells.
+    #[serde(default)]
+    pub(crate) gap_us: Option<u64>,
+    /// The cores that the next two are of; 0 if the kernel does not tell.
+    #[serde(default)]
+    pub(crate) cores: u32,
+    /// Time of these cores for interrupts that the kernel had put off.
+    #[serde(default)]
+    pub(crate) softirq_us: u64,
+    /// Time of these cores that a hypervisor took away.
+    #[serde(default)]
+    pub(crate) steal_us: u64,
     /// Frames that came.
     pub(crate) frames_received: u64,
     /// Frames that left.
@@ -64,6 +79,10 @@ impl Usage {
             busy_us: self.busy_us.saturating_sub(earlier.busy_us),
             gaps: self.gaps.saturating_sub(earlier.gaps),
             longest_gap_us: self.longest_gap_us.filter(|_| is_new),
+            gap_us: self.gap_us.zip(earlier.gap_us).map(|(now, then)| now.saturating_sub(then)),
+            cores: if earlier.cores == self.cores { self.cores } else { 0 },
+            softirq_us: self.softirq_us.saturating_sub(earlier.softirq_us),
+            steal_us: self.steal_us.saturating_sub(earlier.steal_us),
             frames_received: self.frames_received.saturating_sub(earlier.frames_received),
             frames_sent: self.frames_sent.saturating_sub(earlier.frames_sent),
             drops: by_reason(&self.drops, &earlier.drops),
@@ -72,6 +91,24 @@ impl Usage {
             message_bytes: self.message_bytes.saturating_sub(earlier.message_bytes),
         }
     }
+}
+
+impl Usage {
+    /// The time of cores that was nobody's there, if it is known.
+    pub(crate) fn core_times(&self) -> Option<CoreTimes> {
+        let [softirq, steal] = [self.softirq_us, self.steal_us].map(Duration::from_micros);
+        (self.cores > 0).then_some(CoreTimes { cores: self.cores, softirq, steal })
+    }
+
+    /// The same, with what was taken from its cores.
+    pub(crate) fn with_cores(self, times: Option<CoreTimes>) -> Self {
+        let CoreTimes { cores, softirq, steal } = times.unwrap_or_default();
+        Self { cores, softirq_us: micros(softirq), steal_us: micros(steal), ..self }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Measures the turns of an engine.
@@ -83,6 +120,7 @@ pub(crate) struct Meter {
     busy: Duration,
     gaps: u64,
     longest: Duration,
+    still: Duration,
     cpu: CpuTime,
 }
 
@@ -91,8 +129,8 @@ impl Meter {
     pub(crate) fn new() -> Self {
         let clock = TscClock::new();
         let (began, cpu) = (clock.now(), CpuTime::of_this_thread());
-        let (busy, gaps, longest) = (Duration::ZERO, 0, Duration::ZERO);
-        Self { clock, began, last: began, busy, gaps, longest, cpu }
+        let (busy, gaps, longest, still) = (Duration::ZERO, 0, Duration::ZERO, Duration::ZERO);
+        Self { clock, began, last: began, busy, gaps, longest, still, cpu }
     }
 
     /// A turn is over, in which there was something to do or not. Returns how long it has been
@@ -108,15 +146,16 @@ impl Meter {
         if step > GAP {
             self.gaps += 1;
             self.longest = self.longest.max(step);
+            self.still += step;
         }
         now.since(self.began)
     }
 
     /// Returns all that is known of `host`, which has received so many messages.
     pub(crate) fn usage(&self, host: &InlineHost, received: Received) -> Usage {
-        let Self { began, last, busy, gaps, longest, cpu, .. } = *self;
-        let (used, counters) = (CpuTime::of_this_thread().since(cpu), host.counters());
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let Self { began, last, busy, gaps, longest, still, cpu, .. } = *self;
+        let used = CpuTime::of_this_thread().since(cpu);
+        let counters = &host.engines()[0].counters;
         let not_sent = NotSent::ALL.map(|reason| (reason, counters.not_sent(reason)));
         let not_sent = not_sent.into_iter().filter(|&(_, count)| count > 0);
         Usage {
@@ -126,12 +165,14 @@ impl Meter {
             busy_us: micros(busy),
             gaps,
             longest_gap_us: (gaps > 0).then(|| micros(longest)),
+            gap_us: Some(micros(still)),
             frames_received: counters.frames_received(),
             frames_sent: counters.frames_sent(),
             drops: counters.all_drops().map(|(it, count)| (format!("{it:?}"), count)).collect(),
             not_sent: not_sent.map(|(it, count)| (format!("{it:?}"), count)).collect(),
             messages: received.messages,
             message_bytes: received.bytes,
+            ..Usage::default()
         }
     }
 }
@@ -153,5 +194,12 @@ mod tests {
         assert_eq!(later.since(&earlier), of(2, None, &[("Version", 3), ("Closed", 1)]));
         assert_eq!(of(4, Some(201), &[]).since(&earlier), of(1, Some(201), &[]));
         assert_eq!(earlier.since(&later), Usage::default(), "of two servers");
+        let cores = |cores, millis| {
+            let time = Duration::from_millis(millis);
+            let times = CoreTimes { cores, softirq: time, steal: time };
+            Usage::default().with_cores((cores > 0).then_some(times))
+        };
+        assert_eq!(cores(2, 9).since(&cores(2, 4)), cores(2, 5));
+        assert_eq!(cores(2, 9).since(&cores(0, 0)).core_times(), None, "unknown, and not 9 ms");
     }
 }

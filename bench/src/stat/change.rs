@@ -118,7 +118,10 @@ impl fmt::Display for Change {
             write!(f, "RESTARTED, since then:  ")?;
         }
         let Self { frames_in, frames_out, packets_in, packets_out, .. } = self;
-        write!(f, "completions {}  ", List(&self.completions))?;
+        let is_long = |list: &Counts| list.len() > IN_LINE;
+        if !is_long(&self.completions) {
+            write!(f, "completions {}  ", List(&self.completions))?;
+        }
         write!(f, "frames in {frames_in} out {frames_out}  ")?;
         write!(f, "packets in {packets_in} out {packets_out}")?;
         for (name, delay) in [("issue", self.issue_delay_us), ("total", self.total_delay_us)] {
@@ -127,8 +130,13 @@ impl fmt::Display for Change {
                 write!(f, "  {name} delay p50 ≤ {} p99 ≤ {p99} µs", Self::micros(p50))?;
             }
         }
-        if !self.dropped.is_empty() {
+        if !self.dropped.is_empty() && !is_long(&self.dropped) {
             write!(f, "  dropped {}", List(&self.dropped))?;
+        }
+        for (what, list) in [("completions", &self.completions), ("dropped", &self.dropped)] {
+            for (name, count) in list.iter().filter(|_| is_long(list)) {
+                write!(f, "\n           {what} {name} {count}")?;
+            }
         }
         Ok(())
     }
@@ -139,6 +147,9 @@ impl Change {
         if micros < 10.0 { format!("{micros:.2}") } else { format!("{micros:.0}") }
     }
 }
+
+/// The most counts of a list that stand in the line of all else. Of a longer one each has a line.
+const IN_LINE: usize = 3;
 
 /// Counts, each behind its name.
 struct List<'a>(&'a Counts);
@@ -192,6 +203,18 @@ mod tests {
         assert_eq!(json["completions"], serde_json::json!({ "OK": 400 }));
         assert_eq!(json["issue_delay_us"]["p99_at_most"], 4.096);
         assert_eq!(json["total_delay_us"]["p50_at_most"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn of_a_long_list_each_count_has_a_line_below() {
+        let same = scrape([1000, 500, 90, 100, 5]);
+        let mut change = Change::between(&same, &same, at(23));
+        change.dropped = ["A", "B", "C", "D"].map(|it| (it.to_owned(), 1)).into();
+        assert_eq!(
+            change.to_string(),
+            "23:00:01Z  1.0 s  completions OK 0  frames in 0 out 0  packets in 0 out 0\n           \
+             dropped A 1\n           dropped B 1\n           dropped C 1\n           dropped D 1"
+        );
     }
 
     #[test]

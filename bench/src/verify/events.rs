@@ -21,6 +21,9 @@ pub(super) enum Event<'a> {
     Answered,
     /// There is another grant, and this is what the region held under it.
     Regranted { region: Found },
+    /// The session was lost, and there is another, with these bytes to write to: the first, and the
+    /// one after the last.
+    Lane { area: [u64; 2] },
     /// The rounds have ended.
     Verified(&'a Totals),
     /// Somebody wants it to end, and the region is put back first.
@@ -31,6 +34,8 @@ pub(super) enum Event<'a> {
         totals: &'a Totals,
         /// Whether the region is as it was before.
         restored: bool,
+        /// The bytes that were written to: the first, and the one after the last.
+        area: [u64; 2],
     },
 }
 
@@ -92,6 +97,11 @@ impl Event<'_> {
             Self::Regranted { region: Found::Fresh } => {
                 line!("  regranted  the grant is new; the region is a fresh one");
             }
+            Self::Lane { area: [first, end] } => {
+                line!(
+                    "  lane       there is a session again, and bytes {first} to {end} to write to"
+                );
+            }
             Self::Verified(totals) => {
                 line!(
                     "\n  verified   {} reads and {} writes in {} rounds, {:.1} MB, every byte right; {} rotations, {} new \
@@ -111,9 +121,9 @@ impl Event<'_> {
                 line!("  restoring  what was there before; once more Ctrl-C leaves it as it is");
             }
             Self::End { restored: true, .. } => line!("  restored   what was there before"),
-            Self::End { restored: false, .. } => line!(
-                "  not restored: the region may hold what was written last; `rma-bench serve` fills it anew when it is \
-                 started again"
+            Self::End { restored: false, area: [first, end], .. } => line!(
+                "  not restored: some of the region's bytes {first} to {end} may hold what was written last; `rma-bench serve` \
+                 fills it anew when it is started again"
             ),
         }
     }

@@ -301,7 +301,7 @@ fn verification_by_name_lives_through_rotations_and_a_restart() {
     let lab = Lab::new();
     lab.certificates();
     let server = lab.serve(" --rotate 1");
-    let mut verify = lab.client_command("verify", "server", " --ops 100 --json");
+    let mut verify = lab.client_command("verify", "server", " --ops 100 --span 100K --json");
     let mut verify = Process(verify.stdout(Stdio::piped()).spawn().unwrap());
     let said = BufReader::new(verify.0.stdout.take().unwrap()).lines();
     let mut said = said.map(|line| serde_json::from_str(&line.unwrap()).unwrap());
@@ -315,6 +315,16 @@ fn verification_by_name_lives_through_rotations_and_a_restart() {
     let _server = lab.serve(" --rotate 1");
     assert_eq!(until("regranted", &|_| true)["region"], "fresh");
     until("round", &|it| it["rekeys"] != 0);
+    // It has a lane in this life as well: another writer is given other bytes.
+    let writer = lab.client_command("verify", "server", " --rounds 3 --ops 500 --span 100K");
+    let writer: Vec<String> = writer
+        .get_args()
+        .map(|it| it.to_str().unwrap().replace("127.0.0.1", "127.0.0.3"))
+        .collect();
+    let writer = writer.join(" ").replace("--keys 127.0.0.3", "--keys 127.0.0.1");
+    let output = lab.bench(&writer).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    until("round", &|_| true);
     kill_process(Pid::from_child(&verify.0), Signal::INT).unwrap();
     assert_eq!(until("end", &|_| true)["regrants"], 1);
     assert!(verify.0.wait().unwrap().success());

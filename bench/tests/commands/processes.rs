@@ -187,6 +187,14 @@ fn write_and_read_back(host: &[&str], netns: Option<&Netns>, grant: &Path) {
         assert_read(&output);
         assert!(text(&output.stdout).contains("all 1000000 bytes read back"), "{output:?}");
     }
+    // Several threads, each at places of its own.
+    for (size, cc) in [("64", &[][..]), ("65536", &["--cc", "fixed=8"])] {
+        let more = ["--threads", "3", "--idle", "yield", "-n", "900", "--verify", "300", "--json"];
+        let found = row(&run("write-bw", &[&more[..], &["-s", size], cc].concat()));
+        assert_eq!((&found["load"]["threads"], &found["outcomes"]["OK"]), (&3.into(), &900.into()));
+        assert_eq!(found["load"]["cc"], cc.last().map_or(serde_json::Value::Null, |&it| it.into()));
+        assert_eq!(found["latency_us"]["count"], 900, "{found}");
+    }
     let mixed = ["--ratio", "read=80,write=20", "-s", "8192", "-n", "300", "--span", "256K"];
     assert_read(&run("mixed", &mixed));
     // Also if it ends early: its first row does not fit on a disk that is full.
@@ -423,20 +431,40 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
     let nameless =
         refused(&["serve", "--interface", "nosuch0", "--initiator", "192.0.2.1", "--grant", grant]);
     assert!(nameless.contains("nosuch0"), "{nameless}");
-    let core = refused(&[
-        "serve",
-        "--udp",
-        "127.0.0.1",
-        "--initiator",
-        "127.0.0.2",
-        "--grant",
-        grant,
-        "--core",
-        "9999",
-        "--duration",
-        "1",
-    ]);
-    assert!(core.contains("core 9999"), "{core}");
+    let serve = ["serve", "--udp", "127.0.0.1", "--initiator", "127.0.0.2", "--grant", grant];
+    for (cores, says) in [
+        ("9999", "core 9999 is not this process's, which may use"),
+        ("0,1", "names 2 cores, and there is one thread to pin"),
+        ("0,0", "core 0 is named twice"),
+        ("1-", "is no list of cores"),
+    ] {
+        let error = refused(&[&serve[..], &["--duration", "1", "--cores", cores]].concat());
+        assert!(error.contains(says), "{cores}: {error}");
+    }
+    let load = ["write-bw", "--udp", "127.0.0.1", "--grant", grant];
+    for (more, says) in [
+        ("--threads 0", "not in 1..=64"),
+        ("--threads 64 -t 4096", "64 threads with 4096 ops under way each need 262144 command"),
+        ("--threads 3 -n 2", "--iters 2 is less than an op for each of 3 threads"),
+        ("--cc nonsense -s 1M", "is no congestion control: give aimd, swift"),
+        ("--cc fixed=0 -s 1M", "fixed=N with a window of 1 to 64 ops"),
+        ("--cc fixed=1e9 -s 1M", "fixed=N with a window of 1 to 64 ops"),
+        ("--cc aimd=3 -s 1M", "is no congestion control"),
+        ("--cc swift -s 64,4K", "--cc is for ops above 4K"),
+        ("--timeout 1us", "is no timeout: give 3us to 3600s"),
+        ("--timeout 2h", "is no timeout"),
+        ("--timeout 3601s", "is no timeout"),
+        ("--patience 0", "is no time: give seconds above 0"),
+        ("--numa 0", "possible values: auto"),
+        ("--seed 3", "--seed is for keys of SERVER, and none is named"),
+        ("--port 3", "--port is for keys of SERVER"),
+    ] {
+        let more: Vec<&str> = more.split(' ').collect();
+        let output = bench(None, &[&load[..], &more].concat()).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {error}");
+        assert!(error.contains(says) && !error.contains("   them"), "{more:?}: {error}");
+    }
     assert!(!Path::new(grant).exists(), "no grant without a server");
 }
 
@@ -745,7 +773,7 @@ fn a_server_is_scraped_and_says_what_it_does_on_standard_error() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.contains("\nrma_engine_up 1\n"), "{answer}");
+    assert!(answer.contains("\nrma_engine_up{engine=\"0\"} 1\n"), "{answer}");
     server.signal(Signal::INT);
     let output = server.output();
     let said = text(&output.stderr);

@@ -8,16 +8,18 @@ use std::process::ExitCode;
 use rma_core::{
     addr::LocalAddresses,
     backend::{RxFrame, TxFrame},
-    crypto::fastest,
+    crypto::{EngineId, fastest},
     error::DropReason,
     one_rma::OneRma,
     packet::Tail,
     port::Port,
     quantum::Quantum,
+    seat::Word,
     service::{Both, Service},
     time::{Clock, Instant},
 };
 use rma_figures::turn::{Company, Keys, profile_of};
+use rma_shm::Line;
 
 /// A service that nobody uses.
 struct Idle {
@@ -31,6 +33,20 @@ impl Company for Idle {
 }
 
 impl Service for Idle {
+    fn owner_of(&self, _: &RxFrame<'_>) -> Option<EngineId> {
+        None
+    }
+
+    fn take_keys(&mut self) {}
+
+    fn note_paid(&mut self) {}
+
+    fn poll_word(&mut self) -> Option<Word> {
+        None
+    }
+
+    fn handle_word(&mut self, _: &Line) {}
+
     fn addresses(&self) -> &LocalAddresses {
         &self.addresses
     }

@@ -370,6 +370,7 @@ fn carry(from: &mut Nic, to: &mut Nic, now: Instant) {
             reply_len_max: FRAME_LEN_MAX,
             link: None,
             is_first: true,
+            is_handed_over: false,
             bytes: &mut room[..transmit.len],
         };
         // The op tells of a refusal.

@@ -18,6 +18,7 @@ pub mod error;
 pub mod failover;
 pub mod figures;
 pub mod flows;
+pub mod handover;
 pub mod instructions;
 pub mod issue;
 pub mod key_rotation;

@@ -83,6 +83,8 @@ enum Event {
     Regranted {
         region: Found,
     },
+    /// Of a client whose server gives lanes; those here have grant files.
+    Lane(IgnoredAny),
     /// The totals so far, which its end says again.
     Verified(IgnoredAny),
     Restoring {},
@@ -112,6 +114,9 @@ pub(super) struct Totals {
     /// Whether the region holds what it did before. Of the client's end alone.
     #[serde(default)]
     pub(super) restored: bool,
+    /// The bytes that were written to. Likewise.
+    #[serde(default, rename = "area")]
+    pub(super) _area: IgnoredAny,
 }
 
 /// The observations of a row.
@@ -504,7 +509,7 @@ mod tests {
         let totals = r#""rounds":1,"reads":2,"writes":3,"bytes":4,"compared":5,"rekeys":6,"regrants":0,"failed":{}"#;
         let verified = read(&format!(r#"{{"event":"verified",{totals}}}"#));
         assert!(matches!(verified, Ok(Event::Verified(_))), "{verified:?}");
-        let end = read(&format!(r#"{{"event":"end",{totals},"restored":true}}"#));
+        let end = read(&format!(r#"{{"event":"end",{totals},"restored":true,"area":[0,9]}}"#));
         assert!(matches!(end, Ok(Event::End(Totals { restored: true, .. }))), "{end:?}");
         for other in [
             "",

@@ -69,6 +69,19 @@ fn interrupted(client: Running, said: impl Iterator<Item = String>) -> (String, 
 /// As many ops as nobody waits for.
 const ENDLESS: [&str; 4] = ["--verify", "500", "-n", "1000000000"];
 
+/// A load that goes on until somebody ends it, and the ops that it needs.
+const LOADS: [(&str, &[&str], &str); 9] = [
+    ("read-lat", &[], "read,write,compare-swap,fetch-add"),
+    ("write-lat", &[], "read,write,compare-swap,fetch-add"),
+    ("atomic-lat", &[], "read,write,compare-swap,fetch-add"),
+    ("read-bw", &["-s", "64K", "-t", "4", "--span", "512K"], "read,write,compare-swap,fetch-add"),
+    ("write-bw", &["--threads", "2", "--idle", "yield"], "read,write,compare-swap,fetch-add"),
+    ("atomic-bw", &["-R", "2k"], "read,write,compare-swap,fetch-add"),
+    ("mixed", &["--threads", "2", "--idle", "yield"], "read,write,compare-swap,fetch-add"),
+    ("send-lat", &[], "send"),
+    ("send-bw", &[], "send"),
+];
+
 #[test]
 fn a_pause_of_either_side_ends_no_command_and_is_told() {
     let serving = Serving::new();
@@ -137,10 +150,11 @@ fn interrupted_json_says_so_and_has_what_was_measured() {
 
 #[test]
 fn a_load_whose_server_is_killed_ends_as_failed_and_says_so_to_programs_too() {
-    for command in ["read-lat", "write-bw"] {
+    for (command, load, ops) in LOADS {
         let serving = Serving::new();
-        let server = serving.start("read,write,compare-swap,fetch-add");
-        let more = ["--verify", "100", "-D", "30", "--interval", "0.1", "--json"];
+        let server = serving.start(ops);
+        let more = ["--verify", "100", "-D", "3600", "--patience", "1s", "--interval", "0.1"];
+        let more = [&more[..], &["--json"], load].concat();
         let mut client = Running::start(serving.client(command, &more));
         let mut said =
             BufReader::new(client.0.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -187,6 +201,85 @@ fn a_verification_whose_server_is_gone_tells_at_ctrl_c_what_it_has_verified() {
         assert!(verified.is_some() && verified < restoring, "{rest:?}");
         assert!(at("not restored").is_some(), "{rest:?}");
         assert!(!verify.output().status.success());
+    }
+}
+
+#[test]
+fn ctrl_c_a_second_time_while_bytes_are_restored_says_what_is_left_changed() {
+    for command in ["write-lat", "write-bw", "mixed", "verify"] {
+        let serving = Serving::new();
+        let server = serving.start("read,write,compare-swap,fetch-add");
+        let more: &[&str] = if command == "verify" {
+            &["--ops", "100", "--json"]
+        } else {
+            &["--verify", "100", "-D", "3600", "--interval", "0.1", "--json"]
+        };
+        let mut client = Running::start(serving.client(command, more));
+        let mut said =
+            BufReader::new(client.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let begun = if command == "verify" { "\"round\"" } else { "\"interval\"" };
+        assert!(said.any(|it| it.contains(begun)), "{command} has ended");
+        server.signal(Signal::STOP);
+        client.signal(Signal::INT);
+        // Two signals at once would be one.
+        let errors = BufReader::new(client.0.stderr.take().unwrap()).lines();
+        let mut errors = errors.map_while(Result::ok);
+        let is_told = match command {
+            "verify" => said.any(|it| it.contains("restoring")),
+            _ => errors.any(|it| it.contains("restoring what was")),
+        };
+        assert!(is_told, "{command}");
+        client.signal(Signal::INT);
+        let rest: Vec<String> = said.collect();
+        let error = errors.collect::<Vec<_>>().join("\n");
+        let status = client.0.wait().unwrap();
+        server.signal(Signal::CONT);
+        assert_eq!(status.code(), Some(130), "{command}: {error}");
+        let end = rest.last().unwrap();
+        if command == "verify" {
+            assert!(end.contains("\"restored\":false,\"area\":[0,1000000]"), "{end}");
+        } else {
+            assert!(error.contains("some of its bytes 0 to 65536 hold"), "{command}: {error}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn a_link_that_goes_down_and_comes_up_again_ends_no_load_and_is_told() {
+    let (lab, folder) = (Lab::new(&LabConfig::default()).unwrap(), Folder::new());
+    let grant = folder.grant();
+    let link = |state: &str| lab.b().ip(&["link", "set", "dev", Lab::INTERFACE, state]).unwrap();
+    let mut server = None;
+    let mut served = "";
+    for (command, more, ops) in LOADS {
+        if served != ops {
+            drop(server.take());
+            let _ = fs::remove_file(&grant);
+            server = Some(serve_in(&lab, &grant, ops));
+            served = ops;
+        }
+        let args = [command, "--interface", Lab::INTERFACE, "--grant", grant.to_str().unwrap()];
+        let args = [&args[..], &["--verify", "100", "-D", "3600", "--interval", "0.1"], more];
+        let mut client = Running::start(bench(Some(lab.a()), &args.concat()));
+        let mut told =
+            BufReader::new(client.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let flows = |it: &String| it.contains(" 0 not OK");
+        assert!(told.any(|it| flows(&it)), "{command} has ended");
+        link("down");
+        assert!(told.any(|it| it.contains("not OK") && !flows(&it)), "{command} has ended");
+        let clock = TscClock::new();
+        wait_for("a moment", || Duration::from_nanos(clock.now().as_nanos()) >= PAUSE);
+        link("up");
+        assert!(told.any(|it| flows(&it) && !it.contains(" 0 ops/s")), "{command} has ended");
+        client.signal(Signal::INT);
+        let rest: Vec<String> = told.collect();
+        let status = client.0.wait().unwrap();
+        let mut said = String::new();
+        client.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(130), "{command}: {said}{rest:?}");
+        assert!(said.contains("paused  ") && said.contains("partial  "), "{command}: {said}");
+        assert!(!rest.iter().any(|it| it.contains("not restored")), "{command}: {rest:?}");
     }
 }
 

@@ -88,6 +88,13 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             ratio("bench_goodput_over_transfers").at_least(0.95).by_name(),
         ],
     ),
+    Own(between::open_loop, &[ratio("open_loop_late_share").at_most(0.02).by_name()]),
+    Own(between::session_over_none, &[ratio("session_over_none").at_most(1.02).by_name()]),
+    Own(between::compare_over_figure, &[ratio("compare_over_figure").at_most(0.05).by_name()]),
+    Own(
+        between::over_quic,
+        &[ratio("read64_over_quic").at_most(0.4).needs("a build with --features quic").by_name()],
+    ),
     Own(
         between::generator_alone,
         &[
@@ -285,6 +292,13 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             Spec::new("turn64_initiator_ops_per_s", "1/s").by_name(),
             Spec::new("turn64_responder_ops_per_s", "1/s").by_name(),
             ratio("turn64_aead_share").by_name(),
+        ],
+    ),
+    Own(
+        turn::handed_over,
+        &[
+            ratio("handover_rate_over_own").at_least(0.6).by_name(),
+            ratio("handover_sends_over_own").at_least(0.6).by_name(),
         ],
     ),
     Own(

@@ -10,7 +10,10 @@ use rma_bench::{
 use rma_core::crypto::{AeadProvider, ProviderKind};
 
 use super::spec::Measured;
-use crate::turn::{BATCH, Keys, Side, Turns, measure};
+use crate::{
+    handover::{self, HandedOver},
+    turn::{BATCH, Keys, Side, Turns, measure},
+};
 
 /// Rounds of each kind of keys.
 const ROUNDS: usize = 200;
@@ -37,6 +40,16 @@ pub(super) fn turn64(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
             &by_fastest,
         ),
     ])
+}
+
+/// Rounds of READs and SENDs that land right and wrong.
+const HANDOVER_ROUNDS: usize = 50;
+
+/// Frames that land at the wrong engine of a host.
+pub(super) fn handed_over(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
+    let HandedOver { reads, sends } = pinned(cores().1, || handover::measure(HANDOVER_ROUNDS));
+    let words = format!("64 B, {BATCH} at once, both hosts of two engines in one thread");
+    Ok([reads, sends].map(|value| Measured::new(value, words.clone())).into())
 }
 
 /// The larger one; not a number if either is none, which must not pass for a small one.
