@@ -44,7 +44,7 @@ struct Limit {
 }
 
 /// The crates that ship.
-const PRODUCT: [&str; 10] = [
+const PRODUCT: [&str; 11] = [
     "rma-core",
     "rma-xdp",
     "crates/rma-app",
@@ -53,6 +53,7 @@ const PRODUCT: [&str; 10] = [
     "crates/rma-star",
     "crates/rma-channel",
     "crates/rma-keys",
+    "crates/rma-doctor",
     "crates/rmactl",
     "ebpf",
 ];
