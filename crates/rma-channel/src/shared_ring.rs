@@ -6,6 +6,10 @@
 //! | [`with_zeroing`] | its record says so | that of the ring: a slow sender holds up the others | zeroes each record |
 //! | [`immediate`] | its event says so | any; in order for each sender | posts receives, may block |
 //!
+//! There is no third form (§4.4). Writes of different senders have no order: without zeroing one of
+//! them could clear the bell of another's message, and a detached head would tell of places that
+//! are reserved and not yet written.
+//!
 //! There are two regions, so that senders cannot read each other's messages: *C* has the head, up
 //! to where places are reserved, and the tail, up to where messages are processed; *R* is the ring.
 //! A sender has grants for FETCH_ADD and READ of C, and for writing to R alone. He adds to the head

@@ -486,6 +486,8 @@ mod tests {
         assert!(matches!(small.divided(33), Err(StarConfigError::Engines { .. })));
     }
 
+    //= star#IV-A-ports
+    //= type=test
     #[test]
     fn a_place_needs_addresses_two_ports_and_frames() {
         let build = |change: fn(&mut StarPlace)| {

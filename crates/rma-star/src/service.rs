@@ -355,6 +355,7 @@ impl Service for Star {
         &self.config.place().addresses
     }
 
+    //= star#IV-A-ports
     fn serves(&self, port: Port) -> bool {
         let place = self.config.place();
         port == place.stateless_port || port == place.stateful_port
@@ -379,6 +380,7 @@ impl Service for Star {
         self.config.engine_of_portal(portal).filter(|_| is_local)
     }
 
+    //= star#III-E1-both-on-one-nic
     fn handle_frames(&mut self, now: Instant, clock: &impl Clock, frames: &mut [RxFrame<'_>]) {
         let now = clock.now().max(now);
         self.seen_at = now;

@@ -543,6 +543,17 @@ mod tests {
     //= 1rma#6.1-timeouts
     //= type=test
     #[test]
+    fn the_papers_profile_follows_the_rtt_and_has_ten_microseconds_to_dispatch() {
+        for micros in [1, 5, 40] {
+            let paper = Timing::paper(Duration::from_micros(micros));
+            assert_eq!(paper.dispatch_timeout, Duration::from_micros(10));
+            assert_eq!(paper.timeout, Duration::from_micros(5 * micros));
+        }
+    }
+
+    //= 1rma#6.1-timeouts
+    //= type=test
+    #[test]
     fn a_software_profile_follows_the_rtt_above_its_floor() {
         let floor = Duration::from_micros(500);
         let near = Timing::software(Duration::from_micros(10), floor);

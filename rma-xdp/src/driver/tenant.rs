@@ -60,6 +60,7 @@ impl Default for Quota {
     }
 }
 
+//= 1rma#4.3-priorities
 /// How much a tenant may have of each pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]

@@ -340,6 +340,8 @@ fn nobody_waits_for_ops_whose_end_changes_nothing() {
     portal(&mut driver, None, SLOTS);
 }
 
+//= 1rma#4.3-priorities
+//= type=test
 #[test]
 fn the_reservation_of_a_dropped_tenant_is_waited_for() {
     let mut driver = host();

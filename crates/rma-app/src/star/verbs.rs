@@ -22,6 +22,7 @@ use crate::{
     wait::{At, Awaited, Look, Place, wait},
 };
 
+//= star#IV-C-verbs
 /// The parts that a [`StarVerbs`] is made of.
 #[derive(Debug)]
 pub struct StarParts {

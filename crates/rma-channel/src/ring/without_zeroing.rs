@@ -193,6 +193,7 @@ impl Writer {
 
     /// Takes what has gathered, to be written once its bell is set ([`Writer::set_bell`]), but for
     /// its body, which may be written at once. `None` if nothing has.
+    //= channels#4.3-without-zeroing
     pub fn take_run(&mut self) -> Option<Run> {
         let messages = core::mem::take(&mut self.messages);
         let (position, head) = (self.run, self.room.head());

@@ -165,6 +165,7 @@ impl Reader {
         if is_full { 0 } else { word_at(&self.ring, self.len.offset(self.next)) }
     }
 
+    //= channels#4.3-with-zeroing
     fn zero(&self, offset: u64, len: u64) {
         const ZEROS: [u8; 256] = [0; 256];
         let mut at = 0;

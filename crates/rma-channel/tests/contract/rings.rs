@@ -160,6 +160,10 @@ fn run(ring: &mut dyn Ring, lens: &[u32], kept: usize) {
 }
 
 proptest! {
+    //= channels#4.3-with-zeroing
+    //= type=test
+    //= channels#4.3-without-zeroing
+    //= type=test
     #[test]
     fn messages_come_whole_once_and_in_order_whatever_their_lengths(
         lens in prop::collection::vec(1_u32..=180, 1..200),
@@ -241,6 +245,8 @@ proptest! {
     }
 }
 
+//= channels#4.3-without-zeroing
+//= type=test
 #[test]
 fn messages_that_go_together_are_one_run_with_one_bell() {
     let len = RingLen::new(1024).unwrap();
@@ -279,6 +285,8 @@ fn messages_that_go_together_are_one_run_with_one_bell() {
     assert_eq!(writer.take_run(), None);
 }
 
+//= channels#4.3-with-zeroing
+//= type=test
 #[test]
 fn a_receiver_with_zeroing_leaves_a_ring_of_zeros() {
     let [mut ring, _] = both(256, 180);

@@ -47,6 +47,7 @@ pub(super) struct Seen {
 }
 
 impl Stateful {
+    //= star#IV-B3-checked-on-arrival
     /// Takes frames that came to the port of stateful processing: at most a batch.
     pub(crate) fn handle_frames(
         &mut self,

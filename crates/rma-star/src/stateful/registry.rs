@@ -58,6 +58,7 @@ impl Registry {
     ///
     /// # Errors
     /// The status that the work request fails with, if the rule does not allow that.
+    //= star#III-D2-checked-before-sending
     //= star#III-D1-rules
     pub(super) fn key(
         &self,
@@ -132,6 +133,8 @@ mod tests {
         Rule { mr: MrId(mr), len, write: key(1), read: None }
     }
 
+    //= star#III-D2-checked-before-sending
+    //= type=test
     #[test]
     fn only_what_a_rule_allows_has_a_key() {
         let (mut registry, mut list) = (Registry::new(4), IndexList::new());

@@ -125,6 +125,8 @@ fn a_recv_whose_memory_is_gone_ends_the_connection_at_both_sides() {
     assert_eq!(pair.f.status(send), Some(WcStatus::RemOpErr));
 }
 
+//= star#IV-B3-checked-on-arrival
+//= type=test
 #[test]
 fn memory_that_a_peer_does_not_share_is_not_touched() {
     for op in [WqeOp::Write, WqeOp::Read] {
@@ -211,6 +213,8 @@ fn a_write_that_comes_again_after_it_is_done_does_not_land() {
     assert_eq!(pair.star.counters().drops(StarDrop::Again), 1);
 }
 
+//= star#III-E1-both-on-one-nic
+//= type=test
 #[test]
 fn connections_of_both_kinds_share_an_engine() {
     let mut pair = Pair::of(fused(), true);

@@ -112,6 +112,7 @@ pub enum KeyPhase {
     Odd,
 }
 
+//= star#IV-A-format
 /// The meaning of the common header. Type and flags belong to the frames that begin with it, all
 /// but the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

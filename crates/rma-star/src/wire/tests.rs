@@ -162,6 +162,8 @@ fn is_taken(octets: &[u8]) -> bool {
     true
 }
 
+//= star#IV-A-format
+//= type=test
 //= star#III-B-seven-types
 //= type=test
 //= star#III-B-rd

@@ -85,6 +85,8 @@ fn two(one: Role, other: Role) -> ((Host, Qp), (Host, Qp)) {
     ((a, qp_a), (b, qp_b))
 }
 
+//= star#IV-C-verbs
+//= type=test
 //= star#III-C1-explicit
 //= type=test
 #[test]
