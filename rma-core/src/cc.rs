@@ -58,6 +58,7 @@
 mod aimd;
 mod config;
 mod fixed;
+mod policy;
 mod rtt;
 mod signal;
 mod swift;
@@ -71,6 +72,7 @@ use core::fmt;
 pub use aimd::Aimd;
 pub use config::{Algorithm, CcConfig, CcConfigBuilder, CcConfigError, SwiftParameters};
 pub use fixed::Fixed;
+pub use policy::{Own, Policy};
 pub use rtt::Rtt;
 pub use signal::Signal;
 pub use swift::Swift;
@@ -120,14 +122,30 @@ pub trait CongestionController: fmt::Debug + Send {
     /// included.
     fn on_completion(&mut self, feedback: &Feedback, rtt: Rtt);
 
+    /// Reacts to one completion of a window of which less than half was used. The window must not
+    /// grow: that nothing was congested says nothing about it. By default an op that succeeded
+    /// changes nothing, and another one what it always changes.
+    fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        if feedback.status != OpStatus::Ok {
+            self.on_completion(feedback, rtt);
+        }
+    }
+
+    /// The remote NIC answers again after a silence: leaves `factor` of the window, but no less
+    /// than one op if it is above that. A decrease like any other: the next one is a round trip
+    /// later at the earliest. By default nothing changes.
+    fn on_return(&mut self, now: Instant, factor: f64) {
+        let _ = (now, factor);
+    }
+
     /// The window, in ops; below one, ops are further than a round trip apart. Finite and above
     /// zero.
     fn cwnd(&self) -> f64;
 }
 
-/// Any of the controllers, by value: windows lie side by side in one table, and are reached without
-/// a pointer.
-#[derive(Clone, Copy, Debug)]
+/// Any of the controllers, by value: windows lie side by side in one table, and those of this crate
+/// are reached without a pointer.
+#[derive(Debug)]
 pub enum Controller {
     /// Algorithm 1 and its kin.
     Aimd(Aimd),
@@ -135,30 +153,13 @@ pub enum Controller {
     Swift(Swift),
     /// No control: a window that stays as it is.
     Fixed(Fixed),
+    /// One of the application's own.
+    Own(Own),
 }
 
-impl Controller {
-    /// [`CongestionController::on_completion`] of a window that was not used: it does not grow.
-    /// What would have made it grow is as if it had not come.
-    fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
-        match self {
-            Self::Aimd(aimd) => aimd.on_completion_unused(feedback, rtt),
-            Self::Swift(swift) => swift.on_completion_unused(feedback, rtt),
-            Self::Fixed(_) => {}
-        }
-    }
-
-    /// The remote NIC answers again after a silence: leaves `factor` of the window, but no less
-    /// than one op if it is above that. A decrease like any other: the next one is a round trip
-    /// later at the earliest.
-    fn on_return(&mut self, now: Instant, factor: f64) {
-        let least = |cwnd: f64| (factor * cwnd).max(cwnd.min(1.0));
-        match self {
-            Self::Aimd(aimd) => aimd.set(least(aimd.cwnd()), now),
-            Self::Swift(swift) => swift.set(least(swift.cwnd()), now),
-            Self::Fixed(_) => {}
-        }
-    }
+/// The window that `factor` leaves of `cwnd` when a remote NIC answers again.
+fn after_return(cwnd: f64, factor: f64) -> f64 {
+    (factor * cwnd).max(cwnd.min(1.0))
 }
 
 impl CongestionController for Controller {
@@ -167,6 +168,25 @@ impl CongestionController for Controller {
             Self::Aimd(aimd) => aimd.on_completion(feedback, rtt),
             Self::Swift(swift) => swift.on_completion(feedback, rtt),
             Self::Fixed(fixed) => fixed.on_completion(feedback, rtt),
+            Self::Own(own) => own.on_completion(feedback, rtt),
+        }
+    }
+
+    fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        match self {
+            Self::Aimd(aimd) => aimd.on_completion_unused(feedback, rtt),
+            Self::Swift(swift) => swift.on_completion_unused(feedback, rtt),
+            Self::Fixed(fixed) => fixed.on_completion_unused(feedback, rtt),
+            Self::Own(own) => own.on_completion_unused(feedback, rtt),
+        }
+    }
+
+    fn on_return(&mut self, now: Instant, factor: f64) {
+        match self {
+            Self::Aimd(aimd) => aimd.on_return(now, factor),
+            Self::Swift(swift) => swift.on_return(now, factor),
+            Self::Fixed(fixed) => fixed.on_return(now, factor),
+            Self::Own(own) => own.on_return(now, factor),
         }
     }
 
@@ -175,6 +195,7 @@ impl CongestionController for Controller {
             Self::Aimd(aimd) => aimd.cwnd(),
             Self::Swift(swift) => swift.cwnd(),
             Self::Fixed(fixed) => fixed.cwnd(),
+            Self::Own(own) => own.cwnd(),
         }
     }
 }

@@ -6,8 +6,8 @@
 use core::time::Duration;
 
 use super::{
-    CcConfig, CongestionController, Feedback, LastDecrease, Rtt, Signal, signal::Reading,
-    window::OpCharge,
+    CcConfig, CongestionController, Feedback, LastDecrease, Rtt, Signal, after_return,
+    signal::Reading, window::OpCharge,
 };
 use crate::time::{self, Instant};
 
@@ -48,14 +48,6 @@ impl Aimd {
         }
     }
 
-    /// See [`Controller::on_completion_unused`](super::Controller::on_completion_unused).
-    pub(super) fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
-        // Nothing else changes when it grows.
-        let cwnd_old = self.cwnd;
-        self.on_completion(feedback, rtt);
-        self.cwnd = self.cwnd.min(cwnd_old);
-    }
-
     /// Multiplies the window by `factor`, to no less than `least`, unless it was decreased in the
     /// last RTT time.
     fn decrease(&mut self, factor: f64, least: f64, feedback: &Feedback, rtt: Rtt) {
@@ -66,7 +58,7 @@ impl Aimd {
     }
 
     /// Sets the window to `cwnd`, which is no larger than it is.
-    pub(super) fn set(&mut self, cwnd: f64, now: Instant) {
+    fn set(&mut self, cwnd: f64, now: Instant) {
         // A delay right at its target, or a window at its minimum: nothing to wait for.
         if cwnd < self.cwnd {
             self.last_decrease = LastDecrease(Some(now));
@@ -100,6 +92,17 @@ impl CongestionController for Aimd {
             }
             Reading::Nothing => {}
         }
+    }
+
+    fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        // Nothing else changes when it grows.
+        let cwnd_old = self.cwnd;
+        self.on_completion(feedback, rtt);
+        self.cwnd = self.cwnd.min(cwnd_old);
+    }
+
+    fn on_return(&mut self, now: Instant, factor: f64) {
+        self.set(after_return(self.cwnd, factor), now);
     }
 
     fn cwnd(&self) -> f64 {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use thiserror::Error;
 
 use super::{
-    Aimd, Controller, Fixed, Signal, Swift,
+    Aimd, Controller, Fixed, Own, Policy, Signal, Swift,
     window::{OpCharge, Pacing},
 };
 use crate::{
@@ -28,20 +28,23 @@ pub enum Algorithm {
     Fixed,
     /// Swift, with an endpoint window for the local NIC. Not in the paper.
     Swift,
+    /// One of the application's own. Not in the paper.
+    Own(&'static dyn Policy),
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All of this crate.
     pub const ALL: [Self; 4] = [Self::Aimd, Self::TotalDelayOnly, Self::Fixed, Self::Swift];
 
     /// A short name, for command lines and tables.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Aimd => "aimd",
             Self::TotalDelayOnly => "total-delay-only",
             Self::Fixed => "fixed",
             Self::Swift => "swift",
+            Self::Own(policy) => policy.name(),
         }
     }
 }
@@ -325,6 +328,7 @@ impl CcConfig {
             Algorithm::Swift => {
                 Controller::Swift(Swift::new(self, Signal::IssueDelay, target_delay))
             }
+            Algorithm::Own(policy) => Controller::Own(Own::new(self, policy.local(self))),
         }
     }
 
@@ -348,6 +352,7 @@ impl CcConfig {
             Algorithm::Swift => {
                 Controller::Swift(Swift::new(self, Signal::RemoteDelay, target_delay))
             }
+            Algorithm::Own(policy) => Controller::Own(Own::new(self, policy.remote(self, moves))),
         }
     }
 
@@ -359,10 +364,12 @@ impl CcConfig {
         }
     }
 
-    pub(super) const fn pacing(&self) -> Pacing {
+    pub(super) fn pacing(&self) -> Pacing {
         match self.settings.algorithm {
             Algorithm::Aimd | Algorithm::TotalDelayOnly => Pacing::Always,
             Algorithm::Fixed | Algorithm::Swift => Pacing::BelowOneOp,
+            Algorithm::Own(policy) if policy.is_paced() => Pacing::Always,
+            Algorithm::Own(_) => Pacing::BelowOneOp,
         }
     }
 }

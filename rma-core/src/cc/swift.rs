@@ -13,8 +13,8 @@
 use core::time::Duration;
 
 use super::{
-    CcConfig, CongestionController, Feedback, LastDecrease, Rtt, Signal, signal::Reading,
-    window::OpCharge,
+    CcConfig, CongestionController, Feedback, LastDecrease, Rtt, Signal, after_return,
+    signal::Reading, window::OpCharge,
 };
 use crate::time::{self, Instant};
 
@@ -93,15 +93,6 @@ impl Swift {
         }
     }
 
-    /// See [`Controller::on_completion_unused`](super::Controller::on_completion_unused).
-    pub(super) fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
-        let mut next = *self;
-        next.on_completion(feedback, rtt);
-        if next.cwnd <= self.cwnd {
-            *self = next;
-        }
-    }
-
     /// The delay that the window is steered to, in nanoseconds.
     fn target_delay_nanos(&self) -> f64 {
         self.base_target_nanos + self.scaling.nanos(self.cwnd)
@@ -115,7 +106,7 @@ impl Swift {
     }
 
     /// Sets the window, within its limits.
-    pub(super) fn set(&mut self, cwnd: f64, now: Instant) {
+    fn set(&mut self, cwnd: f64, now: Instant) {
         let cwnd = cwnd.max(self.cwnd_min).min(self.cwnd_max);
         // The publication also counts an unchanged window as decreased. At its maximum such a
         // window would never be.
@@ -162,6 +153,18 @@ impl CongestionController for Swift {
             }
             Reading::Nothing => {}
         }
+    }
+
+    fn on_completion_unused(&mut self, feedback: &Feedback, rtt: Rtt) {
+        let mut next = *self;
+        next.on_completion(feedback, rtt);
+        if next.cwnd <= self.cwnd {
+            *self = next;
+        }
+    }
+
+    fn on_return(&mut self, now: Instant, factor: f64) {
+        self.set(after_return(self.cwnd, factor), now);
     }
 
     fn cwnd(&self) -> f64 {

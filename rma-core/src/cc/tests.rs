@@ -3,6 +3,7 @@
 
 mod curves;
 mod laws;
+mod own;
 mod remotes;
 mod rules;
 
