@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use rma_xdp::{
     HostAddr, HostConfig, HostError, InlineHost,
     device::{
-        Device,
+        Device, TrafficClasses,
         net::NetError,
         xdp::{Mode, XdpError},
     },
@@ -67,6 +67,10 @@ pub struct DeviceArgs {
     /// driver, with zero-copy where that works; xdp-generic in the network stack.
     #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
     pub(crate) backend: Backend,
+    /// The DSCP of the packets that are sent, 0 to 63; or one for the latency and one for the
+    /// throughput class, as 46/10. Default: none.
+    #[arg(long, value_name = "DSCP")]
+    pub(crate) dscp: Option<TrafficClasses>,
 }
 
 /// An error about the device that was asked for.
@@ -115,6 +119,7 @@ impl DeviceArgs {
         has_address: bool,
         settings: impl Fn(HostConfig) -> HostConfig,
     ) -> Result<InlineHost, DeviceError> {
+        let settings = |it| settings(it).with(|it| it.traffic = self.dscp.unwrap_or_default());
         let backend = self.backend;
         if let Some(address) = self.udp {
             if !matches!(backend, Backend::Auto | Backend::Udp) {

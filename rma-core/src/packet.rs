@@ -174,6 +174,8 @@ pub struct Packets {
     behind: [u8; FRAMES_MAX],
     /// Frames that may not begin a packet and have found none.
     unpaid: usize,
+    /// Whether frames of different classes of service share no packet.
+    classes_apart: bool,
 }
 
 /// No frame.
@@ -183,7 +185,20 @@ impl Packets {
     /// No packet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { packets: ArrayVec::new_const(), behind: [NONE; FRAMES_MAX], unpaid: 0 }
+        Self {
+            packets: ArrayVec::new_const(),
+            behind: [NONE; FRAMES_MAX],
+            unpaid: 0,
+            classes_apart: false,
+        }
+    }
+
+    /// The same, where frames of different classes of service share no packet: the network treats
+    /// their packets differently.
+    #[must_use]
+    pub const fn with_classes_apart(mut self, classes_apart: bool) -> Self {
+        self.classes_apart = classes_apart;
+        self
     }
 
     /// Puts `frames` into packets, at most [`FRAMES_MAX`] of them: those that hold nothing to send
@@ -241,6 +256,7 @@ impl Packets {
             let waits = transmit.class == ClassOfService::Latency && packet.bulk > SMALL;
             if packet.frames() == FRAMES_MAX
                 || waits
+                || self.classes_apart && of_head.class != transmit.class
                 || !shares(of_head, head, transmit, &frames[index])
             {
                 continue;

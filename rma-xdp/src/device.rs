@@ -9,6 +9,7 @@ pub mod net;
 pub(crate) mod paths;
 mod search;
 pub(crate) mod status;
+pub(crate) mod traffic;
 pub mod udp;
 pub(crate) mod ways;
 #[cfg(feature = "xdp")]
@@ -23,6 +24,7 @@ pub use rma_core::{
 pub use self::{
     engines::{ENGINES_MAX, Engines},
     status::{InterfaceState, InterfaceStatus},
+    traffic::{Dscp, NoDscp, TrafficClasses},
     ways::{AddressStatus, NarrowPath},
 };
 
@@ -105,6 +107,7 @@ impl Device {
         wanted: &[HostAddr],
         ports: &[Port],
         engines: Engines,
+        traffic: TrafficClasses,
     ) -> Result<OpenDevice, HostError> {
         if !engines.can_be() {
             return Err(HostError::Engines { engines });
@@ -113,11 +116,16 @@ impl Device {
             #[cfg(feature = "xdp")]
             Self::Xdp { interface, mode } => {
                 let config = XdpConfig::new(&interface, ports, &[]);
-                open_xdp(config.with(|it| (it.mode, it.engines) = (mode, engines)), wanted)
+                let set = |it: &mut XdpConfig| {
+                    (it.mode, it.engines, it.traffic) = (mode, engines, traffic);
+                };
+                open_xdp(config.with(set), wanted)
             }
             Self::Udp { batching } => match engines {
                 Engines::One | Engines::PerQueue | Engines::Count(1) => {
-                    open_udp(wanted, ports, batching)
+                    let config = UdpConfig::new(Vec::new(), ports);
+                    let set = |it: &mut UdpConfig| (it.batching, it.traffic) = (batching, traffic);
+                    open_udp(config.with(set), wanted)
                 }
                 Engines::Count(engines) => Err(HostError::OneEngineOverUdp { engines }),
             },
@@ -290,14 +298,9 @@ fn open_xdp(config: XdpConfig, wanted: &[HostAddr]) -> Result<OpenDevice, HostEr
     Ok(OpenDevice { backends, addresses, info, keeper })
 }
 
-fn open_udp(
-    wanted: &[HostAddr],
-    ports: &[Port],
-    batching: UdpBatching,
-) -> Result<OpenDevice, HostError> {
+fn open_udp(config: UdpConfig, wanted: &[HostAddr]) -> Result<OpenDevice, HostError> {
     let addresses = at_most_one_of_each_family(wanted)?;
-    let config = UdpConfig::new(addresses.iter().collect(), ports);
-    let config = config.with(|it| it.batching = batching);
+    let config = config.with(|it| it.addresses = addresses.iter().collect());
     let mut backend = UdpBackend::open(&config)?;
     let info = DeviceInfo::Udp(backend.describe().clone());
     let (batching, counters) = (backend.describe().batching, backend.counters().clone());

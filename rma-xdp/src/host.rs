@@ -42,7 +42,7 @@ use rma_star::config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder};
 use crate::engine::star::{StarHost, StarSetting};
 use crate::{
     device::{
-        Device, DeviceInfo, DeviceKeeper, Engines, OpenDevice,
+        Device, DeviceInfo, DeviceKeeper, Engines, OpenDevice, TrafficClasses,
         backend::HostBackend,
         status::InterfaceStatus,
         ways::{AddressStatus, NarrowPath},
@@ -107,6 +107,8 @@ pub struct HostConfig {
     pub stateful_port: u16,
     /// PID_initiator of this host's portals. Default: this process's.
     pub pid: Pid,
+    /// The DSCP of the packets that it sends (§6). Default: none.
+    pub traffic: TrafficClasses,
     /// How many engines it has, each with a thread of its own, receive queues of the interface, and
     /// a part of the NIC's tables. Over UDP, and inline, a host has one. Default: one, with all
     /// queues.
@@ -154,6 +156,7 @@ impl HostConfig {
             #[cfg(feature = "star")]
             stateful_port: STATEFUL_PORT.0,
             pid: Pid(std::process::id()),
+            traffic: TrafficClasses::default(),
             engines: Engines::One,
             cores: Vec::new(),
             idle: IdlePolicy::default(),
@@ -347,7 +350,7 @@ impl<P: ControlPath> HostOf<P> {
         let ports = setting.beside(ports);
         let HostConfig { device, addresses, port, pid, counter, driver, nic, aead, .. } = config;
         let OpenDevice { backends, addresses, info, keeper } =
-            device.open(&addresses, &ports, config.engines)?;
+            device.open(&addresses, &ports, config.engines, config.traffic)?;
         let count = backends.len() as u16;
         check_cores(&config.cores, backends.len())?;
         let its = nic.divided(count)?;

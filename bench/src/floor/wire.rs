@@ -15,7 +15,10 @@ use rma_core::{
     port::{Port, SourcePort},
     time::Instant,
 };
-use rma_xdp::device::xdp::{SteeredSockets, packet::Headers, socket::Socket, umem::CHUNK_DATA};
+use rma_xdp::device::{
+    Dscp,
+    xdp::{SteeredSockets, packet::Headers, socket::Socket, umem::CHUNK_DATA},
+};
 use rustix::{
     thread::{CpuSet, sched_setaffinity},
     time::{ClockId, clock_gettime},
@@ -95,6 +98,7 @@ pub(super) fn headers(from: (HostAddr, [u8; 6]), to: (HostAddr, [u8; 6]), port: 
         destination,
         source_port: SourcePort::FIRST,
         port: Port(port),
+        dscp: Dscp::default(),
     }
 }
 

@@ -168,6 +168,27 @@ fn small_frames_to_one_host_share_a_packet_and_others_do_not() {
 }
 
 #[test]
+fn classes_that_the_network_tells_apart_share_no_packet() {
+    let classes = [LATENCY, BULK, LATENCY, BULK];
+    let mut buffers = vec![vec![0; ROOM]; classes.len()];
+    let of = |(bytes, class): (_, &ClassOfService)| TxFrame {
+        bytes,
+        transmit: Some(written(0, 2, *class, 56).transmit),
+    };
+    let frames: Vec<TxFrame<'_>> =
+        buffers.iter_mut().map(Vec::as_mut_slice).zip(&classes).map(of).collect();
+    for (apart, expected) in
+        [(false, vec![[0, 1, 2, 3].to_vec()]), (true, vec![vec![0, 2], vec![1, 3]])]
+    {
+        let mut packets = Packets::new().with_classes_apart(apart);
+        packets.plan(&frames, SMALL, |_, frame| frame.packet_room());
+        let planned: Vec<Vec<usize>> =
+            packets.list().iter().map(|it| packets.frames_of(it).collect()).collect();
+        assert_eq!(planned, expected);
+    }
+}
+
+#[test]
 fn a_packet_is_as_long_as_path_and_receiver_take_and_has_as_many_frames_as_it_may() {
     let requests = vec![written(0, 2, LATENCY, 56); FRAMES_MAX];
     // 22 of them are 1232 octets, which a host takes that has said nothing.

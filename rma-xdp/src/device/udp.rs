@@ -43,6 +43,7 @@ mod send;
 mod socket;
 
 use std::{
+    cell::Cell,
     fmt, io,
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
@@ -146,7 +147,10 @@ impl UdpBackend {
             let frame_len_max = config::payload_of(description.mtu, address).min(FRAME_LEN_MAX);
             let gso = in_use.has(Mechanism::Gso);
             let bursts_without_runs = 0;
-            sockets.push(Socket { fd, address, port, frame_len_max, gso, bursts_without_runs });
+            let dscp = Cell::new(config.traffic.latency);
+            let socket =
+                Socket { fd, address, port, frame_len_max, gso, bursts_without_runs, dscp };
+            sockets.push(socket);
             described.push(description);
             batching = Some(batching.map_or(in_use, |others| others.and(in_use)));
         }
@@ -180,7 +184,7 @@ impl UdpBackend {
             first: 0,
             peers: Peers::new(),
             inbox: Box::new(Inbox::new(config.batching.gro)),
-            outbox: Box::new(Outbox::new(tx_len_max.unwrap_or(0))),
+            outbox: Box::new(Outbox::new(tx_len_max.unwrap_or(0), config.traffic)),
             counters: Arc::default(),
             description: Description { ports, batching, sockets: described },
         })

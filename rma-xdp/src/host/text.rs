@@ -63,8 +63,8 @@ pub enum HostTextError {
 }
 
 /// Settings that may follow the device.
-const SETTINGS: [&str; 7] =
-    ["address=", "port=", "engines=", "core=", "pid=", "mode=", "state-dir="];
+const SETTINGS: [&str; 8] =
+    ["address=", "port=", "dscp=", "engines=", "core=", "pid=", "mode=", "state-dir="];
 
 /// From a device, and settings after commas: `xdp:eth1`, `udp:192.0.2.1`,
 /// `xdp:eth1,port=4000,core=3`. So an operator says in one argument, or one variable of the
@@ -75,6 +75,7 @@ const SETTINGS: [&str; 7] =
 /// |---|---|
 /// | `address=` | one of [`HostConfig::addresses`]; may come once for each family |
 /// | `port=`, `pid=` | [`HostConfig::port`], [`HostConfig::pid`] |
+/// | `dscp=` | [`HostConfig::traffic`]: one number, or two as `46/10` |
 /// | `engines=` | [`HostConfig::engines`]: a number, or `queues` for one for each queue |
 /// | `core=` | one of [`HostConfig::cores`]; may come once for each engine |
 /// | `mode=` | of AF_XDP: `auto`, `native`, `native-copy`, `native-zc` or `generic` |
@@ -117,6 +118,12 @@ impl FromStr for HostConfig {
                 "port" => {
                     let port = value.parse().ok().filter(|&port| port > 0);
                     config.port = port.ok_or_else(|| wrong("a UDP port, 1 to 65535"))?;
+                }
+                "dscp" => {
+                    let traffic = value.parse().ok();
+                    config.traffic = traffic.ok_or_else(|| {
+                        wrong("0 to 63, or two for the latency and the throughput class, as 46/10")
+                    })?;
                 }
                 "engines" if value == "queues" => config.engines = Engines::PerQueue,
                 "engines" => {
@@ -248,8 +255,9 @@ mod tests {
 
     #[test]
     fn settings_follow_the_device() {
-        let text = "udp:192.0.2.1,port=4000,core=3,pid=7,address=2001:db8::1,state-dir=/run/a=b";
+        let text = "udp:192.0.2.1,port=4000,core=3,pid=7,address=2001:db8::1,dscp=46/10,state-dir=/run/a=b";
         let config = parsed(text);
+        assert_eq!(config.traffic.to_string(), "46/10");
         assert_eq!((config.port, &*config.cores, config.pid), (4000, &[3][..], Pid(7)));
         assert_eq!(config.addresses.len(), 2);
         assert_eq!(config.counter.state_dir.unwrap().to_str(), Some("/run/a=b"));
@@ -277,6 +285,7 @@ mod tests {
             ("udp:192.0.2.1,ports=1", "\"ports=1\" is no setting of a host: these are address=, p"),
             ("udp:192.0.2.1,", "\"\" is no setting"),
             ("udp:192.0.2.1,port=0", "port=0 of a host: give a UDP port, 1 to 65535"),
+            ("udp:192.0.2.1,dscp=64", "dscp=64 of a host: give 0 to 63, or two for the latency"),
             ("udp:192.0.2.1,core=x", "core=x of a host: give the number of a core"),
             ("udp:192.0.2.1,pid=4294967296", "pid=4294967296 of a host: give a number of 32 bits"),
             ("udp:192.0.2.1,mode=native", "mode=native of a host: give auto, native, native-copy,"),

@@ -8,8 +8,9 @@ use rma_core::{
     port::{Port, Ports, SourcePort},
     wire,
 };
-use rma_xdp::device::xdp::packet::{
-    self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN,
+use rma_xdp::device::{
+    Dscp,
+    xdp::packet::{self, Datagram, ETHERNET_LEN, Headers, IPV4_LEN, IPV6_LEN, UDP_LEN},
 };
 
 use crate::frames::{IPV4, IPV6, UDP, checksum};
@@ -93,8 +94,15 @@ pub fn back(like: &[u8], port: u16, source_port: SourcePort, payload: &[u8]) -> 
 fn wrap(like: &[u8], port: u16, source_port: SourcePort, payload: &[u8], turned: bool) -> Vec<u8> {
     let Datagram { source, destination, .. } = parse(like, port).expect("a frame that came by");
     let [next_hop_mac, source_mac] = [0, 6].map(|at| *like[at..].first_chunk().expect("14 octets"));
-    let headers =
-        Headers { source_mac, next_hop_mac, source, destination, source_port, port: Port(port) };
+    let headers = Headers {
+        source_mac,
+        next_hop_mac,
+        source,
+        destination,
+        source_port,
+        port: Port(port),
+        dscp: Dscp::default(),
+    };
     let headers = if turned {
         Headers {
             source_mac: next_hop_mac,

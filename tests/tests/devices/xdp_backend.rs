@@ -25,6 +25,7 @@ use rma_core::{
 };
 use rma_lab::{Lab, LabConfig, Netns};
 use rma_xdp::device::{
+    Dscp,
     net::{Path, PathTable},
     xdp::{
         AttachMode, Feature, Mode, SteeredSockets, XdpBackend, XdpConfig, XdpError,
@@ -538,6 +539,7 @@ fn each_reason_to_drop_what_was_steered_to_us_has_its_counter() {
         destination: End::B.address(version),
         source_port: SourcePort::FIRST,
         port: Port(PORT),
+        dscp: Dscp::default(),
     };
     let packet = |version: u8| {
         let mut packet = vec![1; if version == 4 { HEADERS_V4 } else { HEADERS_V6 } + 20];
@@ -662,6 +664,7 @@ fn packet_to_b(version: u8, source_mac: [u8; 6], next_hop_mac: [u8; 6]) -> Vec<u
         destination,
         source_port: SourcePort::FIRST,
         port: Port(PORT),
+        dscp: Dscp::default(),
     };
     let mut packet = vec![1; if version == 4 { HEADERS_V4 } else { HEADERS_V6 } + 20];
     headers.write(&mut packet);

@@ -10,6 +10,7 @@ use rma_core::{
 use rma_shm::Told;
 
 use super::batching::UdpBatching;
+use crate::device::traffic::TrafficClasses;
 
 /// IP header without options, and UDP header.
 const IPV4_OVERHEAD: usize = 20 + 8;
@@ -49,6 +50,8 @@ pub struct UdpConfig {
     pub receive_buffer: usize,
     /// The wanted size of each socket's send buffer, in bytes. A wish, as `receive_buffer`.
     pub send_buffer: usize,
+    /// The DSCP of what is sent.
+    pub traffic: TrafficClasses,
     /// The kernel's ways to move several datagrams at once that are used, where it has them.
     pub batching: UdpBatching,
 }
@@ -63,6 +66,7 @@ impl UdpConfig {
             mtu: None,
             receive_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
+            traffic: TrafficClasses::default(),
             batching: UdpBatching::ALL,
         }
     }

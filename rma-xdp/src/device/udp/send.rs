@@ -28,7 +28,10 @@ use rustix::{
     net::{SendFlags, sendto},
 };
 
-use crate::device::paths::PathTable;
+use crate::device::{
+    paths::PathTable,
+    traffic::{Dscp, TrafficClasses},
+};
 
 use super::{
     ancillary::SegmentLen, config::FRAME_LEN_MAX, counters::UdpCounters, name::Name,
@@ -69,6 +72,7 @@ struct Packet {
     may_run: bool,
     /// The run that it belongs to, in this attempt.
     run: usize,
+    dscp: Dscp,
 }
 
 /// Packets of one socket to one destination, all of one length but the last, which may be shorter.
@@ -86,6 +90,7 @@ struct Run {
     frames: usize,
     /// Whether the last is as long as the others, so that another may follow it.
     is_open: bool,
+    dscp: Dscp,
 }
 
 /// Packets that have been written and not yet been sent.
@@ -99,14 +104,16 @@ pub(super) struct Outbox {
     parts: ArrayVec<Part, SLOTS>,
     packets: ArrayVec<Packet, SLOTS>,
     plan: Packets,
+    traffic: TrafficClasses,
 }
 
 impl Outbox {
-    pub(super) fn new(len_max: usize) -> Self {
+    pub(super) fn new(len_max: usize, traffic: TrafficClasses) -> Self {
         // Not zeros: the kernel gives memory for those when they are first written to.
         let memory = vec![0xff; SLOTS * FRAME_LEN_MAX].into_boxed_slice();
         let (parts, packets) = (ArrayVec::new(), ArrayVec::new());
-        Self { memory, len_max, parts, packets, plan: Packets::new() }
+        let plan = Packets::new().with_classes_apart(traffic.are_apart());
+        Self { memory, len_max, parts, packets, plan, traffic }
     }
 
     /// Whether all that was written has been sent, or dropped and counted.
@@ -165,6 +172,7 @@ impl Outbox {
                 len: planned.octets(),
                 may_run: sockets[socket].gso && peers.spend(head.destination),
                 run: 0,
+                dscp: self.traffic.of(head.class),
             });
         }
         (frames.len(), filled)
@@ -225,8 +233,9 @@ impl Outbox {
     fn runs(&mut self, sockets: &[Socket]) -> ArrayVec<Run, SLOTS> {
         let mut runs: ArrayVec<Run, SLOTS> = ArrayVec::new();
         for packet in &mut self.packets {
-            let &mut Packet { socket, destination, len, .. } = packet;
-            let is_there = |run: &Run| (run.socket, run.destination) == (socket, destination);
+            let &mut Packet { socket, destination, len, dscp, .. } = packet;
+            let is_there =
+                |run: &Run| (run.socket, run.destination, run.dscp) == (socket, destination, dscp);
             let may_run = packet.may_run && sockets[socket].bursts_without_runs == 0;
             // Only the last run to a destination, so that nothing is overtaken.
             packet.run = match may_run.then(|| runs.iter().rposition(is_there)).flatten() {
@@ -263,7 +272,9 @@ impl Outbox {
         while let Some(run) = rest.first() {
             let sent = run.packets.start;
             let of_socket = rest.iter().take(messages_max);
-            let together = of_socket.take_while(|it| it.socket == run.socket).count();
+            let alike = |it: &&Run| (it.socket, it.dscp) == (run.socket, run.dscp);
+            let together = of_socket.take_while(alike).count();
+            sockets[run.socket].mark(run.dscp);
             let errno = match self.give(&sockets[run.socket], &rest[..together]) {
                 Ok(taken) => {
                     let taken = taken.clamp(1, together);
@@ -384,9 +395,9 @@ impl Outbox {
 
 impl Run {
     const fn of(packet: &Packet) -> Self {
-        let &Packet { socket, destination, len, ref parts, .. } = packet;
-        let frames = parts.end - parts.start;
-        Self { socket, destination, packets: 0..1, segment: len, len, frames, is_open: true }
+        let &Packet { socket, destination, len, ref parts, dscp, .. } = packet;
+        let (packets, segment, frames, is_open) = (0..1, len, parts.end - parts.start, true);
+        Self { socket, destination, packets, segment, len, frames, is_open, dscp }
     }
 
     /// Whether a packet of `len` bytes may follow the others.

@@ -1,6 +1,7 @@
 //! One kernel UDP socket, bound to one address of this host.
 
 use std::{
+    cell::Cell,
     fmt,
     os::fd::{AsFd, OwnedFd},
 };
@@ -15,7 +16,7 @@ use super::{
     config::{UdpConfig, UdpError},
     option::tell_of_fragments,
 };
-use crate::device::{address, paths::PathTable};
+use crate::device::{address, paths::PathTable, traffic::Dscp};
 
 /// Assumed where no device tells.
 pub(super) const MTU_ASSUMED: u32 = 1500;
@@ -32,9 +33,20 @@ pub(super) struct Socket {
     pub(super) gso: bool,
     /// For how many bursts it does not, since the kernel has refused one.
     pub(super) bursts_without_runs: u32,
+    /// The DSCP of what it sends until another is set.
+    pub(super) dscp: Cell<Dscp>,
 }
 
 impl Socket {
+    /// Sets the DSCP of what is sent from now on. The kernel has taken it when the socket was
+    /// opened, so it takes it again.
+    #[inline]
+    pub(super) fn mark(&self, dscp: Dscp) {
+        if self.dscp.replace(dscp) != dscp {
+            let _ = set_dscp(&self.fd, self.address, dscp);
+        }
+    }
+
     /// The longest packet that the device and the way to `peer` carry, in octets of UDP payload.
     #[inline]
     pub(super) fn frame_len_max_to(&self, peer: HostAddr, paths: &PathTable) -> usize {
@@ -87,6 +99,9 @@ pub(super) fn open(
     })?;
     never_fragment(&socket, address).map_err(kernel("setting path MTU discovery"))?;
     tell_of_fragments(socket.as_fd(), address).map_err(kernel("asking for news of fragments"))?;
+    for dscp in [config.traffic.throughput, config.traffic.latency] {
+        set_dscp(&socket, address, dscp).map_err(kernel("setting the DSCP"))?;
+    }
     // Beyond the administrator's limits if we may, and as far as they go if not: what came of it is
     // in the description.
     sockopt::set_socket_recv_buffer_size_force(&socket, config.receive_buffer)
@@ -120,6 +135,15 @@ pub(super) fn open(
             .map_err(kernel("reading the send buffer"))?,
     };
     Ok((socket, description))
+}
+
+/// Has all that a socket on `address` sends carry `dscp`.
+fn set_dscp(socket: &OwnedFd, address: HostAddr, dscp: Dscp) -> Result<(), Errno> {
+    if address.is_ipv4() {
+        sockopt::set_ip_tos(socket, dscp.octet())
+    } else {
+        sockopt::set_ipv6_tclass(socket, dscp.octet().into())
+    }
 }
 
 /// Frames that do not fit are an error here (`EMSGSIZE`), not fragments on the wire: AF_XDP hosts

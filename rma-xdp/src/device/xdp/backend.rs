@@ -52,6 +52,7 @@ use super::{
 use crate::device::{
     engines::Engines,
     net::{Path, PathTable},
+    traffic::TrafficClasses,
 };
 
 /// Room for a frame that goes nowhere: a 4 KiB op in one frame, with its headers.
@@ -86,6 +87,7 @@ struct State {
     headers_len: usize,
     /// The packets that wait for a path.
     held: Held,
+    traffic: TrafficClasses,
 }
 
 impl XdpBackend {
@@ -133,6 +135,7 @@ impl XdpBackend {
             mtu_max: share.mtu_max,
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
             held: Held::new(),
+            traffic: config.traffic,
         };
         let exchange = Exchange::new().map_err(|source| {
             XdpError::from_call(&config.interface, "creating an eventfd", source)
@@ -140,7 +143,7 @@ impl XdpBackend {
         Ok(Self {
             share: Some(share),
             state,
-            packets: Box::default(),
+            packets: Box::new(Packets::new().with_classes_apart(config.traffic.are_apart())),
             next_queue: 0,
             nowhere: vec![0; NOWHERE_LEN].into_boxed_slice(),
             exchange: Arc::new(exchange),
@@ -530,7 +533,7 @@ impl State {
         frames: usize,
     ) -> Option<usize> {
         let frames = frames as u64;
-        let &Transmit { source, destination, port, len, source_port, .. } = transmit;
+        let &Transmit { source, destination, port, class, len, source_port, .. } = transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(frames);
             return None;
@@ -553,7 +556,9 @@ impl State {
             self.counters.tx_moved.add(1);
         }
         self.headers_len = headers_len;
-        let headers = Headers { source_mac, next_hop_mac, source, destination, source_port, port };
+        let dscp = self.traffic.of(class);
+        let headers =
+            Headers { source_mac, next_hop_mac, source, destination, source_port, port, dscp };
         headers.write(&mut packet[..packet_len]);
         self.counters.tx_packets.add(1);
         self.counters.tx_frames.add(frames);
@@ -595,7 +600,7 @@ impl State {
         transmit: &Transmit,
         frames: u64,
     ) -> Option<usize> {
-        let &Transmit { source, destination, port, len, source_port, .. } = transmit;
+        let &Transmit { source, destination, port, class, len, source_port, .. } = transmit;
         let behind = packet.get(written_at..).and_then(|frame| frame.get(len..));
         let link: Option<&[u8; LINK_LEN]> = behind.and_then(<[u8]>::first_chunk);
         let own = self.paths.interface_mac();
@@ -622,7 +627,9 @@ impl State {
         // The tags come between the hardware addresses and the rest, which is written as if there
         // were none.
         let (source_mac, next_hop_mac) = ([0; 6], [0; 6]);
-        let headers = Headers { source_mac, next_hop_mac, source, destination, source_port, port };
+        let dscp = self.traffic.of(class);
+        let headers =
+            Headers { source_mac, next_hop_mac, source, destination, source_port, port, dscp };
         headers.write(&mut packet[tags_len..packet_len]);
         packet[..back.octets().len()].copy_from_slice(back.octets());
         self.counters.tx_link_return.add(1);

@@ -8,7 +8,7 @@ use rma_core::{
 };
 
 use super::error::XdpError;
-use crate::device::engines::Engines;
+use crate::device::{engines::Engines, traffic::TrafficClasses};
 
 /// Descriptors in a ring: at least a batch, at most what the kernel accepts without high-order
 /// memory.
@@ -94,6 +94,8 @@ pub struct XdpConfig {
     pub mode: Mode,
     /// How many backends share the receive queues, one for each engine.
     pub engines: Engines,
+    /// The DSCP of what is sent.
+    pub traffic: TrafficClasses,
     /// Size of each queue's receive ring: a power of two, 64 to 32768. Smaller: frames are lost
     /// when the engine is descheduled for longer than that many frames last. Larger: the memory
     /// that frames go through no longer fits into the cache.
@@ -119,6 +121,7 @@ impl XdpConfig {
             local_addresses: local_addresses.to_vec(),
             mode: Mode::Auto,
             engines: Engines::One,
+            traffic: TrafficClasses::default(),
             rx_ring: 2048,
             tx_ring: 1024,
             chunk_count: 3072,

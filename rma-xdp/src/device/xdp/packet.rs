@@ -19,6 +19,8 @@ use rma_core::{
     port::{Port, Ports, SourcePort},
 };
 
+use crate::device::traffic::Dscp;
+
 /// A hardware address, in bytes.
 pub(super) const MAC_LEN: usize = 6;
 /// Ethernet header without tags, in bytes.
@@ -222,6 +224,8 @@ pub struct Headers {
     pub source_port: SourcePort,
     /// The UDP destination port.
     pub port: Port,
+    /// The traffic class.
+    pub dscp: Dscp,
 }
 
 impl Headers {
@@ -295,6 +299,7 @@ impl Headers {
         self.write_ethernet(header.first_chunk_mut().expect("14 < 42"), ETHERTYPE_IPV4);
         let mut ip = [0; IPV4_LEN];
         ip[0] = 0x45;
+        ip[1] = self.dscp.octet();
         ip[2..4].copy_from_slice(&total_len);
         ip[6..8].copy_from_slice(&DONT_FRAGMENT);
         ip[8] = HOP_LIMIT;
@@ -322,7 +327,8 @@ impl Headers {
             header.first_chunk_mut().expect("the caller left room for the headers");
         self.write_ethernet(header.first_chunk_mut().expect("14 < 62"), ETHERTYPE_IPV6);
         let mut ip = [0; IPV6_LEN];
-        ip[0] = 0x60;
+        ip[0] = 0x60 | self.dscp.octet() >> 4;
+        ip[1] = self.dscp.octet() << 4;
         ip[4..6].copy_from_slice(&udp_len);
         ip[6] = PROTOCOL_UDP;
         ip[7] = HOP_LIMIT;

@@ -2,7 +2,10 @@
 //! that are asked for are used.
 
 use super::*;
-use crate::device::udp::{batching::Use, option::set_option, peers::CREDIT};
+use crate::device::{
+    TrafficClasses,
+    udp::{batching::Use, option::set_option, peers::CREDIT},
+};
 
 /// Two backends, of which the first knows that the second has kernel sockets too.
 fn acquainted() -> (UdpBackend, UdpBackend) {
@@ -22,6 +25,36 @@ fn send_all(from: &mut UdpBackend, frames: &[(HostAddr, Vec<u8>)]) {
     };
     let taken = from.tx_burst(usize::MAX, |frames| TxFrame::fill_each(frames, &mut next));
     assert_eq!(taken, frames.len());
+}
+
+//= 1rma#6-own-traffic-class
+//= type=test
+#[test]
+fn each_class_of_service_leaves_with_its_own_dscp() {
+    let traffic: TrafficClasses = "46/10".parse().unwrap();
+    for address in ["127.0.0.1", "::1"] {
+        let mut backend = on_free_port(|port| {
+            UdpBackend::open(&config(&[address], port).with(|it| it.traffic = traffic))
+        })
+        .unwrap();
+        let own = own(&backend, 0);
+        for (class, dscp) in [
+            (ClassOfService::Throughput, 10),
+            (ClassOfService::Latency, 46),
+            (ClassOfService::Latency, 46),
+            (ClassOfService::Throughput, 10),
+        ] {
+            let to = Transmit { class, ..transmit(own, own, 3) };
+            assert_eq!(send(&mut backend, to, b"abc"), 1);
+            let socket = &backend.sockets[0].fd;
+            let octet = match own.ip() {
+                core::net::IpAddr::V4(_) => sockopt::ip_tos(socket).unwrap().into(),
+                core::net::IpAddr::V6(_) => sockopt::ipv6_tclass(socket).unwrap(),
+            };
+            assert_eq!(octet, dscp << 2, "{class:?}");
+        }
+        assert_eq!(receive_all(&mut backend, 64).len(), 4);
+    }
 }
 
 /// Takes bursts of at most `max` until nothing is left of what has come.

@@ -149,8 +149,8 @@ impl State {
     /// way back but by a path.
     fn headers_of(&mut self, transmit: &Transmit, frames: usize) -> Option<Headers> {
         let frames = frames as u64;
-        let &Transmit { source, destination, port, len, source_port, may_resolve, tenant, .. } =
-            transmit;
+        let &Transmit { source, destination, port, class, len, source_port, .. } = transmit;
+        let &Transmit { may_resolve, tenant, .. } = transmit;
         if source.is_ipv4() != destination.is_ipv4() {
             self.counters.tx_family.add(frames);
             return None;
@@ -170,6 +170,7 @@ impl State {
         self.headers_len = headers_len;
         self.counters.tx_packets.add(1);
         self.counters.tx_frames.add(frames);
-        Some(Headers { source_mac, next_hop_mac, source, destination, source_port, port })
+        let dscp = self.traffic.of(class);
+        Some(Headers { source_mac, next_hop_mac, source, destination, source_port, port, dscp })
     }
 }

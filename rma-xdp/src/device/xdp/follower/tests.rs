@@ -12,7 +12,7 @@ use rma_lab::{Lab, LabConfig};
 
 use super::*;
 use crate::device::{
-    Device as AnyDevice, DeviceKeeper, OpenDevice,
+    Device as AnyDevice, DeviceKeeper, OpenDevice, TrafficClasses,
     backend::{AnyBackend, HostBackend},
     net::Path,
 };
@@ -84,7 +84,9 @@ impl Scene {
         let opened = {
             let _inside = lab.b().enter().unwrap();
             let device = AnyDevice::xdp(Lab::INTERFACE);
-            device.open(&[near], &[PORT], Engines::Count(ENGINES)).unwrap()
+            device
+                .open(&[near], &[PORT], Engines::Count(ENGINES), TrafficClasses::default())
+                .unwrap()
         };
         let OpenDevice { backends: engines, keeper, .. } = opened;
         Self { senders: senders(&lab), engines, keeper, sent: 0, lab }

@@ -22,6 +22,7 @@ fn headers(version: u8) -> Headers {
         destination: destination.parse().unwrap(),
         source_port: SourcePort(0xffff),
         port: PORT,
+        dscp: Dscp::default(),
     }
 }
 
@@ -86,6 +87,26 @@ fn an_ipv6_packet_has_a_checksum_and_it_is_right() {
         assert!(checksum_is_right(&covered), "payload of {len} bytes");
         assert_ne!(packet[60..62], [0, 0]);
     }
+}
+
+//= 1rma#6-own-traffic-class
+//= type=test
+#[test]
+fn a_packet_carries_its_traffic_class() {
+    for value in [0, 1, 10, 46, 63] {
+        let dscp = Dscp::new(value).unwrap();
+        let [v4, v6] = [4, 6].map(|version| {
+            let headers = Headers { dscp, ..headers(version) };
+            let mut packet = vec![0xee; Headers::len_for(headers.destination) + 3];
+            headers.write(&mut packet);
+            parse(&packet, &ports()).unwrap();
+            packet
+        });
+        assert_eq!(v4[15], value << 2);
+        assert!(checksum_is_right(&v4[14..34]));
+        assert_eq!([v6[14], v6[15]], [0x60 | value >> 2, value << 6]);
+    }
+    assert_eq!(Dscp::new(64), None);
 }
 
 #[test]
