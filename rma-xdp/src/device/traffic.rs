@@ -80,7 +80,7 @@ impl TrafficClasses {
     Dscp::MAX
 )]
 pub struct NoDscp {
-    /// The text.
+    /// The text that was given.
     pub text: Box<str>,
 }
 
