@@ -9,6 +9,9 @@
 //! engine inline turns these as well ([`InlineKeyServer`], [`KeyCacheLoop`]), and whoever polls
 //! completions takes a [`KeyedExecutor`] over the same cache ([`KeyCache::with_cache`]).
 //!
+//! A service can also change the keys of regions of other hosts, over the network, so that their
+//! owners' programs take no part (§5.2): [`KeyServer::publish_remote`].
+//!
 //! Which of several owners of the same bytes to ask, [`Replicas`] says, told of
 //! [`KeyedError::status`].
 //!
@@ -26,6 +29,7 @@
 
 mod client;
 mod error;
+mod reach;
 mod server;
 
 #[doc(inline)]
@@ -37,7 +41,7 @@ pub use rma_keys::{
         PolicyFrom,
         client::FetchError,
         core_dumps,
-        keeper::{KeeperCounters, KeeperError},
+        keeper::{KeeperCounters, KeeperError, KeyFileError, PublishError, RemoteRegion},
         key_cache::{Addresses, KeyCache, KeyCacheLoop, KeyedRegion, NoKey, Ready},
         server::{Beside, EndReason, Limits, ServerCounters, StartError},
     },

@@ -248,6 +248,26 @@ impl Rotation {
         Ok(())
     }
 
+    /// Goes on with a change that an earlier life of the service may have begun: the responder may
+    /// go by `secret` already, or not. To be called right after [`Rotation::publish`].
+    ///
+    /// # Errors
+    /// If `secret` is the key that it was published with.
+    pub fn take_up<A: Authorizer>(
+        &mut self,
+        turn: &mut Turn<'_, A>,
+        secret: &RegionSecret,
+    ) -> Result<Epoch, CatalogError> {
+        let boot = turn.now.boot;
+        let term = self.term(turn, boot);
+        let (epoch, event) = turn.service.announce(turn.now, &self.name, secret, boot, term)?;
+        turn.events.push(event);
+        let secret = RegionSecret::new(&mut secret.region_key().expose().to_owned());
+        let (next, swap) = (Next { epoch, secret }, Swap::taken_up(self.way, boot));
+        self.phase = Phase::Swapping { next, swap };
+        Ok(epoch)
+    }
+
     /// The policy has changed: the present epoch ends sooner, if its rules now say so. What the
     /// change takes away is another matter: [`Rotation::withdraw`].
     ///

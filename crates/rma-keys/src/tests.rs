@@ -8,6 +8,8 @@ mod keeper;
 mod keyed;
 mod policy;
 mod recorded;
+#[cfg(feature = "tls")]
+mod remote;
 mod rotation;
 mod rotator;
 mod service;

@@ -53,6 +53,9 @@ pub enum KeyServerError {
     /// [`Refused::why`] has the host's own error.
     #[error("the region's key cannot be changed: {0}")]
     Host(#[from] Refused),
+    /// A region of another host is not kept, or the file of their keys is not in order.
+    #[error(transparent)]
+    Remote(Box<PublishError>),
 }
 
 impl From<PublishError> for KeyServerError {
@@ -61,7 +64,7 @@ impl From<PublishError> for KeyServerError {
             PublishError::Host(error) => Self::Host(error),
             PublishError::Catalog(error) => Self::Catalog(error),
             PublishError::Random(error) => Self::Keeper(KeeperError::Random(error)),
-            other => Self::Host(Refused::new(other)),
+            other => Self::Remote(Box::new(other)),
         }
     }
 }

@@ -12,7 +12,10 @@ use rma_keys::{
     audit::log::LogConfig,
     io::{
         PolicyFrom, clock,
-        keeper::{Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, PublishError},
+        keeper::{
+            Keeper, KeeperConfig, KeeperCounters, KeeperLoop, KeeperThread, PublishError,
+            RemoteRegion,
+        },
         server::{Beside, Limits, ServerCounters, StartError},
     },
     name::RegionName,
@@ -22,7 +25,7 @@ use rma_keys::{
     tls::directory::CredentialsFrom,
 };
 
-use super::error::KeyServerError;
+use super::{error::KeyServerError, reach::OverPortal};
 use crate::{
     driver::control::ControlPath,
     host::{Host, HostOf, InlineHost},
@@ -45,6 +48,9 @@ pub struct KeyServerConfig {
     pub policy: PolicyFrom,
     /// The directory of its audit log. Default: `None`, there is none.
     pub audit: Option<PathBuf>,
+    /// The file with the keys of regions of other hosts ([`KeyServer::publish_remote`]). It is made
+    /// if there is none, and only its owner may read it. Default: `None`, there are no such regions.
+    pub remote_keys: Option<PathBuf>,
     /// The settings of the audit log.
     pub log: LogConfig,
     /// How often clients may ask.
@@ -65,6 +71,7 @@ impl KeyServerConfig {
             credentials: credentials.into(),
             policy: policy.into(),
             audit: None,
+            remote_keys: None,
             log: LogConfig::default(),
             service: ServiceConfig::default(),
             limits: Limits::default(),
@@ -78,7 +85,10 @@ impl KeyServerConfig {
             service: self.service,
             ..KeeperConfig::new(self.policy.clone())
         };
-        let keeper = Keeper::new(host.addresses(), &config)?;
+        let mut keeper = Keeper::new(host.addresses(), &config)?;
+        if let Some(path) = &self.remote_keys {
+            keeper.reach_others(clock::now(), path, Box::new(OverPortal::open(host)?))?;
+        }
         let listener = TcpListener::bind(self.listen)
             .map_err(|source| KeyServerError::Listen { address: self.listen, source })?;
         Ok(KeeperLoop::new(listener, &self.credentials, keeper, self.limits)?)
@@ -172,8 +182,32 @@ impl KeyServer {
         })
     }
 
+    /// Publishes a region of another host under `name` (1RMA §5.2): this service changes its key
+    /// from now on, by the op Rekey, and its owner's program takes no part, whether it sleeps or
+    /// not. The owner registers the region with [`Permissions::REKEY`](rma_core::region::Permissions::REKEY)
+    /// and READ, and gives it to this service over a channel that keeps secrets; a region that it
+    /// registers anew must be published anew.
+    ///
+    /// A key that has *leaked* must be changed at the region's own host: whoever holds it and has
+    /// recorded the Rekey has the next one, too.
+    ///
+    /// # Errors
+    /// If [`KeyServerConfig::remote_keys`] names no file, or that cannot be written; and as
+    /// [`KeyServer::publish`].
+    pub fn publish_remote(
+        &self,
+        name: &str,
+        region: &RemoteRegion,
+        schedule: Schedule,
+    ) -> Result<(), KeyServerError> {
+        self.act(name, |now, keeper, host, name| {
+            keeper.publish_remote(now, host, name, region, schedule).map(drop)
+        })
+    }
+
     /// Takes a region out. No client is given its keys any longer, and clients that hold some are
-    /// shut out: the region goes by a key that nobody knows.
+    /// shut out: the region goes by a key that nobody knows. One of another host keeps its key: its
+    /// owner changes that, or takes the region back.
     ///
     /// # Errors
     /// If none was published under this name.

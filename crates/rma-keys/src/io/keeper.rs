@@ -4,19 +4,25 @@
 //! A [`Keeper`] is what the parts make together: a service with its log, a rotation for each
 //! region, and the policy, whose file is read anew when it changes. A [`KeeperLoop`] has it answer
 //! connections; a [`KeeperThread`] turns that. The regions' host is an argument, or the thread's:
-//! it is asked through a [`Gate`].
+//! it is asked through a [`Gate`]. Regions of other hosts can be kept as well: those are rekeyed
+//! over the network, through a [`Reach`].
 //!
-//! Invariants: a region that was published is under a key that the catalog has, or will have when
+//! Invariants: a region of the own host that was published is under a key that the catalog has, or will have when
 //! its host does what it was asked; keys are changed with nobody fetching in the midst. So an
-//! owner's rotation is never in doubt, and no Rekey goes over the network.
+//! owner's own rotation is never in doubt.
 
 mod error;
+mod key_file;
 mod regions;
+mod remote;
 mod thread;
 mod turns;
 
 use core::time::Duration;
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use rma_core::{
     addr::{HostAddr, LocalAddresses},
@@ -26,6 +32,8 @@ use rma_core::{
 };
 
 pub use error::{KeeperError, PublishError};
+pub use key_file::KeyFileError;
+pub use remote::{Reach, RemoteRegion};
 pub use thread::KeeperThread;
 pub use turns::KeeperLoop;
 
@@ -34,6 +42,7 @@ use crate::{
         Event, What,
         log::{Log, LogConfig, LogCounters},
     },
+    catalog::CatalogError,
     epoch::{Epoch, Life},
     io::{
         policy_file::{PolicyFile, PolicyFrom},
@@ -43,12 +52,13 @@ use crate::{
     peer::Peer,
     policy::Policy,
     recorded::Recorded,
-    rotation::{RotationCounters, Schedule},
+    rotation::{Rotation, RotationCounters, Schedule, Turn},
     secret::Octets,
     service::{Service, ServiceConfig, ServiceCounters},
     time::Now,
 };
-use regions::Regions;
+use regions::{Regions, add};
+use remote::Remotes;
 
 /// The settings by which an owner keeps keys.
 #[derive(Clone, Debug)]
@@ -101,6 +111,8 @@ pub struct Keeper {
     /// None if the policy is in memory.
     policy: Option<PolicyFile>,
     regions: Regions,
+    /// None if only regions of the own host are kept.
+    remotes: Option<Remotes>,
     /// When the log wants something.
     log_at: Option<Instant>,
     /// To whom keys were given since the host was told.
@@ -137,12 +149,29 @@ impl Keeper {
             recorded,
             policy,
             regions: Regions::new(responders, seed),
+            remotes: None,
             log_at: None,
             initiators: BTreeSet::new(),
             denials: Denials::default(),
             reloaded: 0,
             not_reloaded: 0,
         })
+    }
+
+    /// Keeps regions of other hosts as well, whose keys are in the file at `path`: it is made if
+    /// there is none. What an earlier life of the service kept goes on.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or others may read it.
+    pub fn reach_others(
+        &mut self,
+        now: Now,
+        path: &Path,
+        reach: Box<dyn Reach>,
+    ) -> Result<(), PublishError> {
+        let seed = u64::from_ne_bytes(octets().map_err(PublishError::Random)?);
+        self.remotes = Some(Remotes::open(now, path, reach, &mut self.recorded, seed)?);
+        Ok(())
     }
 
     /// The service, to look at its catalog.
@@ -157,8 +186,11 @@ impl Keeper {
         KeeperCounters {
             service: self.service().counters(),
             log: self.recorded.log().map(Log::counters).unwrap_or_default(),
-            rotations: self.regions.counters(),
-            alarms: self.regions.alarms,
+            rotations: self
+                .remotes
+                .as_ref()
+                .map_or(self.regions.counters(), |it| add(self.regions.counters(), it.counters())),
+            alarms: self.regions.alarms + self.remotes.as_ref().map_or(0, |it| it.alarms),
             host_failures: self.regions.host_failures,
             reloaded: self.reloaded,
             not_reloaded: self.not_reloaded,
@@ -179,11 +211,39 @@ impl Keeper {
         region: &RegisteredRegion,
         schedule: Schedule,
     ) -> Result<Epoch, PublishError> {
-        self.regions.publish(now, host, &mut self.recorded, name, region, schedule)
+        let epoch =
+            self.regions.publish(now, host, &mut self.recorded, name.clone(), region, schedule)?;
+        if let Some(remotes) = self.remotes.as_mut().filter(|it| it.has(&name)) {
+            remotes.remove(&name)?;
+        }
+        Ok(epoch)
+    }
+
+    /// Publishes a region of another host under `name` (1RMA §5.2): from now on its key is changed
+    /// by this service, over the network, and its owner takes no part. Clients that hold grants
+    /// keep them until the first change. What had the name before goes out.
+    ///
+    /// # Errors
+    /// If there is no way to other hosts ([`Keeper::reach_others`]), the file of keys cannot be
+    /// written, or the catalog does not take the region.
+    pub fn publish_remote(
+        &mut self,
+        now: Now,
+        host: &dyn Gate,
+        name: RegionName,
+        region: &RemoteRegion,
+        schedule: Schedule,
+    ) -> Result<Epoch, PublishError> {
+        let no_reach = || PublishError::NoReach { name: name.clone() };
+        let remotes = self.remotes.as_mut().ok_or_else(no_reach)?;
+        let epoch = remotes.publish(now, &mut self.recorded, name.clone(), region, schedule)?;
+        self.regions.displace(host, &name)?;
+        Ok(epoch)
     }
 
     /// Takes a region out. No client is given its keys any longer, and clients that hold some are
-    /// shut out.
+    /// shut out. But a region of another host keeps the key that it has: its owner changes it, or
+    /// takes the region back.
     ///
     /// # Errors
     /// If there is none of this name.
@@ -193,7 +253,11 @@ impl Keeper {
         host: &dyn Gate,
         name: &RegionName,
     ) -> Result<(), PublishError> {
-        self.regions.remove(now, host, &mut self.recorded, name)
+        self.regions.remove(now, host, &mut self.recorded, name)?;
+        match self.remotes.as_mut().filter(|it| it.has(name)) {
+            Some(remotes) => remotes.remove(name),
+            None => Ok(()),
+        }
     }
 
     /// Changes the key of a region now. What is announced already is installed.
@@ -206,8 +270,7 @@ impl Keeper {
         host: &dyn Gate,
         name: &RegionName,
     ) -> Result<(), PublishError> {
-        self.regions
-            .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.rotate(turn))
+        self.act(now, host, name, |rotation, turn| rotation.rotate(turn))
     }
 
     /// Changes the key of a region now, for one that nobody can hold: one has leaked, or somebody
@@ -221,8 +284,20 @@ impl Keeper {
         host: &dyn Gate,
         name: &RegionName,
     ) -> Result<(), PublishError> {
-        self.regions
-            .act(now, host, &mut self.recorded, name, |rotation, turn| rotation.withdraw(turn))
+        self.act(now, host, name, |rotation, turn| rotation.withdraw(turn))
+    }
+
+    fn act(
+        &mut self,
+        now: Now,
+        host: &dyn Gate,
+        name: &RegionName,
+        act: impl FnOnce(&mut Rotation, &mut Turn<'_, Policy>) -> Result<(), CatalogError>,
+    ) -> Result<(), PublishError> {
+        match self.remotes.as_mut().filter(|it| it.has(name)) {
+            Some(remotes) => remotes.act(now, &mut self.recorded, name, act),
+            None => self.regions.act(now, host, &mut self.recorded, name, act),
+        }
     }
 
     /// Reads the policy's file now, if it has one, and goes by it: what it takes away ends at once.
@@ -265,6 +340,9 @@ impl Keeper {
             }
         }
         self.regions.handle_timeout(now, host, &mut self.recorded);
+        if let Some(remotes) = &mut self.remotes {
+            remotes.handle_timeout(now, &mut self.recorded);
+        }
         self.prepare(host);
     }
 
@@ -272,7 +350,8 @@ impl Keeper {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let policy_at = self.policy.as_ref().and_then(PolicyFile::poll_timeout);
-        let at = [self.log_at, policy_at, self.regions.poll_timeout()];
+        let remote_at = self.remotes.as_ref().and_then(Remotes::poll_timeout);
+        let at = [self.log_at, policy_at, self.regions.poll_timeout(), remote_at];
         at.into_iter().flatten().min()
     }
 
@@ -291,6 +370,9 @@ impl Keeper {
         });
         tracing::info!(withdrawn = withdrawn.len(), "the key service goes by another policy");
         self.regions.handle_policy(now, host, &mut self.recorded, &withdrawn);
+        if let Some(remotes) = &mut self.remotes {
+            remotes.handle_policy(now, &mut self.recorded, &withdrawn);
+        }
     }
 }
 

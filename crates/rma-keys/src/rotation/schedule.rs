@@ -26,6 +26,12 @@ impl Schedule {
         Self { period: period.clamp(EPOCH_MIN, LIFETIME_MAX) }
     }
 
+    /// The time that it was made of, within its limits.
+    #[must_use]
+    pub const fn period(self) -> Duration {
+        self.period
+    }
+
     /// How long an epoch lasts of which a key may be given for `most`, with what announces the next
     /// one beforehand.
     pub(super) fn epoch(self, most: Duration, jitter: &mut Jitter) -> Duration {

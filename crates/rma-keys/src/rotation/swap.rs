@@ -124,6 +124,12 @@ impl Swap {
         }
     }
 
+    /// A change that an earlier life of the service began, or did not: the responder is asked
+    /// first which key it goes by.
+    pub(super) const fn taken_up(way: Way, now: Instant) -> Self {
+        Self { step: Step::Probe, is_unsettled: true, ..Self::new(way, now, now) }
+    }
+
     /// Whether the responder may go by the new key.
     pub(super) const fn may_hold(&self) -> bool {
         self.is_unsettled || (self.is_under_way && matches!(self.step, Step::Rekey))

@@ -4,16 +4,18 @@ use std::{fs, sync::Arc, thread};
 
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
-    Host, OpStatus, OpType, Permissions,
+    Host, OpStatus, OpType, Permissions, Pid,
+    crypto::random_region_key,
     keys::{
         GiveUp, KeyServer, KeyedCall, KeyedError, KeyedExecutor, KeyedPiece, KeyedStatus, NoKey,
-        Schedule,
+        RemoteRegion, Schedule,
     },
     transfer::RetryPolicy,
 };
 
-use rma_tests::keys::{
-    HOUR, LEN, PATIENCE, POLICY, SERVER, SHORT, Since, World, owners_come_and_go,
+use rma_tests::{
+    hosts::Loopback,
+    keys::{HOUR, LEN, PATIENCE, POLICY, SERVER, SHORT, Since, World, owners_come_and_go},
 };
 
 #[test]
@@ -164,4 +166,42 @@ fn ops_go_on_without_the_service_and_who_needs_it_is_told_which_it_is() {
     keys.remove("kv/index").unwrap();
     let error = peer.read(&host, "kv/index", PATIENCE).unwrap_err();
     assert!(matches!(&error, KeyedError::NoKey { .. }), "{error}");
+}
+
+//= 1rma#5.2-remote-rotation
+//= type=test
+#[test]
+fn the_key_of_another_hosts_region_changes_while_its_program_sleeps() {
+    let world = World::over_udp();
+    let (host, client) = (Host::open(world.server_config()), Host::open(world.client_config()));
+    let (host, client) = (Arc::new(host.unwrap()), client.unwrap());
+    let elsewhere = Loopback::third();
+    let config =
+        world.server_config().with(|it| (it.addresses, it.pid) = (vec![elsewhere], Pid(2)));
+    // The program of this host does nothing from here on.
+    let owner = Host::open(config).unwrap();
+    let region = owner.register(LEN as usize, Permissions::READ | Permissions::REKEY).unwrap();
+    region.write(0, &[7; 8]).unwrap();
+    let key = random_region_key().unwrap();
+    owner.rekey(&region, key).unwrap();
+    let region = RemoteRegion { responders: owner.addresses(), id: region.id(), len: LEN, key };
+
+    let config =
+        world.keys_config().with(|it| it.remote_keys = Some(world.scratch.path().join("keys")));
+    let start = || KeyServer::start(Arc::clone(&host), &config).unwrap();
+    let mut keys = start();
+    keys.publish_remote("kv/index", &region, Schedule::every(HOUR)).unwrap();
+    let peer = world.client(&client);
+    for life in 0..2 {
+        for rotation in 1..=3 {
+            keys.rotate_now("kv/index").unwrap();
+            while keys.counters().keys.rotations.rotated < rotation {
+                assert_eq!(peer.read(&client, "kv/index", PATIENCE).unwrap(), [7; 8]);
+            }
+        }
+        // A service that starts again has the keys of its file.
+        drop(keys);
+        keys = start();
+        assert_eq!(peer.read(&client, "kv/index", PATIENCE).unwrap(), [7; 8], "life {life}");
+    }
 }

@@ -5,7 +5,8 @@ use rma_core::gate::Refused;
 use crate::{
     audit::log::LogError,
     catalog::CatalogError,
-    io::{policy_file::PolicyFileError, random::octets},
+    io::{keeper::key_file::KeyFileError, policy_file::PolicyFileError, random::octets},
+    name::RegionName,
     secret::RegionSecret,
 };
 
@@ -37,6 +38,25 @@ pub enum PublishError {
     /// The kernel gives no random octets.
     #[error("the kernel gives no random octets for keys: {0}")]
     Random(std::io::Error),
+    /// The keys of other hosts' regions are not kept.
+    #[error(transparent)]
+    KeyFile(#[from] KeyFileError),
+    /// The service has no way to other hosts.
+    #[error(
+        "the region {name} is another host's, and this service only keeps those of its own host: start it with a file for their keys"
+    )]
+    NoReach {
+        /// The region.
+        name: RegionName,
+    },
+    /// The host of the region has no address of a family that this one has.
+    #[error(
+        "the host of the region {name} has no address of a family that this host has: give one to either"
+    )]
+    NoFamily {
+        /// The region.
+        name: RegionName,
+    },
 }
 
 /// A fresh K_r.

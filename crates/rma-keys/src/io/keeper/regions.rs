@@ -59,7 +59,7 @@ struct FirstKey {
 }
 
 /// Has a rotation do something, and writes down what that was.
-fn turn<T>(
+pub(super) fn turn<T>(
     now: Now,
     recorded: &mut Recorded<Policy>,
     act: impl FnOnce(&mut Turn<'_, Policy>) -> T,
@@ -141,13 +141,18 @@ impl Regions {
             Ok(event) => (Ok(()), vec![event]),
             Err(error) => (Err(error), Vec::new()),
         })?;
-        match self.kept.remove(name) {
-            Some(old) => {
-                self.forget(name, &old);
-                close(host, &old.region)
-            }
-            None => Ok(()),
-        }
+        self.displace(host, name)
+    }
+
+    /// Another has the name now: it is closed to everybody.
+    pub(super) fn displace(
+        &mut self,
+        host: &dyn Gate,
+        name: &RegionName,
+    ) -> Result<(), PublishError> {
+        let Some(old) = self.kept.remove(name) else { return Ok(()) };
+        self.forget(name, &old);
+        close(host, &old.region)
     }
 
     fn forget(&mut self, name: &RegionName, old: &Kept) {
@@ -300,7 +305,7 @@ fn close(host: &dyn Gate, region: &RegisteredRegion) -> Result<(), PublishError>
     Ok(())
 }
 
-fn tell(name: &RegionName, alarm: Alarm) {
+pub(super) fn tell(name: &RegionName, alarm: Alarm) {
     match alarm {
         Alarm::Late { by } => {
             tracing::warn!(region = %name, ?by, "a key is good for longer than was told");
@@ -309,10 +314,10 @@ fn tell(name: &RegionName, alarm: Alarm) {
     }
 }
 
-const ZERO: RotationCounters =
+pub(super) const ZERO: RotationCounters =
     RotationCounters { rotated: 0, late_epochs: 0, rekeys: 0, probes: 0, withdrawn: 0 };
 
-const fn add(one: RotationCounters, other: RotationCounters) -> RotationCounters {
+pub(super) const fn add(one: RotationCounters, other: RotationCounters) -> RotationCounters {
     RotationCounters {
         rotated: one.rotated + other.rotated,
         late_epochs: one.late_epochs + other.late_epochs,
