@@ -49,7 +49,7 @@ pub struct KeyServerConfig {
     /// The directory of its audit log. Default: `None`, there is none.
     pub audit: Option<PathBuf>,
     /// The file with the keys of regions of other hosts ([`KeyServer::publish_remote`]). It is made
-    /// if there is none, and only its owner may read it. Default: `None`, there are no such regions.
+    /// if there is none, and only its owner may read it. Default: `None`, no such regions.
     pub remote_keys: Option<PathBuf>,
     /// The settings of the audit log.
     pub log: LogConfig,
@@ -184,9 +184,9 @@ impl KeyServer {
 
     /// Publishes a region of another host under `name` (1RMA §5.2): this service changes its key
     /// from now on, by the op Rekey, and its owner's program takes no part, whether it sleeps or
-    /// not. The owner registers the region with [`Permissions::REKEY`](rma_core::region::Permissions::REKEY)
-    /// and READ, and gives it to this service over a channel that keeps secrets; a region that it
-    /// registers anew must be published anew.
+    /// not. The owner registers the region with REKEY and READ among its
+    /// [`Permissions`](rma_core::region::Permissions), and gives it to this service over a channel
+    /// that keeps secrets; a region that it registers anew must be published anew.
     ///
     /// A key that has *leaked* must be changed at the region's own host: whoever holds it and has
     /// recorded the Rekey has the next one, too.

@@ -7,9 +7,9 @@
 //! it is asked through a [`Gate`]. Regions of other hosts can be kept as well: those are rekeyed
 //! over the network, through a [`Reach`].
 //!
-//! Invariants: a region of the own host that was published is under a key that the catalog has, or will have when
-//! its host does what it was asked; keys are changed with nobody fetching in the midst. So an
-//! owner's own rotation is never in doubt.
+//! Invariants: a region of the own host that was published is under a key that the catalog has, or
+//! will have when its host does what it was asked; keys are changed with nobody fetching in the
+//! midst. So an owner's own rotation is never in doubt.
 
 mod error;
 mod key_file;

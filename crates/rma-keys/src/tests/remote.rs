@@ -63,7 +63,7 @@ struct There {
     key: RegionKey,
     /// Every key that it has gone by.
     keys: Vec<RegionKey>,
-    /// What becomes of the next ops; of all others after them the last.
+    /// The fates of the next ops; all others after them have the last.
     fates: VecDeque<Fate>,
     ended: VecDeque<(CommandSlotId, OpStatus)>,
     issued: u16,
