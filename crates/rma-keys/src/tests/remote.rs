@@ -316,7 +316,9 @@ fn a_file_of_keys_that_is_not_in_order_is_told_and_no_key_changes_without_one() 
     fs::create_dir(&path).unwrap();
     world.pass(10_000);
     assert_eq!((world.there(|it| it.keys.len()), world.is_usable()), (1, true));
+    assert!(matches!(world.publish(), Err(PublishError::KeyFile(_))) && !world.is_usable());
     fs::remove_dir(&path).unwrap();
+    world.publish().unwrap();
     world.pass(20_000);
     assert!(world.there(|it| it.keys.len()) > 1 && world.is_usable());
 }

@@ -177,7 +177,15 @@ impl Remotes {
         let kept = Kept { region, schedule, rotation, at, present, next: None, is_asked: false };
         self.forget(&name);
         self.kept.insert(name.clone(), kept);
-        self.write()?;
+        if let Err(error) = self.write() {
+            // Without its keys in the file it could not be rotated.
+            self.kept.remove(&name);
+            recorded.change(now, |service| match service.remove(now, &name) {
+                Ok(event) => ((), vec![event]),
+                Err(_) => ((), Vec::new()),
+            });
+            return Err(error.into());
+        }
         let entry = recorded.service().catalog().find(&name);
         Ok(entry.expect("it was published").present().epoch())
     }
