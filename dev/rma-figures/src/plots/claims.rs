@@ -194,7 +194,7 @@ pub(super) fn broadcast(sizes: &[u32], measured: &[Series]) -> Vec<Claim> {
     vec![
         Claim {
             says: "receivers that are notified get the most, as they do not look for bells",
-            holds: notify > 1.0,
+            holds: notify >= 1.0,
             because: format!("{notify:.2} times what they get by either bell at least"),
         },
         Claim {
