@@ -19,7 +19,7 @@ use crate::{
     time::{Clock, Instant},
 };
 use loopback::Loopback;
-pub use neighbours::{HandOvers, Neighbours};
+pub use neighbours::{HandOvers, Neighbours, Share};
 
 /// Frames in one burst, each way. Larger: better amortised, and later commands wait for longer
 /// behind a flood of frames. Smaller: more system calls for the same traffic.
@@ -289,9 +289,7 @@ impl<C: Clock, S: Service> Handler<'_, C, S> {
     fn exchange(&mut self, received: usize) -> usize {
         let Self { service, now, clock, neighbours } = self;
         let Some(neighbours) = neighbours else { return 0 };
-        // While frames of its own wait, half a burst: another engine's flood must not delay them.
-        let most = if received > 0 { BURST / 2 } else { BURST };
-        let taken = neighbours.receive(*service, *now, *clock, most);
+        let taken = neighbours.receive(*service, *now, *clock, share(received));
         neighbours.publish();
         taken
     }
@@ -305,6 +303,16 @@ pub fn quantum(latency_class_seen_at: Option<Instant>, now: Instant) -> Quantum 
         latency_class_seen_at.is_some_and(|seen_at| now.nanos_since(seen_at) < LATENCY_LASTS_NANOS);
     if lately { Quantum::beside_latency(QUANTUM_BESIDE_LATENCY) } else { Quantum::new(QUANTUM) }
 }
+
+/// Returns the most that a turn takes of what other engines have handed over, beside so many frames
+/// of its own: as much as it may receive if there are none, and half of it otherwise.
+#[must_use]
+pub const fn share(received: usize) -> Share {
+    let part = if received > 0 { 2 } else { 1 };
+    Share { messages: BURST / part, octets: QUANTUM / part }
+}
+
+const _: () = assert!(share(1).octets >= crate::wire::FRAME_LEN_MAX, "the longest frame fits");
 
 #[cfg(test)]
 mod tests;

@@ -237,7 +237,8 @@ impl<P: ControlPath> Driver<P> {
         // The accounts have admitted no more regions than there are names.
         let full = RegionError::TableFull { capacity: self.ledger.names.count() };
         let id = self.ledger.names.take().ok_or(full)?;
-        let home = home.unwrap_or(id.index() % self.shards.count());
+        let any = || self.shards.living_from(id.index() % self.shards.count()).unwrap_or(0);
+        let home = home.unwrap_or_else(any);
         let at = EngineId(home as u16);
         let question = |engine| Register(id, Box::new(row(engine).at_home(at)));
         match self.shards.ask_each_before(home, question, &mut self.ledger) {
@@ -284,7 +285,12 @@ impl<P: ControlPath> Driver<P> {
         key: RegionKey,
     ) -> Result<(), HostError> {
         self.check(region)?;
-        let home = self.ledger.accounts().home_of(region.id());
+        let home_of = |ledger: &Ledger| ledger.accounts().home_of(region.id());
+        let mut home = home_of(&self.ledger);
+        if self.shards.living_from(home) != Some(home) {
+            self.shards.move_homes(&mut self.ledger)?;
+            home = home_of(&self.ledger);
+        }
         self.shards.ask_at(home, Rekey(region.id(), key), &mut self.ledger)??;
         // The key is on its way to all: whoever has not taken it yet will, before anything else.
         let others = self.shards.ask_each_but(Some(home), |_| TakeKeys, &mut self.ledger);
@@ -325,33 +331,45 @@ impl<P: ControlPath> Driver<P> {
         })
     }
 
-    /// Allocates `slots` command slots as a portal. Its PID is the tenant's, from now on. `None` if
-    /// dropped portals, whose ops are in flight, have slots that may be enough: to be asked again
-    /// once the engine has gone on.
+    /// Allocates `slots` command slots as a portal, of `engine` if one is asked for. Its PID is the
+    /// tenant's, from now on. `None` if dropped portals, whose ops are in flight, have slots that
+    /// may be enough: to be asked again once the engine has gone on.
     pub(crate) fn portal(
         &mut self,
         tenant: Option<&Tenant>,
         slots: u16,
+        engine: Option<usize>,
     ) -> Result<Option<Portal>, HostError> {
         if slots == 0 {
             return Err(AllocationError::NoSlots.into());
         }
+        let engines = self.shards.count();
+        if let Some(engine) = engine.filter(|&it| it >= engines) {
+            return Err(AllocationError::NoSuchEngine { engine, engines }.into());
+        }
         let account = self.account(tenant)?;
-        let unsettled = self.reclaim()?;
+        let mut unsettled = self.reclaim()?;
+        let index_of = |slot| self.shards.index_of(&(slot..slot));
+        let is_asked_for = |slot| engine.is_none_or(|it| index_of(slot) == it);
         // An engine that stands still has no portal more, as long as others have room.
-        let takes_questions =
-            |slot| self.shards.takes_questions(self.shards.index_of(&(slot..slot)));
+        let takes_questions = |slot| self.shards.takes_questions(index_of(slot));
         let mut accounts = self.ledger.accounts();
-        let taken = accounts.take_slots(account, slots, takes_questions);
-        let taken = taken.or_else(|_| accounts.take_slots(account, slots, |_| true));
-        drop(accounts);
+        let taken =
+            accounts.take_slots(account, slots, |it| is_asked_for(it) && takes_questions(it));
+        let taken = taken.or_else(|_| accounts.take_slots(account, slots, is_asked_for));
+        unsettled.retain(|slots| is_asked_for(slots.start));
         let range = match taken {
             Ok(range) => range,
-            Err(_) if self.ledger.accounts().may_have(account, slots, &unsettled) => {
-                return Ok(None);
+            Err(_) if accounts.may_have(account, slots, &unsettled) => return Ok(None),
+            Err(AllocationError::Fragmented { tenant, .. }) if let Some(engine) = engine => {
+                let free = accounts.longest_slots(account, is_asked_for);
+                let (wanted, all) = (slots, self.shards.slots_at(engine).len() as u16);
+                let full = AllocationError::EngineFull { engine, tenant, wanted, free, slots: all };
+                return Err(full.into());
             }
             Err(error) => return Err(error.into()),
         };
+        drop(accounts);
         let (life, bell) = self.shards.engine_of(&range);
         let sleep = if life.is_inline() {
             None

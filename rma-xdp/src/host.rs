@@ -494,6 +494,28 @@ impl<P: ControlPath> HostOf<P> {
         self.own().portal(slots)
     }
 
+    /// As [`Host::portal`], at the engine with this number ([`Host::engines`] lists them, from 0),
+    /// so that an application's thread and its engine can have neighbouring cores. Otherwise a
+    /// portal goes to the engine with the most free slots.
+    ///
+    /// ```
+    /// # use rma_xdp::{Host, HostConfig};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let host = Host::open(HostConfig::udp([127, 0, 0, 62]))?; // over UDP there is one
+    /// let portal = host.portal_on(0, 4)?;
+    /// assert!(host.engines()[0].slots.contains(&portal.slots().start));
+    /// let refused = host.portal_on(1, 4).unwrap_err().to_string();
+    /// assert!(refused.starts_with("a portal was asked for at engine 1, and the host has 1"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the host has no such engine, or that many slots are not free there.
+    pub fn portal_on(&self, engine: usize, slots: u16) -> Result<Portal, HostError> {
+        self.own().portal_on(engine, slots)
+    }
+
     /// Installs a new region key, at once and for this region alone (§5.2). Ops under keys derived
     /// from the old one fail with REMOTE_AUTHENTICATION_FAILURE from now on. An initiator that goes
     /// on needs a new grant; [`Grant::under`] makes one beforehand.

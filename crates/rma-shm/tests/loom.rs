@@ -6,8 +6,8 @@
 //! than the room for its completion; a producer that writes what it likes; the doorbell, from one
 //! sleep beside one or two applications to an engine that sleeps as often as it finds nothing, and
 //! in the other direction; flags, which go down while a line comes, beside another's flag and
-//! before a sleep; regions, in `loom/regions.rs`; and two threads that sleep on one doorbell, in
-//! `loom/seat.rs`.
+//! before a sleep; messages between two engines, in `loom/neighbours.rs`; regions, in
+//! `loom/regions.rs`; and two threads that sleep on one doorbell, in `loom/seat.rs`.
 //!
 //! Tried by weakening the code: without either fence of the doorbell, without the Release store or
 //! the Acquire load of `tail`, with a pair that is published line by line, without the Release
@@ -27,6 +27,8 @@ use loom::{
 };
 use rma_shm::{Capacity, Consumer, Doorbell, Flags, Line, Producer, RingMemory};
 
+#[path = "loom/neighbours.rs"]
+mod neighbours;
 #[path = "loom/regions.rs"]
 mod regions;
 #[path = "loom/seat.rs"]

@@ -16,7 +16,8 @@
 //!
 //! * A turn fetches frames, then takes the new keys that other engines have put, and then handles
 //!   what it fetched ([`KeyRings`](crate::nic::KeyRings) says why).
-//! * While frames of its own wait, an engine takes no more than half a burst from its rings.
+//! * While frames of its own wait, an engine takes no more than half of what a turn may receive from
+//!   its rings, in messages and in octets.
 //! * A ring without room loses a frame, which is counted, and keeps room for words.
 //! * A packet whose frames end at two engines has one notice to a stranger at most (P10): whoever
 //!   has its first frame may send it, and all others count it as sent.
@@ -82,6 +83,15 @@ impl HandOvers {
     pub fn taken(&self) -> u64 {
         self.taken.load()
     }
+}
+
+/// The most that a turn takes out of the rings: another engine's flood must not delay this one's own
+/// frames.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    pub(super) messages: usize,
+    /// Of frames. Those of the longest at least.
+    pub(super) octets: usize,
 }
 
 /// The ring to another engine.
@@ -256,24 +266,23 @@ impl Neighbours {
         }
     }
 
-    /// Has the service handle what other engines have put into this one's rings: up to `most`
-    /// messages. Returns how many there were.
+    /// Has the service handle what other engines have put into this one's rings, as far as `share`
+    /// goes. Returns how many messages there were.
     pub fn receive(
         &mut self,
         service: &mut impl Service,
         now: Instant,
         clock: &impl Clock,
-        most: usize,
+        share: Share,
     ) -> usize {
         if !self.fetch() {
             return 0;
         }
         service.take_keys();
-        let (mut received, count) = (0, self.from.len());
+        let (mut left, count) = (share, self.from.len());
         for index in (self.first..count).chain(0..self.first) {
-            while received < most && self.from[index].fetched > 0 {
-                let taken = self.take_batch(index, service, now, clock, most - received);
-                received += taken;
+            while left.messages > 0 && self.from[index].fetched > 0 {
+                let taken = self.take_batch(index, service, now, clock, &mut left);
                 // Of each batch: the service has room for no more.
                 self.send_words(service);
                 if taken == 0 {
@@ -282,7 +291,7 @@ impl Neighbours {
             }
         }
         self.first = (self.first + 1) % count;
-        received
+        share.messages - left.messages
     }
 
     /// Sees how much there is in each ring. Returns whether there is anything.
@@ -315,27 +324,32 @@ impl Neighbours {
         any
     }
 
-    /// Takes some messages out of one ring. Returns how many.
+    /// Takes some messages out of one ring, of what is left to take. Returns how many.
     fn take_batch(
         &mut self,
         index: usize,
         service: &mut impl Service,
         now: Instant,
         clock: &impl Clock,
-        most: usize,
+        left: &mut Share,
     ) -> usize {
         let Self { from, arrivals, counts, .. } = self;
         let from = &mut from[index];
         let mut taken = 0;
-        while taken < most.min(BATCH)
-            && let Some(message) = arrivals.take(&mut from.ring, &mut from.head, &mut from.fetched)
+        while taken < left.messages.min(BATCH)
+            && let Some(message) =
+                arrivals.take(&mut from.ring, &mut from.head, &mut from.fetched, left.octets)
         {
             taken += 1;
             match message {
                 Message::Word(line) => service.handle_word(&line),
-                Message::Frame => counts.taken.add(1),
+                Message::Frame { len } => {
+                    left.octets -= len;
+                    counts.taken.add(1);
+                }
             }
         }
+        left.messages -= taken;
         arrivals.drain(|is_paid, frames| {
             if is_paid {
                 service.note_paid();

@@ -270,7 +270,9 @@ impl NicConfigBuilder {
     }
 
     /// The part of these settings that one of so many engines of a host has: of what all of them
-    /// have together. Timing and regions are each engine's, as they are the host's.
+    /// have together. Timing and regions are each engine's, as they are the host's. Of the rate of
+    /// notices an engine takes its part when it is built, so that the sum is the host's whatever
+    /// the rate is.
     ///
     /// # Errors
     /// The first setting that is too small for so many engines.
@@ -292,7 +294,6 @@ impl NicConfigBuilder {
             outcome_records: part("outcome_records", self.outcome_records, 1)?,
             solicitation_window: window,
             bandwidth: self.bandwidth / u64::from(engines),
-            notices_per_second: self.notices_per_second.div_ceil(engines.into()),
             ..self
         })
     }
@@ -357,6 +358,16 @@ impl NicConfig {
     pub(super) const fn frame_len_max(&self, own: HostAddr) -> usize {
         let receive = &self.place.receive_len_max;
         if own.is_ipv4() { receive.ipv4 } else { receive.ipv6 }
+    }
+
+    /// This engine's part of a rate of its host: the parts of all engines are the whole, though not
+    /// all the same.
+    #[must_use]
+    pub const fn part_of_rate(&self, per_second: u32) -> u32 {
+        let engines = self.place.engines as u32;
+        let has_one_more = (self.place.engine.0 as u32) < per_second % engines;
+        // Alone it has all, whatever its number.
+        if engines == 1 { per_second } else { per_second / engines + has_one_more as u32 }
     }
 
     /// More bytes of answers than this may not wait before a read, or it is NACKed (§6.1).
@@ -522,6 +533,26 @@ mod tests {
         let small = place().with(|it| it.receive_len_max = ReceiveLenMax::of_mtu(100));
         let error = valid().build(small).unwrap_err().to_string();
         assert!(error.contains("`receive_len_max` is 72"), "{error}");
+    }
+
+    #[test]
+    fn the_rates_of_a_hosts_engines_add_up_to_its_own() {
+        for rate in [0, 1, 31, 1000, 100_000, u32::MAX] {
+            for engines in [1, 2, 3, 7, 32] {
+                let settings = NicConfigBuilder { notices_per_second: rate, ..valid() };
+                let settings = settings.divided(engines).unwrap();
+                let of = |engine| place().with(|it| it.engine = EngineId(engine));
+                let parts = (0..engines).map(|engine| {
+                    let place = of(engine).with(|it| it.engines = engines);
+                    settings.build(place).unwrap().part_of_rate(settings.notices_per_second)
+                });
+                let parts: Vec<u64> = parts.map(u64::from).collect();
+                let differ = parts.iter().max().unwrap() - parts.iter().min().unwrap();
+                assert_eq!((parts.iter().sum::<u64>(), differ > 1), (rate.into(), false));
+            }
+        }
+        let alone = valid().build(place().with(|it| it.engine = EngineId(7))).unwrap();
+        assert_eq!(alone.part_of_rate(5), 5);
     }
 
     #[test]

@@ -11,6 +11,10 @@
 //!
 //! The key of an engine that has ended goes nowhere: it serves nothing.
 //!
+//! While an engine stands still keys wait for it, and the rings fill. Half of the lines are for
+//! whoever comes first; of the other half each tenant has one. So a tenant that rekeys without end
+//! holds up no other tenant's Rekey (P13): whoever has no key waiting finds room.
+//!
 //! A host with one engine has none of this.
 
 use rma_shm::{
@@ -22,11 +26,15 @@ use crate::{
     crypto::RegionKey,
     region::RegionId,
     seat::{FIRST_KEY_BIT, Seat, pairs},
+    tenant::TenantIndex,
 };
 
-/// How many keys may wait for one engine. Fewer: while an engine stands still, Rekeys of its
-/// host's regions are refused sooner.
-const KEYS_MAX: usize = 64;
+/// How many keys may wait for one engine before a tenant with a key among them gets no line more.
+/// Fewer: while an engine stands still, Rekeys of its host's regions are refused sooner.
+const FIRST_COME: usize = 64;
+
+/// How many keys may wait for one engine, with one more of each tenant.
+const KEYS_MAX: usize = FIRST_COME + TenantIndex::COUNT;
 
 /// The ring to another engine.
 #[derive(Debug)]
@@ -47,6 +55,8 @@ pub struct KeyRings {
     news: Flags,
     /// How many keys were put, into each ring.
     put: u64,
+    /// The tenants of the last of them, by their numbers.
+    tenants: [TenantIndex; KEYS_MAX],
 }
 
 impl KeyRings {
@@ -61,6 +71,7 @@ impl KeyRings {
                 out: Vec::new(),
                 from: Vec::new(),
                 put: 0,
+                tenants: [TenantIndex::HOST; KEYS_MAX],
             })
             .collect();
         for (from, to) in pairs(seats.len()) {
@@ -71,13 +82,24 @@ impl KeyRings {
         all
     }
 
-    /// Puts a region's new key into all rings, before anything is changed here. Returns its number,
-    /// for [`KeyRings::are_taken`]; `None` if a ring has no room, and then it is in none.
-    pub(super) fn put(&mut self, region: RegionId, key: &RegionKey) -> Option<u64> {
+    /// Puts the new key of a tenant's region into all rings, before anything is changed here.
+    /// Returns its number, for [`KeyRings::are_taken`]; `None` if a ring has no room for this
+    /// tenant, and then it is in none.
+    pub(super) fn put(
+        &mut self,
+        region: RegionId,
+        tenant: TenantIndex,
+        key: &RegionKey,
+    ) -> Option<u64> {
+        let waiting = self.waiting();
+        if waiting >= FIRST_COME && self.has_waiting(tenant, waiting) {
+            return None;
+        }
         let Self { out, bit, put, .. } = self;
         if !out.iter_mut().all(|out| out.to.has_ended() || out.ring.has_room_for(1)) {
             return None;
         }
+        self.tenants[*put as usize % KEYS_MAX] = tenant;
         let line = encode(region, key);
         for out in out.iter_mut().filter(|out| !out.to.has_ended()) {
             // There is room, and no room that was seen is lost.
@@ -86,6 +108,18 @@ impl KeyRings {
         }
         *put += 1;
         Some(*put)
+    }
+
+    /// How many of the last keys some engine has not taken.
+    fn waiting(&self) -> usize {
+        let living = self.out.iter().filter(|out| !out.to.has_ended());
+        living.map(|out| out.ring.len()).max().unwrap_or(0)
+    }
+
+    /// Whether one of so many last keys is this tenant's.
+    fn has_waiting(&self, tenant: TenantIndex, waiting: usize) -> bool {
+        let mut last = (0..self.put).rev().take(waiting);
+        last.any(|number| self.tenants[number as usize % KEYS_MAX] == tenant)
     }
 
     /// Whether every other engine that has not ended has taken the key with this number, and those
@@ -149,6 +183,8 @@ mod tests {
         (seats, rings)
     }
 
+    const TENANT: TenantIndex = TenantIndex::HOST;
+
     fn key(octet: u8) -> RegionKey {
         RegionKey::from_bytes([octet; 16])
     }
@@ -165,8 +201,8 @@ mod tests {
     fn a_key_is_everywhere_once_each_living_engine_has_taken_it() {
         let (seats, mut rings) = engines(4);
         let region = RegionId::from_bits(0x0102_0304);
-        let first = rings[1].put(region, &key(1)).unwrap();
-        let second = rings[1].put(region, &key(2)).unwrap();
+        let first = rings[1].put(region, TENANT, &key(1)).unwrap();
+        let second = rings[1].put(region, TENANT, &key(2)).unwrap();
         for engine in [0, 2] {
             assert_eq!(taken(&mut rings[engine]), [(region, [1; 16]), (region, [2; 16])]);
             assert!(!rings[1].are_taken(first));
@@ -180,16 +216,39 @@ mod tests {
     fn a_full_ring_takes_a_key_for_nobody() {
         let (seats, mut rings) = engines(3);
         let region = RegionId::from_bits(7);
-        for _ in 0..KEYS_MAX {
-            rings[0].put(region, &key(1)).unwrap();
+        for _ in 0..FIRST_COME {
+            rings[0].put(region, TENANT, &key(1)).unwrap();
             assert_eq!(taken(&mut rings[1]).len(), 1);
         }
-        assert_eq!(rings[0].put(region, &key(2)), None);
+        assert_eq!(rings[0].put(region, TENANT, &key(2)), None);
         assert!(taken(&mut rings[1]).is_empty());
         seats[2].ended.store(true, SeqCst);
         assert!(
-            rings[0].put(region, &key(3)).is_some(),
+            rings[0].put(region, TENANT, &key(3)).is_some(),
             "an engine that has ended holds up nobody"
         );
+    }
+
+    #[test]
+    fn whoever_has_no_key_waiting_finds_room_however_others_rekey_while_an_engine_stands_still() {
+        let (_, mut rings) = engines(3);
+        let mut waiting = std::collections::VecDeque::new();
+        let (mut refused, mut longest) = (0, 0);
+        for step in 0..20_000_usize {
+            // One of them rekeys all the time, the others now and then.
+            let tenant = if step.is_multiple_of(3) { step / 3 % TenantIndex::COUNT } else { 0 };
+            let (region, tenant) = (RegionId::from_bits(tenant as u32), TenantIndex::of(tenant));
+            let may = waiting.len() < FIRST_COME || !waiting.contains(&region);
+            assert_eq!(rings[0].put(region, tenant, &key(0)).is_some(), may, "step {step}");
+            taken(&mut rings[1]);
+            waiting.extend(may.then_some(region));
+            (refused, longest) = (refused + u32::from(!may), longest.max(waiting.len()));
+            if step % 500 == 499 {
+                for _ in 0..step % 130 {
+                    assert_eq!(rings[2].take().map(|(it, _)| it), waiting.pop_front());
+                }
+            }
+        }
+        assert!(refused > 1000 && longest > FIRST_COME + 40, "{refused} refused, {longest} waited");
     }
 }

@@ -410,12 +410,12 @@ impl RegionTable {
     ///
     /// # Errors
     /// If no region of that name is registered, or another engine has not taken the keys of earlier
-    /// Rekeys. Then nothing has changed anywhere.
+    /// Rekeys, of the region's tenant among them. Then nothing has changed anywhere.
     //= 1rma#5.2-rekey-atomic
     pub fn rekey(&mut self, region: RegionId, key: &RegionKey) -> Result<Rekeyed, RegionError> {
-        self.get(region).ok_or(RegionError::NotRegistered { region })?;
+        let tenant = self.get(region).ok_or(RegionError::NotRegistered { region })?.tenant;
         // First, so that no engine is told later than whoever asks for this.
-        let put = self.rings.as_mut().map(|rings| rings.put(region, key));
+        let put = self.rings.as_mut().map(|rings| rings.put(region, tenant, key));
         let put = put.map(|put| put.ok_or(RegionError::RekeysWait { region })).transpose()?;
         self.install(region, key);
         Ok(put.map_or(Rekeyed::NONE, Rekeyed))
@@ -459,6 +459,15 @@ impl RegionTable {
     /// Exchanges keys with the tables of the host's other engines from now on.
     pub fn set_rings(&mut self, rings: KeyRings) {
         self.rings = Some(rings);
+    }
+
+    /// Names another engine of the host as the home of `region`, if that is registered. Only once
+    /// the one before has ended, and every other engine has taken all keys that it had put: so there
+    /// is one order of a region's keys.
+    pub fn move_home(&mut self, region: RegionId, home: EngineId) {
+        if let Some(entry) = named_mut(&mut self.rows, region) {
+            entry.home = home;
+        }
     }
 
     /// The engine that is the home of `region`, where it is registered.

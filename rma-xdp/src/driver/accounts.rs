@@ -274,6 +274,13 @@ impl Accounts {
         Err(AllocationError::Fragmented { tenant: name.clone(), wanted: amount, free, longest })
     }
 
+    /// The most slots side by side that the tenant could have at once, of those that `may` be had,
+    /// if no other limit were in the way.
+    pub(super) fn longest_slots(&self, tenant: TenantId, may: impl Fn(u16) -> bool) -> u16 {
+        let reserved = self.tenants[&tenant].free_slots.longest_of(&may);
+        self.free_slots.longest_of(&may).max(reserved)
+    }
+
     /// Whether `take_slots` could succeed once the portals with these slots are given back. Where
     /// they lie is not looked at: then it may still fail.
     pub(super) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
@@ -428,6 +435,21 @@ impl Accounts {
     /// The index of the engine that is a region's home.
     pub(super) fn home_of(&self, id: RegionId) -> usize {
         self.registered.get(&id).map_or(0, |it| it.home)
+    }
+
+    /// The regions whose home this engine is, but for receive queues.
+    pub(super) fn bereft(&self, engine: usize) -> Vec<RegionId> {
+        let its = self.registered.iter().filter(|(_, it)| it.home == engine && it.queue.is_none());
+        its.map(|(&id, _)| id).collect()
+    }
+
+    /// The home of these regions is another engine now.
+    pub(super) fn move_homes(&mut self, regions: &[RegionId], to: usize) {
+        for region in regions {
+            if let Some(registered) = self.registered.get_mut(region) {
+                registered.home = to;
+            }
+        }
     }
 
     /// How many receive queues each of so many engines serves.

@@ -5,10 +5,11 @@
 //! what only looks at a region may go to any ([`ToAny`]).
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use rma_core::{
     addr::Pid,
-    crypto::{DerivedRegionKey, KeyBinding, RegionKey},
+    crypto::{DerivedRegionKey, EngineId, KeyBinding, RegionKey},
     error::RegionError,
     nic::{RegionEntry, TenantIndex},
     portal::PortalPort,
@@ -120,6 +121,28 @@ impl Question for TakeKeys {
     fn undo(self, _: &mut Ledger) {}
 
     fn settle((): Self::Answer, _: &mut Ledger) {}
+}
+
+/// Names another engine as the home of regions. Of their old one all have taken all keys.
+#[derive(Debug)]
+pub(super) struct MoveHomes(pub(super) Arc<[RegionId]>, pub(super) EngineId);
+
+impl ToAll for MoveHomes {}
+
+impl Question for MoveHomes {
+    /// Freed by the asker.
+    type Answer = Arc<[RegionId]>;
+
+    fn answer(self, engine: &mut dyn EngineSide) -> Self::Answer {
+        let Self(regions, home) = self;
+        regions.iter().for_each(|&region| engine.regions().move_home(region, home));
+        regions
+    }
+
+    fn undo(self, _: &mut Ledger) {}
+
+    /// Nothing: they are moved again, to the same engine, until all have answered.
+    fn settle(_: Self::Answer, _: &mut Ledger) {}
 }
 
 /// Derives K_d from the key that a region has now.

@@ -5,14 +5,15 @@
 //! nothing had been asked, or will be once the engines have answered.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use rma_app::life::Life;
-use rma_core::portal::Bell;
+use rma_core::{crypto::EngineId, portal::Bell};
 
 use super::{
     control::{ControlPath, Question, Unanswered},
     ledger::Ledger,
-    questions::{Deregister, ToAll, ToAny, ToOne},
+    questions::{Deregister, MoveHomes, TakeKeys, ToAll, ToAny, ToOne},
 };
 use crate::error::HostError;
 
@@ -46,6 +47,11 @@ impl<P> Shards<P> {
     /// Lists the slots of the NICs.
     pub(super) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
         self.0.iter().map(|shard| shard.slots.clone())
+    }
+
+    /// The slots of the NIC of the engine with this index.
+    pub(super) fn slots_at(&self, index: usize) -> Range<u16> {
+        self.0[index].slots.clone()
     }
 
     pub(super) fn index_of(&self, slots: &Range<u16>) -> usize {
@@ -101,6 +107,39 @@ impl<P: ControlPath> Shards<P> {
     /// Whether the engine of this index takes questions.
     pub(super) fn takes_questions(&self, index: usize) -> bool {
         self.0[index].path.is_reachable()
+    }
+
+    /// The engine of this index; where it has ended, the next that has not. `None`: all have.
+    pub(super) fn living_from(&self, index: usize) -> Option<usize> {
+        let mut engines = (index..self.count()).chain(0..index);
+        engines.find(|&it| !self.0[it].path.life().has_ended())
+    }
+
+    /// Names the next engine that lives as the home of regions whose home has ended, but of receive
+    /// queues: their rings have ended with their engine, and nothing is served there.
+    ///
+    /// First all take the keys that the old home had put. From then on there are none of it, so the
+    /// new home's come after them everywhere, and there is one order of a region's keys (P11).
+    /// Rekeys that were under way at the old home end with TIMEOUT, whether all have the key or
+    /// none: it was in all rings before its data was answered.
+    ///
+    /// # Errors
+    /// If an engine that has not ended does not answer. The regions have their homes still, and are
+    /// moved when this is called again.
+    pub(super) fn move_homes(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+        for ended in 0..self.count() {
+            let Some(to) = self.living_from(ended).filter(|&to| to != ended) else { continue };
+            let regions: Arc<[_]> = ledger.accounts().bereft(ended).into();
+            if regions.is_empty() {
+                continue;
+            }
+            self.ask_each(|_| TakeKeys, ledger)?;
+            let moved = |_| MoveHomes(regions.clone(), EngineId(to as u16));
+            self.ask_each(moved, ledger)?;
+            ledger.accounts().move_homes(&regions, to);
+            tracing::info!(ended, to, regions = regions.len(), "regions have another home");
+        }
+        Ok(())
     }
 
     /// Asks every engine what `question` makes for its index, side by side, so that one that stands
@@ -182,6 +221,7 @@ impl<P: ControlPath> Shards<P> {
                 // If an engine has not seen this, it is an orphan still.
                 self.ask_each(|_| Deregister(region), ledger)?.book(ledger);
             }
+            self.move_homes(ledger)?;
         }
         #[cfg(feature = "star")]
         self.undo_star_orphans(ledger)?;

@@ -33,7 +33,13 @@ impl FreeSlots {
 
     /// The most that lie side by side.
     pub(super) fn longest(&self) -> u16 {
-        self.ranges.values().copied().max().unwrap_or(0)
+        self.longest_of(|_| true)
+    }
+
+    /// The most that lie side by side of those that `may` be had.
+    pub(super) fn longest_of(&self, may: impl Fn(u16) -> bool) -> u16 {
+        let ranges = self.ranges.iter().filter(|&(&start, _)| may(start));
+        ranges.map(|(_, &len)| len).max().unwrap_or(0)
     }
 
     /// Takes a range that is long enough: the first of the NIC that has the most free slots, among

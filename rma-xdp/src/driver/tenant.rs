@@ -455,6 +455,34 @@ pub enum AllocationError {
         /// How many an engine has.
         largest: u16,
     },
+    /// A portal was asked for at an engine that the host does not have.
+    #[error(
+        "a portal was asked for at engine {engine}, and the host has {engines}, counted from 0: ask for one of them, or \
+         open the host with more `engines`"
+    )]
+    NoSuchEngine {
+        /// The engine that was asked for.
+        engine: usize,
+        /// How many there are.
+        engines: usize,
+    },
+    /// The engine that a portal was asked for at has no room for it.
+    #[error(
+        "{wanted} command slots were asked for at engine {engine} for tenant `{tenant}`, and of its {slots} no more than \
+         {free} free ones lie side by side: ask for fewer, drop portals of that engine, or leave the engine to the host"
+    )]
+    EngineFull {
+        /// The engine that was asked for.
+        engine: usize,
+        /// The tenant that asked.
+        tenant: Box<str>,
+        /// How many slots were asked for.
+        wanted: u16,
+        /// How many free ones lie side by side there.
+        free: u16,
+        /// How many the engine has.
+        slots: u16,
+    },
     /// So much cannot be reserved.
     #[error(
         "{wanted} {resource} cannot be reserved for tenant `{tenant}`: of {capacity}, {free} are neither reserved for \

@@ -1,14 +1,17 @@
 #[cfg(feature = "star")]
 mod star;
 
-use core::time::Duration;
+use core::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
 
 use rma_app::life::Life;
 #[cfg(feature = "star")]
 use rma_core::time::Instant;
 use rma_core::{
     command::CommandSlotId,
-    crypto::{DerivedRegionKey, EngineId},
+    crypto::{DerivedRegionKey, EngineId, RegionKeySchedule},
     nic::{KeyRings, Nic, NicConfigBuilder, NicPlace, RegionEntry, RegionTable, TenantIndex},
     portal::{Bell, PortalPort},
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
@@ -78,6 +81,7 @@ impl EngineSide for TestSide {
 struct TestEngine {
     mood: Mood,
     side: TestSide,
+    ended: Arc<AtomicBool>,
     late: Option<Arc<dyn AnyCall>>,
 }
 
@@ -107,11 +111,15 @@ impl ControlPath for TestEngine {
     }
 
     fn is_reachable(&self) -> bool {
-        self.late.is_none() || self.mood != Mood::Stuck
+        !self.has_ended() && (self.late.is_none() || self.mood != Mood::Stuck)
     }
 
     fn put<Q: Question>(&mut self, question: Q) -> Asked<Q> {
         assert!(self.late.is_none(), "the driver settles a late answer before it asks again");
+        if self.has_ended() {
+            let gone = Unanswered { error: HostError::EngineGone, unseen: Some(question) };
+            return Asked::Known(Err(gone));
+        }
         let unseen = match self.mood {
             Mood::Prompt => return Asked::Known(Ok(question.answer(&mut self.side))),
             Mood::Late => {
@@ -143,7 +151,23 @@ impl ControlPath for TestEngine {
     }
 
     fn life(&self) -> Life {
-        Life::inline()
+        if self.has_ended() { Life::thread(self.ended.clone()) } else { Life::inline() }
+    }
+}
+
+impl TestEngine {
+    fn has_ended(&self) -> bool {
+        self.ended.load(SeqCst)
+    }
+
+    /// Whether it has `region` under this key.
+    fn has_key(&self, region: &RegisteredRegion, key: &RegionKey) -> bool {
+        let any = HostAddr::from([192, 0, 2, 9]);
+        let (initiator, responder) = (any, any);
+        let binding = KeyBinding { initiator, responder, pid: Pid(0), op_type: OpType::Read };
+        let its =
+            self.side.nic.regions().get(region.id()).expect("registered").key.derive(&binding);
+        its == RegionKeySchedule::new(key).derive(&binding)
     }
 }
 
@@ -181,7 +205,8 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
             #[cfg(feature = "star")]
             star: None,
         };
-        let path = TestEngine { mood: Mood::Prompt, side, late: None };
+        let ended = seats[usize::from(index)].ended.clone();
+        let path = TestEngine { mood: Mood::Prompt, side, ended, late: None };
         Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
     };
     let shards = (0..engines).zip(KeyRings::connect(&seats)).map(shard);
@@ -202,7 +227,7 @@ impl Driver<TestEngine> {
 
 /// A portal that can be had at once.
 fn portal(driver: &mut Driver<TestEngine>, tenant: Option<&Tenant>, slots: u16) -> Portal {
-    driver.portal(tenant, slots).unwrap().expect("no op is to be waited for")
+    driver.portal(tenant, slots, None).unwrap().expect("no op is to be waited for")
 }
 
 fn register(driver: &mut Driver<TestEngine>) -> Result<RegisteredRegion, HostError> {
@@ -215,7 +240,7 @@ fn slots_of_a_portal_that_was_not_made_come_back_whatever_the_engine_has_done() 
     for mood in [Mood::Late, Mood::Stuck] {
         let mut driver = host();
         driver.engine().mood = mood;
-        assert!(is_stuck(driver.portal(None, SLOTS).map(drop)));
+        assert!(is_stuck(driver.portal(None, SLOTS, None).map(drop)));
         // While the engine is stuck, nothing is lost either.
         driver.engine().mood = Mood::Stuck;
         let _ = driver.usage(None);
@@ -308,6 +333,87 @@ fn a_rekey_that_an_engine_has_taken_up_is_told_as_under_way_and_one_that_none_ha
     }
 }
 
+//= channels#P11-rekey
+//= type=test
+#[test]
+fn regions_of_an_engine_that_has_ended_have_another_home_and_one_order_of_keys() {
+    let key = |octet| RegionKey::from_bytes([octet; 16]);
+    let mut driver = host_of(3);
+    let layout = ReceiveQueueLayout::new(1, 64).unwrap();
+    let regions = [0, 1, 2].map(|_| register(&mut driver).unwrap());
+    let home = |driver: &Driver<TestEngine>, region: &RegisteredRegion| {
+        driver.ledger.accounts().home_of(region.id())
+    };
+    assert_eq!(regions.each_ref().map(|it| home(&driver, it)), [0, 1, 2]);
+    let region = &regions[1];
+    let at = portal_of_engine(&mut driver, 1);
+    let parts = QueueParts {
+        layout,
+        memory: Arc::new(Region::new(layout.memory_len()).unwrap()),
+        key: key(0),
+        permissions: Permissions::REKEY,
+    };
+    let queue = driver.receive_queue(None, Some(&at), parts).unwrap();
+    // The home has put a key that nobody has taken, and ends.
+    driver.engine_at(1).side.regions().rekey(region.id(), &key(1)).unwrap();
+    driver.engine_at(1).ended.store(true, SeqCst);
+    // While an engine stands still the regions stay where they are.
+    driver.engine_at(0).mood = Mood::Stuck;
+    assert!(is_stuck(driver.rekey(region, key(2))));
+    assert_eq!(home(&driver, region), 1);
+    assert!(!driver.engine_at(2).has_key(region, &key(2)));
+    driver.engine_at(0).mood = Mood::Prompt;
+    driver.rekey(region, key(2)).unwrap();
+    assert_eq!(regions.each_ref().map(|it| home(&driver, it)), [0, 2, 2]);
+    for engine in [0, 2] {
+        driver.engine_at(engine).side.regions().take_keys();
+        assert!(driver.engine_at(engine).has_key(region, &key(2)), "engine {engine}");
+    }
+    // A queue's rings have ended with their engine.
+    assert!(matches!(driver.rekey(queue.region(), key(2)), Err(HostError::EngineGone)));
+    // What is registered from now on has no home there, whatever its name is.
+    driver.deregister(region).unwrap();
+    for _ in 0..REGIONS {
+        let region = register(&mut driver).unwrap();
+        assert_ne!(home(&driver, &region), 1);
+        driver.deregister(&region).unwrap();
+    }
+    // Before the last one it is the next that lives.
+    driver.engine_at(2).ended.store(true, SeqCst);
+    driver.rekey(&regions[2], key(3)).unwrap();
+    assert_eq!((home(&driver, &regions[2]), home(&driver, &regions[0])), (0, 0));
+}
+
+fn portal_of_engine(driver: &mut Driver<TestEngine>, engine: usize) -> Portal {
+    driver.portal(None, 1, Some(engine)).unwrap().expect("no op is to be waited for")
+}
+
+#[test]
+fn a_portal_goes_to_the_engine_that_is_asked_for_or_says_what_that_has() {
+    let mut driver = host_of(3);
+    let on_1: Vec<_> = (0..SLOTS / 2).map(|_| portal_of_engine(&mut driver, 1)).collect();
+    let slots: Vec<_> = on_1.iter().map(|it| it.slots().start).collect();
+    assert_eq!(slots, Vec::from_iter(SLOTS..SLOTS + SLOTS / 2));
+    let refused = driver.portal(None, SLOTS / 2 + 1, Some(1)).unwrap_err();
+    let full = AllocationError::EngineFull {
+        engine: 1,
+        tenant: "host".into(),
+        wanted: SLOTS / 2 + 1,
+        free: SLOTS / 2,
+        slots: SLOTS,
+    };
+    assert!(matches!(refused, HostError::Allocation(error) if error == full));
+    // Elsewhere there is room; and of a dropped portal, that of another engine is not waited for.
+    assert!(portal(&mut driver, None, SLOTS).slots().start != SLOTS);
+    let other = portal_of_engine(&mut driver, 2);
+    driver.engine_at(2).side.busy.push(other.slots().clone());
+    drop(other);
+    driver.portal(None, SLOTS, Some(1)).unwrap_err();
+    let refused = driver.portal(None, 1, Some(3)).unwrap_err();
+    let none = AllocationError::NoSuchEngine { engine: 3, engines: 3 };
+    assert!(matches!(refused, HostError::Allocation(error) if error == none));
+}
+
 #[test]
 fn nobody_waits_for_ops_whose_end_changes_nothing() {
     let mut driver = host();
@@ -317,7 +423,7 @@ fn nobody_waits_for_ops_whose_end_changes_nothing() {
     let other = portal(&mut driver, None, 4);
     driver.engine().side.busy.push(other.slots().clone());
     drop(other);
-    let refused = driver.portal(Some(&small), 3).unwrap_err();
+    let refused = driver.portal(Some(&small), 3, None).unwrap_err();
     let quota = AllocationError::Quota {
         resource: Resource::CommandSlots,
         tenant: "small".into(),
@@ -327,15 +433,15 @@ fn nobody_waits_for_ops_whose_end_changes_nothing() {
     };
     assert!(matches!(refused, HostError::Allocation(error) if error == quota));
     // More than there are.
-    let refused = driver.portal(None, SLOTS + 1).unwrap_err();
+    let refused = driver.portal(None, SLOTS + 1, None).unwrap_err();
     assert!(matches!(refused, HostError::Allocation(AllocationError::PoolEmpty { .. })));
     let own = portal(&mut driver, Some(&small), 2);
-    driver.portal(Some(&small), 2).unwrap_err();
+    driver.portal(Some(&small), 2, None).unwrap_err();
     // Once it is dropped, its end is worth waiting for.
     driver.engine().side.busy.push(own.slots().clone());
     drop(own);
-    assert!(driver.portal(Some(&small), 2).unwrap().is_none());
-    assert!(driver.portal(None, SLOTS).unwrap().is_none());
+    assert!(driver.portal(Some(&small), 2, None).unwrap().is_none());
+    assert!(driver.portal(None, SLOTS, None).unwrap().is_none());
     driver.engine().side.busy.clear();
     portal(&mut driver, None, SLOTS);
 }
@@ -351,9 +457,9 @@ fn the_reservation_of_a_dropped_tenant_is_waited_for() {
     let its = portal(&mut driver, Some(&tenant), 4);
     driver.engine().side.busy.push(its.slots().clone());
     drop(its);
-    driver.portal(None, SLOTS).expect_err("these slots stay the tenant's");
+    driver.portal(None, SLOTS, None).expect_err("these slots stay the tenant's");
     drop(tenant);
-    assert!(driver.portal(None, SLOTS).unwrap().is_none());
+    assert!(driver.portal(None, SLOTS, None).unwrap().is_none());
     driver.engine().side.busy.clear();
     portal(&mut driver, None, SLOTS);
 }
@@ -448,7 +554,7 @@ fn nobody_waits_for_ops_at_an_engine_that_takes_no_questions() {
     assert!(is_stuck(driver.rekey(&region, RegionKey::from_bytes([1; 16]))));
     driver.engine().mood = Mood::Stuck;
     drop(its);
-    assert!(driver.portal(None, SLOTS).is_err(), "this might never end");
+    assert!(driver.portal(None, SLOTS, None).is_err(), "this might never end");
     driver.engine().mood = Mood::Prompt;
     portal(&mut driver, None, SLOTS);
 }

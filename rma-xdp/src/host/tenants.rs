@@ -69,9 +69,21 @@ impl<P: ControlPath> HostFor<'_, P> {
     /// # Errors
     /// If the tenant cannot have that many slots: see [`crate::tenant::AllocationError`].
     pub fn portal(&self, slots: u16) -> Result<Portal, HostError> {
+        self.portal_at(slots, None)
+    }
+
+    /// As [`Host::portal_on`], with the tenant's PID.
+    ///
+    /// # Errors
+    /// As [`HostFor::portal`], and if the engine has fewer free slots.
+    pub fn portal_on(&self, engine: usize, slots: u16) -> Result<Portal, HostError> {
+        self.portal_at(slots, Some(engine))
+    }
+
+    fn portal_at(&self, slots: u16, engine: Option<usize>) -> Result<Portal, HostError> {
         loop {
             let mut driver = self.host.driver()?;
-            if let Some(portal) = driver.portal(self.tenant, slots)? {
+            if let Some(portal) = driver.portal(self.tenant, slots, engine)? {
                 return Ok(portal);
             }
             let has_gone_on = driver.go_on();

@@ -367,8 +367,8 @@ impl Node {
                     beside.neighbours.deliver(&mut handling, before, clock, &mut batch);
                     handling.note_given();
                 }
-                let most = if received > 0 { engine::BURST / 2 } else { engine::BURST };
-                beside.neighbours.receive(&mut handling, before, clock, most);
+                let share = engine::share(received);
+                beside.neighbours.receive(&mut handling, before, clock, share);
                 beside.neighbours.publish();
             }
         }

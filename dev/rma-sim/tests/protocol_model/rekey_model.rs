@@ -1,18 +1,21 @@
 //! The Rekey of a region at a host with three engines, explored: two Rekeys, frames under the keys
-//! from before them, and engines that stand still between any two steps.
+//! from before them, engines that stand still between any two steps, and a home that may end.
 //!
 //! A model, not shipped code: it shows which rule of the rings for keys keeps which promise. The
 //! code is the simulator's to check.
 //!
 //! The home puts a key into the ring of each other engine, changes its own row, and acknowledges
 //! when all have taken it out. An engine fetches frames, takes keys, handles what it fetched; an
-//! answer that waits is looked at again when it leaves.
+//! answer that waits is looked at again when it leaves. When the home has ended, the others take
+//! what it had put, and then the next of them becomes the home.
 //!
 //! | model | protocol |
 //! |---|---|
 //! | `State::acknowledged` | the newest key whose Rekey ended with OK: nothing is served under an older one (P11) |
 //! | `Place::Device`, its floor | the newest key whose Rekey had ended with TIMEOUT when the frame came: it is served under no older one, or the effect came late (P2) |
 //! | `Step::Pop`, `Step::Install` | what the home sees of a ring, and then the row |
+//! | `Step::End` | the home takes no turn any more. Its Rekeys are not acknowledged |
+//! | `Step::Asked`, `Step::Move` | the driver's two rounds of questions: what each engine does between two turns |
 //! | `Step::Report` | not while keys are being put: that is the guard, and what the home counts |
 
 use rma_lab::evidence;
@@ -20,6 +23,9 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const ENGINES: usize = 3;
 const REKEYS: usize = 2;
+
+/// The home, and the one after it. Not in the order in which an engine looks into its rings.
+const HOMES: [usize; 2] = [2, 0];
 
 /// How many keys a ring has room for.
 const ROOM: usize = 1;
@@ -41,6 +47,12 @@ enum Flaw {
     FullRingSkipped,
     /// The initiator may be told TIMEOUT while keys are being put.
     NoGuard,
+    /// The next engine becomes the home before all have taken the keys of the one before.
+    MovedBeforeTaken,
+    /// The next engine becomes the home when the one before only stands still.
+    MovedThoughItLives,
+    /// The home that has ended is waited for.
+    EndedWaitedFor,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +75,8 @@ enum Rekey {
     Putting(u8, usize),
     /// It waits to be acknowledged.
     Put(u8),
+    /// Its home has ended: nobody will acknowledge it.
+    Orphan(u8),
     /// It has ended, or was refused; whether with TIMEOUT.
     Over,
 }
@@ -93,6 +107,14 @@ struct State {
     rings: [[Vec<u8>; ENGINES]; ENGINES],
     phases: [Phase; ENGINES],
     rekeys: [Rekey; REKEYS],
+    /// The engine that each Rekey has begun at.
+    begun_at: [usize; REKEYS],
+    /// Whether the first home has ended.
+    ended: bool,
+    /// The engines that the driver has had take their keys since then.
+    asked: [bool; ENGINES],
+    /// Whether there is another home.
+    moved: bool,
     frame: Place,
     last: u8,
     acknowledged: u8,
@@ -120,6 +142,9 @@ enum Step {
     Handle(usize),
     Leave(usize),
     Rest(usize),
+    End,
+    Asked(usize),
+    Move,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,8 +155,15 @@ impl Host {
         self.0 == Some(flaw)
     }
 
-    fn home(self, rekey: usize) -> usize {
-        if self.has(Flaw::TwoHomes) { rekey } else { 0 }
+    /// The engine that a Rekey comes to which begins now.
+    fn home(self, state: &State, rekey: usize) -> usize {
+        let other = self.has(Flaw::TwoHomes) && rekey == 1;
+        HOMES[usize::from(state.moved || other)]
+    }
+
+    /// Whether this engine has ended, as far as others go by it.
+    fn is_left_out(self, state: &State, engine: usize) -> bool {
+        has_ended(state, engine) && !self.has(Flaw::EndedWaitedFor)
     }
 
     /// The phase in which keys are taken, and the one after it.
@@ -154,19 +186,25 @@ impl Host {
     /// Whether an engine is in the midst of a Rekey: it does nothing else meanwhile.
     fn puts(self, state: &State, engine: usize) -> bool {
         let mut rekeys = (0..).zip(&state.rekeys);
-        rekeys.any(|(rekey, it)| matches!(it, Rekey::Putting(..)) && self.home(rekey) == engine)
+        rekeys
+            .any(|(rekey, it)| matches!(it, Rekey::Putting(..)) && state.begun_at[rekey] == engine)
     }
 
     fn is_taken(self, state: &State, rekey: usize, key: u8) -> bool {
-        let home = self.home(rekey);
+        let home = state.begun_at[rekey];
+        let mut others = (0..ENGINES).filter(|&it| !self.is_left_out(state, it));
         self.has(Flaw::AcknowledgedAtOnce)
-            || state.rings.iter().all(|from| !from[home].contains(&key))
+            || others.all(|other| !state.rings[other][home].contains(&key))
     }
 }
 
+fn has_ended(state: &State, engine: usize) -> bool {
+    state.ended && engine == HOMES[0]
+}
+
 fn has_room(state: &State, home: usize) -> bool {
-    let others = (0..ENGINES).filter(|&it| it != home);
-    others.into_iter().all(|it| state.rings[it][home].len() < ROOM)
+    let mut others = (0..ENGINES).filter(|&it| it != home && !has_ended(state, it));
+    others.all(|it| state.rings[it][home].len() < ROOM)
 }
 
 impl Model for Host {
@@ -179,6 +217,10 @@ impl Model for Host {
             rings: Default::default(),
             phases: [Phase::Idle; ENGINES],
             rekeys: [Rekey::Asked; REKEYS],
+            begun_at: [HOMES[0]; REKEYS],
+            ended: false,
+            asked: [false; ENGINES],
+            moved: false,
             frame: Place::Away,
             last: 0,
             acknowledged: 0,
@@ -191,8 +233,12 @@ impl Model for Host {
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
         for (rekey, it) in state.rekeys.iter().enumerate() {
             match *it {
-                Rekey::Asked if self.puts(state, self.home(rekey)) => {}
-                Rekey::Asked => steps.push(Step::Begin(rekey)),
+                Rekey::Asked => {
+                    let home = self.home(state, rekey);
+                    if !self.puts(state, home) && !has_ended(state, home) {
+                        steps.push(Step::Begin(rekey));
+                    }
+                }
                 Rekey::Putting(..) => {
                     steps.push(Step::Put(rekey));
                     if self.has(Flaw::NoGuard) {
@@ -205,16 +251,18 @@ impl Model for Host {
                         steps.push(Step::Acknowledge(rekey));
                     }
                 }
+                Rekey::Orphan(_) => steps.push(Step::Report(rekey)),
                 Rekey::Over => {}
             }
         }
+        self.push_ends(state, steps);
         if state.frame == Place::Away {
             let to = |engine| [0, 1].map(|key| Step::Come(engine, key));
             steps.extend((0..ENGINES).flat_map(to));
         }
         let [at_keys, after_keys] = self.keys();
         for (engine, &phase) in state.phases.iter().enumerate() {
-            if self.puts(state, engine) {
+            if self.puts(state, engine) || has_ended(state, engine) {
                 continue;
             }
             if let Phase::Popped(_) = phase {
@@ -248,10 +296,11 @@ impl Model for Host {
         let mut state = last.clone();
         match step {
             Step::Begin(rekey) => {
-                let home = self.home(rekey);
+                let home = self.home(&state, rekey);
                 let may = has_room(&state, home) || self.has(Flaw::FullRingSkipped);
                 state.rekeys[rekey] = Rekey::Over;
                 if may {
+                    state.begun_at[rekey] = home;
                     state.last += 1;
                     state.rekeys[rekey] = Rekey::Putting(state.last, 0);
                     self.put(&mut state, rekey);
@@ -266,7 +315,7 @@ impl Model for Host {
             Step::Report(rekey) => match state.rekeys[rekey] {
                 // What is still put is put all the same.
                 Rekey::Putting(key, _) if state.reported < key => state.reported = key,
-                Rekey::Put(key) => {
+                Rekey::Put(key) | Rekey::Orphan(key) => {
                     state.reported = state.reported.max(key);
                     state.rekeys[rekey] = Rekey::Over;
                 }
@@ -308,6 +357,9 @@ impl Model for Host {
             }
             Step::Leave(engine) => self.leave(&mut state, engine),
             Step::Rest(engine) => state.phases[engine] = Phase::Idle,
+            Step::End => self.end(&mut state),
+            Step::Asked(engine) => state.asked[engine] = true,
+            Step::Move => state.moved = true,
         }
         (state != *last).then_some(state)
     }
@@ -318,10 +370,15 @@ impl Model for Host {
             Property::always(P2, |_, state: &State| !state.late),
             Property::always(AGREE, |_, state: &State| {
                 let is_over = |it: &Rekey| matches!(it, Rekey::Over | Rekey::Asked);
-                let is_at_rest = state.rings.iter().flatten().all(Vec::is_empty)
-                    && state.phases.iter().all(|it| *it == Phase::Idle)
-                    && state.rekeys.iter().all(is_over);
-                !is_at_rest || state.keys.iter().all(|key| *key == state.keys[0])
+                let mut living = (0..ENGINES).filter(|&it| !has_ended(state, it));
+                let is_at_rest = living.clone().all(|it| {
+                    state.rings[it].iter().all(Vec::is_empty) && state.phases[it] == Phase::Idle
+                }) && state.rekeys.iter().all(is_over);
+                !is_at_rest || living.all(|it| state.keys[it] == state.keys[0])
+            }),
+            Property::sometimes(AGAIN, |_, state: &State| {
+                let is_there = state.ended && state.begun_at.contains(&HOMES[1]);
+                is_there && state.acknowledged == state.last
             }),
         ]
     }
@@ -329,12 +386,13 @@ impl Model for Host {
 
 const P11: &str = "P11: nothing is served under a key from before an acknowledged Rekey";
 const P2: &str = "P2: what comes after a Rekey's report does not meet the key from before";
+const AGAIN: &str = "a Rekey ends with OK though the home from before has ended";
 const AGREE: &str = "at rest all engines have the same key";
 
 impl Host {
     fn put(self, state: &mut State, rekey: usize) {
         let Rekey::Putting(key, engine) = state.rekeys[rekey] else { return };
-        let home = self.home(rekey);
+        let home = state.begun_at[rekey];
         if engine == ENGINES {
             // Its own row, last.
             state.keys[home] = key;
@@ -344,13 +402,51 @@ impl Host {
         }
         // Nobody can tell when each of them is, unless a report comes between.
         let end = if self.has(Flaw::NoGuard) { engine + 1 } else { ENGINES };
-        for other in (engine..end).filter(|&it| it != home) {
+        for other in (engine..end).filter(|&it| it != home && !self.is_left_out(state, it)) {
             let ring = &mut state.rings[other][home];
             if ring.len() < ROOM {
                 ring.push(key);
             }
         }
         state.rekeys[rekey] = Rekey::Putting(key, end);
+    }
+
+    /// The steps around the end of a home.
+    fn push_ends(self, state: &State, steps: &mut Vec<Step>) {
+        if !state.ended && !state.moved {
+            steps.push(Step::End);
+        }
+        let may_move = state.ended || self.has(Flaw::MovedThoughItLives);
+        if state.moved || !may_move {
+            return;
+        }
+        let living = (0..ENGINES).filter(|&it| !has_ended(state, it));
+        let is_idle = |&it: &usize| state.phases[it] == Phase::Idle && !self.puts(state, it);
+        let has_taken = |&it: &usize| state.rings[it].iter().all(Vec::is_empty);
+        let unasked = living.clone().filter(|&it| !state.asked[it]);
+        steps.extend(unasked.filter(is_idle).filter(has_taken).map(Step::Asked));
+        let all_asked = living.clone().all(|it| state.asked[it]);
+        if all_asked || self.has(Flaw::MovedBeforeTaken) {
+            steps.push(Step::Move);
+        }
+    }
+
+    /// The home takes no turn any more: what it had in hand is gone, and what it has put is not.
+    fn end(self, state: &mut State) {
+        let home = HOMES[0];
+        state.ended = true;
+        for (rekey, at) in state.rekeys.iter_mut().zip(state.begun_at) {
+            if let Rekey::Putting(key, _) | Rekey::Put(key) = *rekey
+                && at == home
+            {
+                *rekey = Rekey::Orphan(key);
+            }
+        }
+        if let Place::Device(it) | Place::Hands(it) | Place::Waits(it) = state.frame
+            && it.engine == home
+        {
+            state.frame = Place::Gone;
+        }
     }
 
     /// The answer of an engine leaves.
@@ -385,6 +481,9 @@ fn each_rule_of_the_rings_for_keys_is_needed() {
         (Flaw::FullRingSkipped, P11),
         (Flaw::FullRingSkipped, AGREE),
         (Flaw::NoGuard, P2),
+        (Flaw::MovedBeforeTaken, AGREE),
+        (Flaw::MovedThoughItLives, AGREE),
+        (Flaw::MovedThoughItLives, P11),
     ] {
         let found = HasDiscoveries::AnyOf([promise].into());
         let checker = Host(Some(flaw)).checker().finish_when(found).spawn_bfs().join();
@@ -394,4 +493,9 @@ fn each_rule_of_the_rings_for_keys_is_needed() {
             steps.len()
         ));
     }
+    // Nothing wrong is served, but no Rekey ends well any more.
+    let checker = Host(Some(Flaw::EndedWaitedFor)).checker().spawn_bfs().join();
+    assert!(checker.discovery(AGAIN).is_none(), "{:?}", checker.discovery(AGAIN));
+    checker.assert_no_discovery(P11);
+    checker.assert_no_discovery(P2);
 }

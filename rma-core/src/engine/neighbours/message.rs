@@ -118,8 +118,8 @@ impl Head {
 
 /// A message that was taken out of a ring.
 pub(super) enum Message {
-    /// A frame, into the next buffer.
-    Frame,
+    /// A frame of so many octets, into the next buffer.
+    Frame { len: usize },
     /// A word of a service.
     Word(Line),
 }
@@ -142,13 +142,14 @@ impl Arrivals {
         Self { frames: (0..BATCH).map(|_| empty()).collect(), used: 0 }
     }
 
-    /// Takes the next message out of `ring`, if all its lines are among those that were `fetched`.
-    /// `begun` is one whose first line was taken before.
+    /// Takes the next message out of `ring`, if all its lines are among those that were `fetched`,
+    /// and if it has no more than so many octets. `begun` is one whose first line was taken before.
     pub(super) fn take(
         &mut self,
         ring: &mut Consumer,
         begun: &mut Option<Head>,
         fetched: &mut usize,
+        octets_max: usize,
     ) -> Option<Message> {
         let head = if let Some(head) = *begun {
             head
@@ -160,7 +161,10 @@ impl Arrivals {
             }
             *begun.insert(Head { octets: octets(&line) })
         };
-        let lines = head.lines();
+        let (lines, len) = (head.lines(), head.len());
+        if len > octets_max {
+            return None;
+        }
         if *fetched < lines {
             *fetched = 0;
             return None;
@@ -174,7 +178,7 @@ impl Arrivals {
         *fetched -= lines;
         self.used += 1;
         *begun = None;
-        Some(Message::Frame)
+        Some(Message::Frame { len })
     }
 
     /// Hands over all frames, in order, as many at a time as belong together: `is_paid` of the

@@ -10,12 +10,13 @@ use crate::{
     backend::{Backend, RxPacket, Transmit, TxFrame},
     command::Completion,
     crypto::{KeyBinding, RegionKey, RegionKeySchedule},
-    engine::Engine,
+    engine::{Engine, QUANTUM},
     error::DropReason,
     grant::Grant,
     nic::{KeyRings, Nic, NicConfigBuilder, NicPlace, RegionEntry},
     one_rma::OneRma,
-    op::{OpStatus, OpType},
+    op::{ClassOfService, OpStatus, OpType},
+    outcome::Verdict,
     portal::{CommandPortal, PortalConfig, Source, portal},
     receive_queue::{Receive, ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
     region::{NicTag, Permissions, RegionId, RegionNames, RegisteredRegion},
@@ -101,23 +102,42 @@ struct Host {
     local: RegisteredRegion,
 }
 
+/// The settings that hosts have together, whatever the number of their engines.
+#[derive(Clone, Copy)]
+struct Setup {
+    nic: NicConfigBuilder,
+    /// Whether engines hand over what is for others.
+    hand_over: bool,
+}
+
+impl Setup {
+    fn of_engine(engines: u16) -> Self {
+        let nic = NicConfigBuilder {
+            command_slots: u32::from(SLOTS) * u32::from(engines),
+            pending_writes: 16 * u32::from(engines),
+            outcome_records: 32 * u32::from(engines),
+            solicitation_window: u32::from(engines) << 18,
+            ..NicConfigBuilder::default()
+        };
+        Self { nic: nic.divided(engines).unwrap(), hand_over: true }
+    }
+}
+
 impl Host {
     fn new(octet: u8, engines: u16, clock: &HandClock) -> Self {
+        Self::with(octet, engines, clock, Setup::of_engine(engines))
+    }
+
+    fn with(octet: u8, engines: u16, clock: &HandClock, setup: Setup) -> Self {
         let address = HostAddr::from([192, 0, 2, octet]);
         let seats: Vec<_> = (0..engines).map(|_| Seat::new(None, Arc::default())).collect();
         let keys = KeyRings::connect(&seats);
         let mut portals = Vec::new();
         let engines = (0..engines).zip(Neighbours::connect(&seats)).zip(keys).map(
             |((index, neighbours), keys)| {
-                let settings = NicConfigBuilder {
-                    command_slots: SLOTS.into(),
-                    pending_writes: 16,
-                    outcome_records: 32,
-                    ..NicConfigBuilder::default()
-                };
                 let place = NicPlace::at(address)
                     .with(|it| (it.engine, it.engines) = (EngineId(index), engines));
-                let mut nic = Nic::new(settings.build(place).unwrap());
+                let mut nic = Nic::new(setup.nic.build(place).unwrap());
                 nic.regions_mut().set_rings(keys);
                 let slots = index * SLOTS..(index + 1) * SLOTS;
                 nic.configure_slots(slots.clone(), Some(PID));
@@ -132,7 +152,8 @@ impl Host {
                 });
                 service.attach(port);
                 portals.push(application);
-                Engine::new(service, Wire::default(), clock.clone()).beside(neighbours)
+                let engine = Engine::new(service, Wire::default(), clock.clone());
+                if setup.hand_over { engine.beside(neighbours) } else { engine }
             },
         );
         let engines: Vec<_> = engines.collect();
@@ -217,6 +238,13 @@ impl Net {
         clock.0.set(Instant::from_nanos(1_000_000));
         let hosts = [Host::new(1, engines[0], &clock), Host::new(2, engines[1], &clock)];
         Self { hosts, clock, route, still: Vec::new(), packets: 0 }
+    }
+
+    /// The same, whose second host is this one.
+    fn against(engines: [u16; 2], route: Route, setup: Setup) -> Self {
+        let mut net = Self::new(engines, route);
+        net.hosts[1] = Host::with(2, engines[1], &net.clock, setup);
+        net
     }
 
     fn grant(
@@ -465,10 +493,78 @@ fn a_settle_finds_the_record_of_its_op_whichever_engine_it_comes_to() {
         for _ in 0..3 {
             net.hosts[0].portals[0].settle(&add, name).unwrap();
             let settled = net.completion(0);
-            assert_eq!(settled.verdict(), Some(crate::outcome::Verdict::Applied));
+            assert_eq!(settled.verdict(), Some(Verdict::Applied));
             assert_eq!(settled.result(), Some(0));
         }
     }
+}
+
+/// What an initiator is told of a recorded op that was applied, and of a message, where what asks
+/// for it comes to an engine that it is not for.
+fn told_by_the_wrong_engine(setup: Setup) -> (Option<Verdict>, OpStatus) {
+    let mut net = Net::against([1, 2], ROUTES[0], setup);
+    let region = net.hosts[1].register(64, Permissions::ATOMIC, 0);
+    let add = net.grant(&region, 64, OpType::FetchAdd, &KEY);
+    net.hosts[0].portals[0].fetch_add(&add, 0, 5).unwrap();
+    let added = net.completion(0);
+    assert_eq!(added.status, OpStatus::Ok);
+    net.route = ROUTES[1];
+    net.hosts[0].portals[0].settle(&add, added.name().unwrap()).unwrap();
+    let verdict = net.completion(0).verdict();
+    let mut queue = net.hosts[1].queue(1);
+    queue.post(Receive(0)).unwrap();
+    let local = net.hosts[0].local.clone();
+    let send = net.grant(queue.region(), 64, OpType::Send, &KEY);
+    net.hosts[0].portals[0].send(&send, &local, 0, 64, 7).unwrap();
+    (verdict, net.status(0))
+}
+
+#[test]
+fn an_engine_that_answered_for_another_would_say_what_is_not_so() {
+    let right = told_by_the_wrong_engine(Setup::of_engine(2));
+    assert_eq!(right, (Some(Verdict::Applied), OpStatus::Ok));
+    let mistaken = Setup { hand_over: false, ..Setup::of_engine(2) };
+    let (verdict, sent) = told_by_the_wrong_engine(mistaken);
+    assert_eq!(verdict, Some(Verdict::Forgotten), "of an op that was applied");
+    assert_ne!(sent, OpStatus::Ok);
+}
+
+/// How much of the window all engines of a host have debited at most, of so much that the host has,
+/// while each reads as much as it can.
+fn most_debited(setup: Setup) -> u32 {
+    let mut net = Net::new([4, 1], ROUTES[0]);
+    net.hosts[0] = Host::with(1, 4, &net.clock, setup);
+    let region = net.hosts[1].register(8192, Permissions::READ, 0);
+    let read = net.grant(&region, 8192, OpType::Read, &KEY);
+    let mut most = 0;
+    for round in 0..200 {
+        let Host { portals, local, .. } = &mut net.hosts[0];
+        for portal in portals {
+            while round < 100 && portal.read(&read, 0, local, 0, 4096).is_ok() {}
+            while portal.poll().is_some() {}
+        }
+        net.round();
+        let debited = |engine| net.hosts[0].nic(engine).window_debited();
+        most = most.max((0..4).map(debited).sum());
+    }
+    most
+}
+
+//= channels#P3-solicited
+//= type=test
+#[test]
+fn the_windows_of_a_hosts_engines_add_up_to_its_own() {
+    const WINDOW: u32 = 64 << 10;
+    let of_host = NicConfigBuilder {
+        command_slots: 4 * u32::from(SLOTS),
+        solicitation_window: WINDOW,
+        ..NicConfigBuilder::default()
+    };
+    let setup = |nic| Setup { nic, hand_over: true };
+    assert_eq!(most_debited(setup(of_host.divided(4).unwrap())), WINDOW);
+    // The mistake: each engine has all of it.
+    let undivided = NicConfigBuilder { command_slots: SLOTS.into(), ..of_host };
+    assert!(most_debited(setup(undivided)) > WINDOW);
 }
 
 #[test]
@@ -499,6 +595,54 @@ fn a_ring_without_room_loses_frames_and_counts_them() {
 }
 
 #[test]
+fn of_frames_of_any_length_a_turn_takes_half_of_what_it_may_receive_beside_its_own() {
+    // Octets of a frame, and how many a turn takes of them: beside its own frames, and without.
+    let longest = FRAME_LEN - 1;
+    let octets = |of: usize| [QUANTUM / 2 / of, QUANTUM / of];
+    for (len, takes) in [(longest, octets(longest)), (1400, octets(1400)), (64, [32, 64])] {
+        for (beside, most) in [true, false].into_iter().zip(takes) {
+            let mut net = Net::new([1, 3], ROUTES[0]);
+            let host = HostAddr::from([192, 0, 2, 9]);
+            let mut bytes = vec![0; len];
+            let packet = RxPacket {
+                source: host,
+                destination: host,
+                port: crate::port::Port::ONE_RMA,
+                source_port: crate::port::SourcePort(1),
+                reply_len_max: 1472,
+                link: None,
+                bytes: &mut bytes,
+            };
+            let frame = RxFrame::alone(packet);
+            let [owner, senders @ ..] = &mut net.hosts[1].engines[..] else { panic!("three") };
+            let mut put = 0;
+            for sender in senders {
+                let neighbours = sender.neighbours.as_mut().unwrap();
+                while neighbours.counts.lost() == 0 {
+                    neighbours.give(EngineId(0), &frame, false);
+                }
+                put += neighbours.counts.given();
+                neighbours.publish();
+            }
+            let counts = owner.neighbours.as_ref().unwrap().counts.clone();
+            let mut before = 0;
+            while counts.taken() < put {
+                if beside {
+                    let port = crate::port::Port::ONE_RMA;
+                    let class = ClassOfService::Latency;
+                    let transmit = Transmit::new([host; 2], port, class, 64);
+                    owner.backend.inbox.push_back(Flight { transmit, bytes: vec![0; 64] });
+                }
+                owner.turn();
+                let taken = (counts.taken() - before) as usize;
+                assert!(taken == most || counts.taken() == put, "{taken} of {len} octets");
+                before = counts.taken();
+            }
+        }
+    }
+}
+
+#[test]
 fn a_frame_comes_out_of_a_ring_as_it_went_in_however_it_is_cut() {
     let lens = [1, 48, 63, 64, 65, 127, 128, 1500, FRAME_LEN - 1, FRAME_LEN];
     for (nth, len) in lens.into_iter().enumerate() {
@@ -520,13 +664,15 @@ fn a_frame_comes_out_of_a_ring_as_it_went_in_however_it_is_cut() {
         producer.publish();
         let all = consumer.len();
         assert_eq!(all, message::lines(len));
-        let (mut arrivals, mut head) = (Arrivals::new(), None);
+        let mut arrivals = Arrivals::new();
+        let mut head = None;
         // Whatever part of it is seen first.
-        let first = nth * all / lens.len();
-        let mut fetched = first;
-        assert!(arrivals.take(&mut consumer, &mut head, &mut fetched).is_none());
-        let mut fetched = consumer.len();
-        assert!(arrivals.take(&mut consumer, &mut head, &mut fetched).is_some());
+        let mut fetched = nth * all / lens.len();
+        assert!(arrivals.take(&mut consumer, &mut head, &mut fetched, len).is_none());
+        fetched = consumer.len();
+        let shorter = len - 1;
+        assert!(arrivals.take(&mut consumer, &mut head, &mut fetched, shorter).is_none());
+        assert!(arrivals.take(&mut consumer, &mut head, &mut fetched, len).is_some());
         assert_eq!((fetched, consumer.len()), (0, 0));
         let mut seen = 0;
         arrivals.drain(|is_paid, frames| {

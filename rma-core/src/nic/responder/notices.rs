@@ -123,8 +123,8 @@ impl Notices {
 
     pub(super) fn new(config: &NicConfig) -> Self {
         let rate = config.settings.notices_per_second;
-        let old_keys = NoticeLimiter::new(rate.max(OLD_KEYS_PER_SECOND_MIN));
-        let limiters = [None, Some(old_keys), Some(NoticeLimiter::new(rate))];
+        let limiter = |rate| Some(NoticeLimiter::new(config.part_of_rate(rate)));
+        let limiters = [None, limiter(rate.max(OLD_KEYS_PER_SECOND_MIN)), limiter(rate)];
         Self {
             entries: (0..Self::ENTRIES).map(|_| None).collect(),
             links: FairLinks::new(Self::ENTRIES as usize),

@@ -38,7 +38,7 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
         let nic = Nic::new(nic.build(NicPlace::at(addr)).unwrap());
         let star = Some(Star::new(star.build(place).unwrap(), CounterBlock::new(0, 1 << 40)));
         let side = TestSide { nic, ports: Vec::new(), busy: Vec::new(), star };
-        let path = TestEngine { mood: Mood::Prompt, side, late: None };
+        let path = TestEngine { mood: Mood::Prompt, side, ended: Arc::default(), late: None };
         Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
     };
     let shards = Shards::new((0..engines).map(shard).collect());

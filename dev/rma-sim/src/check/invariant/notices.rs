@@ -16,7 +16,7 @@ use rma_core::{
     crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
     error::DropReason,
     limits::TAG_LEN,
-    nic::NicConfigBuilder,
+    nic::{NicConfig, NicConfigBuilder},
     op::{Moves, OpStatus},
     region::RegionId,
     time::Instant,
@@ -278,7 +278,8 @@ impl Checker {
         failure: &Failure,
     ) -> Result<(), Violation> {
         let (node, status, now) = (seen.node, failure.status, seen.local);
-        let settings = settings(sim, node);
+        let config = sim.nic(node).config();
+        let settings = config.settings();
         let timeout = settings.timing.timeout;
         let ops = &self.ops;
         let unauthenticated = OpStatus::RemoteAuthenticationFailure;
@@ -331,7 +332,7 @@ impl Checker {
         for place in refused {
             let cause = &notices.refused[place];
             let (verdict, tag) = (cause.verdict, cause.tag);
-            match notices.admits(now, node, settings, verdict, &tag) {
+            match notices.admits(now, node, config, verdict, &tag) {
                 Ok(()) => {
                     found = Ok(notices.refused.remove(place));
                     break;
@@ -355,7 +356,7 @@ impl Checker {
             state.fairness.refused();
             let cause = notices.accepted.remove(place);
             if status == unauthenticated {
-                notices.admits(now, node, settings, Verdict::OldKey, &cause.tag)?;
+                notices.admits(now, node, config, Verdict::OldKey, &cause.tag)?;
             }
             if let Some(op) = cause.op {
                 // A frame that has waited for too long, or is stale, is told apart by that.
@@ -382,16 +383,20 @@ impl Notices {
         &mut self,
         now: Instant,
         node: NodeId,
-        settings: &NicConfigBuilder,
+        config: &NicConfig,
         verdict: Verdict,
         tag: &[u8; TAG_LEN],
     ) -> Result<(), Violation> {
+        let (settings, place) = (config.settings(), config.place());
         let rate = settings.notices_per_second;
-        let (bucket, per_second) = match verdict {
+        let (bucket, of_host) = match verdict {
             Verdict::Accepted | Verdict::Refused(_) => return Ok(()),
             Verdict::OldKey => (&mut self.old_keys, rate.max(OLD_KEYS_PER_SECOND_MIN)),
             Verdict::Stranger => (&mut self.strangers, rate),
         };
+        let engines = u32::from(place.engines);
+        let is_among_first = engines > 1 && u32::from(place.engine.0) < of_host % engines;
+        let per_second = of_host / engines + u32::from(is_among_first);
         if verdict == Verdict::OldKey {
             self.told.retain(|told| now.since(told.at) < settings.timing.timeout);
             let before = self.told.iter().rposition(|it| it.was_sent && it.tag == *tag);
