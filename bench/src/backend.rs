@@ -10,7 +10,7 @@ use std::io;
 
 use clap::{Args, ValueEnum};
 use rma_xdp::{
-    HostAddr, HostConfig, HostError, InlineHost,
+    HostAddr, HostConfig, HostError,
     device::{
         Device, TrafficClasses,
         net::NetError,
@@ -111,27 +111,27 @@ struct Place {
 }
 
 impl DeviceArgs {
-    /// Opens a host, on the interface toward `server` if no device is named. `settings` makes the
-    /// rest of its configuration. Says on standard error what it fell back from.
-    pub(crate) fn open(
+    /// Opens a host, on the interface toward `server` if no device is named. `open` makes it of a
+    /// configuration of the device alone. Says on standard error what it fell back from.
+    pub(crate) fn open<H>(
         &self,
         server: Option<SocketAddr>,
         has_address: bool,
-        settings: impl Fn(HostConfig) -> HostConfig,
-    ) -> Result<InlineHost, DeviceError> {
-        let settings = |it| settings(it).with(|it| it.traffic = self.dscp.unwrap_or_default());
+        open: impl Fn(HostConfig) -> Result<H, HostError>,
+    ) -> Result<H, DeviceError> {
+        let open = |it: HostConfig| open(it.with(|it| it.traffic = self.dscp.unwrap_or_default()));
         let backend = self.backend;
         if let Some(address) = self.udp {
             if !matches!(backend, Backend::Auto | Backend::Udp) {
                 return Err(DeviceError::UdpByAnother { backend: name(backend) });
             }
-            return Ok(InlineHost::open(settings(HostConfig::udp(address)))?);
+            return Ok(open(HostConfig::udp(address))?);
         }
         let place = self.place(server)?;
         let over_udp = || {
             let address = place.own.or_else(|| address_of(place.interface.as_deref()?));
             let address = address.ok_or(DeviceError::NoDevice)?;
-            Ok(InlineHost::open(settings(HostConfig::udp(HostAddr::from(address))))?)
+            Ok(open(HostConfig::udp(HostAddr::from(address)))?)
         };
         if backend == Backend::Udp {
             return over_udp();
@@ -144,10 +144,14 @@ impl DeviceArgs {
                 it.addresses.push(own.into());
             }
         });
-        match InlineHost::open(settings(config)) {
+        match open(config) {
             Err(why) if backend == Backend::Auto && udp_may_work(&why) => {
+                let opened = over_udp();
+                if let Err(DeviceError::Host(HostError::OneEngineOverUdp { .. })) = opened {
+                    return Err(why.into());
+                }
                 eprintln!("rma-bench: fallback: kernel UDP, as AF_XDP cannot be had: {why}");
-                over_udp()
+                opened
             }
             opened => Ok(opened?),
         }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rma_xdp::{InlineHost, device::DeviceInfo};
+use rma_xdp::{HostOf, device::DeviceInfo, engine::EngineKind};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// The cores of this program's threads, and what they do there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pinning<'a> {
-    /// Those that threads are pinned to, the engine's first.
+    /// Those that threads are pinned to, engines' first.
     pub(crate) cores: &'a [usize],
     pub(crate) low_latency: bool,
     pub(crate) yields: bool,
@@ -49,9 +49,9 @@ pub struct Conditions {
     pub interface: Option<String>,
     /// The NUMA node of its device. Null if the system does not tell.
     pub numa_node: Option<u32>,
-    /// The core that the engine is pinned to.
+    /// The core that the engine, or the first of several, is pinned to.
     pub core: Option<usize>,
-    /// The cores that threads are pinned to, the engine's first.
+    /// The cores that threads are pinned to, engines' first.
     pub pinned: Vec<usize>,
     /// The NUMA node of these cores, or of all that this process may use. Null if there are
     /// several, or if the system does not tell.
@@ -68,7 +68,11 @@ pub struct Conditions {
 
 impl Conditions {
     /// On this host, whose threads are where `pinning` says.
-    pub(crate) fn new(machine: Machine, host: &InlineHost, pinning: Pinning<'_>) -> Self {
+    pub(crate) fn new(
+        machine: Machine,
+        host: &HostOf<impl EngineKind>,
+        pinning: Pinning<'_>,
+    ) -> Self {
         let Pinning { cores: pinned, low_latency, yields } = pinning;
         let core = pinned.first().copied();
         let info = host.info();
@@ -113,7 +117,7 @@ impl Conditions {
 }
 
 /// The interface that a host's frames leave by, if it is known.
-pub(crate) fn interface_of(host: &InlineHost) -> Option<String> {
+pub(crate) fn interface_of(host: &HostOf<impl EngineKind>) -> Option<String> {
     match host.info() {
         DeviceInfo::Xdp(xdp) => Some(xdp.interface.to_string()),
         _ => host.addresses().iter().next().and_then(|it| interface_with(it.ip())),

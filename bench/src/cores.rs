@@ -1,5 +1,4 @@
-//! The cores that threads are pinned to: the engine's first, then one for each thread that issues
-//! ops.
+//! The cores that threads are pinned to: engines' first, then one for each thread that issues ops.
 //!
 //! Not here: their NUMA nodes ([`numa`](crate::numa)).
 
@@ -34,7 +33,7 @@ pub enum CoresError {
     /// As many are needed as there are threads.
     #[error("--cores names {given} cores, and there {}: name as many", match threads {
         1 => "is one thread to pin".to_owned(),
-        _ => format!("are {threads} threads to pin, the engine's and those that issue ops"),
+        _ => format!("are {threads} threads to pin: engines, and threads that issue ops"),
     })]
     Count {
         /// How many were given.
@@ -219,7 +218,7 @@ mod tests {
         assert!(error.contains("core 9999 is not this process's, which may use "), "{error}");
         let error = check("0,1", 3).unwrap_err().to_string();
         assert!(
-            error.contains("names 2 cores, and there are 3 threads to pin, the engine's"),
+            error.contains("names 2 cores, and there are 3 threads to pin: engines, and"),
             "{error}"
         );
         assert!(check("0,1", 1).unwrap_err().to_string().contains("is one thread to pin: name"));

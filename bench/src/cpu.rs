@@ -1,4 +1,4 @@
-//! The processor time of a thread, and what the machine gave to others meanwhile.
+//! The processor time of a thread or of this program, and what the machine gave to others meanwhile.
 
 use core::time::Duration;
 use std::fs;
@@ -9,7 +9,7 @@ use nix::sys::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time that a thread has used.
+/// Processor time that was used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuTime {
     pub(crate) user: Duration,
@@ -19,7 +19,16 @@ pub(crate) struct CpuTime {
 impl CpuTime {
     /// That of the calling thread. Nothing where the kernel does not tell.
     pub(crate) fn of_this_thread() -> Self {
-        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Self::default() };
+        Self::of(UsageWho::RUSAGE_THREAD)
+    }
+
+    /// That of all threads of this program, likewise.
+    pub(crate) fn of_this_program() -> Self {
+        Self::of(UsageWho::RUSAGE_SELF)
+    }
+
+    fn of(whose: UsageWho) -> Self {
+        let Ok(usage) = getrusage(whose) else { return Self::default() };
         Self { user: duration(usage.user_time()), system: duration(usage.system_time()) }
     }
 

@@ -3,8 +3,8 @@
 //! Invariant: there is at least one, and all are for the same region, initiator and process.
 
 use rma_xdp::{
-    Grant, HostAddr, HostError, InlineHost, OpType, Pid, RegionKey, RegisteredRegion,
-    crypto::DerivedRegionKey,
+    Grant, HostAddr, HostError, HostOf, OpType, Pid, RegionKey, RegisteredRegion,
+    crypto::DerivedRegionKey, engine::EngineKind,
 };
 
 use crate::error::PairError;
@@ -38,12 +38,12 @@ impl Grants {
     /// `region` of `host`.
     ///
     /// # Errors
-    /// As [`InlineHost::grant`].
+    /// As [`HostOf::grant`].
     ///
     /// # Panics
     /// If `op_types` is empty.
     pub fn make(
-        host: &mut InlineHost,
+        host: &HostOf<impl EngineKind>,
         region: &RegisteredRegion,
         (initiator, pid): (HostAddr, Pid),
         op_types: &[OpType],

@@ -7,7 +7,7 @@
 
 use rma_lab::Pattern;
 use rma_xdp::{
-    HostError, InlineHost, Permissions, ReceiveQueue, messages::ReceiveQueueLayout,
+    HostError, HostOf, Permissions, ReceiveQueue, engine::EngineKind, messages::ReceiveQueueLayout,
     ops::OP_SIZE_MAX,
 };
 
@@ -44,7 +44,11 @@ impl Inbox {
     ///
     /// # Panics
     /// Never: a queue can be as large as this one.
-    pub fn open(host: &InlineHost, seed: u64, permissions: Permissions) -> Result<Self, HostError> {
+    pub fn open(
+        host: &HostOf<impl EngineKind>,
+        seed: u64,
+        permissions: Permissions,
+    ) -> Result<Self, HostError> {
         let layout = ReceiveQueueLayout::new(RECEIVES, OP_SIZE_MAX).expect("within the limits");
         let mut queue = host.receive_queue(layout, permissions)?;
         queue.post_all();
@@ -65,12 +69,13 @@ impl Inbox {
         self.received
     }
 
-    /// Takes what has come.
+    /// Takes what has come. Returns whether there was something.
     ///
     /// # Panics
     /// Never: events are of receives that were posted, and no longer than they are.
-    pub fn take(&mut self) {
+    pub fn take(&mut self) -> bool {
         let Self { queue, pattern, bytes, received, wrong } = self;
+        let before = received.messages;
         while let Some(event) = queue.poll() {
             let message = &mut bytes[..event.len as usize];
             queue.read(&event, message).expect("of a SEND, and no longer than a receive");
@@ -79,6 +84,7 @@ impl Inbox {
             received.bytes += u64::from(event.len);
             *wrong += u64::from(pattern.first_difference(event.immediate, message).is_some());
         }
+        received.messages > before
     }
 
     /// Says what came.

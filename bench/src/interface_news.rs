@@ -1,8 +1,9 @@
 //! News of a host's network interface while a command runs, in lines for people.
 
 use rma_xdp::{
-    InlineHost,
+    HostOf,
     device::{InterfaceState, InterfaceStatus},
+    engine::EngineKind,
 };
 
 use crate::line;
@@ -16,12 +17,12 @@ pub(crate) struct InterfaceNews {
 
 impl InterfaceNews {
     /// Starts from the present state of `host`'s interface, which is not news.
-    pub(crate) fn new(host: &InlineHost) -> Self {
+    pub(crate) fn new(host: &HostOf<impl EngineKind>) -> Self {
         Self { said: host.interface() }
     }
 
     /// Says what is different by now, if anything is.
-    pub(crate) fn say(&mut self, host: &InlineHost) {
+    pub(crate) fn say(&mut self, host: &HostOf<impl EngineKind>) {
         let now = host.interface();
         if let (Some(said), Some(now)) = (&mut self.said, now)
             && let Some(text) = difference(said, &now)

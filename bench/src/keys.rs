@@ -31,9 +31,10 @@ use rma_keys::{
     tls::{directory::Directory, refused::CertificateRefused, trust::Side, wall::Wall},
 };
 use rma_xdp::{
-    HostAddr, InlineHost, OpStatus, OpType, RegisteredRegion,
+    HostAddr, HostOf, InlineHost, OpStatus, OpType, RegisteredRegion,
     config::DEFAULT_PORT,
     device::LocalAddresses,
+    engine::EngineKind,
     keys::{
         CacheError, Credentials, CredentialsFrom, GiveUp, Holder, InlineKeyServer, KeyCache,
         KeyServerConfig, KeyServerError, KeyedGrant, KeyedRegion, NameError, NoKey, OpSet,
@@ -354,7 +355,7 @@ impl ServeKeyArgs {
     /// of the invitation, which comes with it.
     pub(crate) fn open(
         &self,
-        host: &InlineHost,
+        host: &HostOf<impl EngineKind>,
         published: &[Published<'_>],
     ) -> Result<(InlineKeyServer, Option<Invitation>), KeysError> {
         let own = || host.addresses().iter().next().expect("a host has an address");

@@ -270,7 +270,8 @@ pub fn run(task: &Task<'_>, interrupt: &Interrupt) -> Result<(), LoadError> {
         eprintln!("rma-bench: fallback: --idle yield, as {threads} threads have {cores} cores");
     }
     let largest = sizes.iter().max().map_or(0, |&it| it as u32);
-    let tuning = Tuning { threads: args.spinning(), slots, timeout: args.timeout };
+    let tuning =
+        Tuning { threads: args.spinning(), slots, timeout: args.timeout, ..Tuning::default() };
     let (op_types, patience) = (&*task.op_types(), args.patience);
     let wanted = Wanted { size: largest, op_types, patience, tuning, quiet };
     let (mut client, mut remote) = open_client(&args.remote, wanted, interrupt)?;

@@ -260,7 +260,7 @@ impl Stage {
     pub fn new(pair: &mut Pair, place: Place<'_>) -> Result<Self, PairError> {
         let Pair { client, server, .. } = pair;
         let one = *client.grants.any();
-        let mut party = |permissions: Permissions, op_types: &[OpType]| {
+        let party = |permissions: Permissions, op_types: &[OpType]| {
             let region = server.register(REGION_LEN, permissions)?;
             let initiator = (one.initiator, one.pid);
             let grants = Grants::make(server, &region, initiator, op_types)?;

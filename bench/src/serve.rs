@@ -11,10 +11,13 @@ use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
 use rma_lab::Pattern;
 use rma_xdp::{
-    HostAddr, HostError, InlineHost, OpType, Permissions, Pid, RegisteredRegion,
+    Host, HostAddr, HostConfig, HostError, HostOf, InlineHost, OpType, Permissions, Pid,
+    RegisteredRegion,
     config::{DEFAULT_PORT, Timing},
+    device::Engines,
+    engine::EngineKind,
     keys::{InlineKeyServer, OpSet, Peer, RegionName},
-    metrics::{EndpointError, MetricsEndpoint, NotSent},
+    metrics::{EndpointError, MetricsEndpoint},
 };
 
 use crate::{
@@ -26,7 +29,7 @@ use crate::{
     error::{NOTHING_COMES_BACK, PairError},
     grant_file::{GrantFile, GrantFileError},
     grants::Grants,
-    inbox::Inbox,
+    inbox::{Inbox, Received},
     interface_news::InterfaceNews,
     interrupt::Interrupt,
     invite::Invitation,
@@ -35,24 +38,34 @@ use crate::{
     machine::Machine,
     numa::{self, NumaError},
     pair::pin,
-    session::{Hello, Lane, Meter, Serving, Sessions, Versions},
+    session::{Hello, Lane, Meter, Serving, Sessions, Usage, Versions},
 };
 
+mod engines;
 mod status;
 
+use engines::Turned;
 use status::Status;
 
 /// Once in how many turns of the engine keys are served. More often, and ops wait for the system
 /// calls; less often, and clients do.
-const KEYS_EVERY: u32 = 1024;
+const KEYS_EVERY: u64 = 1024;
 
 /// How long the engine leaves its core to a peer that is compared with, if nothing has come: what
 /// comes meanwhile waits. More often it would be seen in one exchange of a hundred.
 const NAP: Duration = Duration::from_millis(10);
 
+/// Looks for messages without one after which the thread that serves keys rests between two, where
+/// engines have threads of their own: about a millisecond, as any thread yields that long.
+const QUIET: u64 = 1024;
+
+/// How long it rests. More often costs a part of a core, less often is late for clients and for the
+/// first messages of many.
+const REST: Duration = Duration::from_micros(250);
+
 /// Once in how many turns of the engine it is looked how the interface is: some hundredths of a
 /// second. More often costs turns, less often tells late.
-const NEWS_EVERY: u32 = 1 << 16;
+const NEWS_EVERY: u64 = 1 << 16;
 
 /// The arguments about this host that both commands take.
 #[derive(Args, Clone, Debug)]
@@ -63,8 +76,8 @@ pub struct HostArgs {
     /// interface: fe80::1%eth1.
     #[arg(long, value_name = "ADDRESS", value_parser = own_address)]
     address: Vec<OwnAddress>,
-    /// Cores to pin threads to: the engine's first, then one for each thread that issues ops, if
-    /// there are several; separated by commas, or as 2-5.
+    /// Cores to pin threads to: engines' first, then one for each thread that issues ops, if there
+    /// are several; separated by commas, or as 2-5.
     #[arg(long, alias = "core", value_name = "LIST")]
     cores: Option<Cores>,
     /// auto: stay on the NUMA node of the network interface, with all memory, and refuse --cores of
@@ -83,7 +96,7 @@ enum Numa {
 }
 
 impl HostArgs {
-    /// The cores that were asked for, the engine's first.
+    /// The cores that were asked for, engines' first.
     pub(crate) fn cores(&self) -> &[usize] {
         self.cores.as_ref().map_or(&[], Cores::all)
     }
@@ -124,12 +137,13 @@ pub(crate) struct Tuning {
     pub(crate) slots: u32,
     /// How long an op may wait for its data, if that was said.
     pub(crate) timeout: Option<Duration>,
+    pub(crate) engines: Engines,
 }
 
 impl Default for Tuning {
     /// Of one thread.
     fn default() -> Self {
-        Self { threads: 1, slots: 0, timeout: None }
+        Self { threads: 1, slots: 0, timeout: None, engines: Engines::One }
     }
 }
 
@@ -217,6 +231,10 @@ pub struct ServeArgs {
     /// Seed of the pattern that fills the region.
     #[arg(long, default_value_t = SEED)]
     seed: u64,
+    /// Engines over AF_XDP: a number, or per-queue for one for each queue. Where there are several,
+    /// each has receive queues and a thread, and a core of --cores.
+    #[arg(long, value_name = "N", default_value_t, value_parser = engines::parse)]
+    engines: Engines,
     /// UDP port, the same on all hosts.
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
@@ -235,8 +253,14 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     fn opening(&self) -> Opening {
-        let (pid, tuning) = (Pid(std::process::id()), Tuning::default());
-        Opening { port: self.port, pid, server: None, tuning }
+        let threads = match self.engines {
+            Engines::Count(engines) => engines as usize,
+            // As many as there are queues, which is known when they are open.
+            Engines::PerQueue => self.host.cores().len(),
+            Engines::One => 1,
+        };
+        let tuning = Tuning { threads, engines: self.engines, ..Tuning::default() };
+        Opening { port: self.port, pid: Pid(std::process::id()), server: None, tuning }
     }
 
     /// The ops that are served.
@@ -473,6 +497,15 @@ impl ServeError {
 /// Opens the host, on the interface toward `server` if no device is named. The caller pins itself
 /// afterwards: threads that the host starts must not share the engine's core.
 pub(crate) fn open(host: &HostArgs, opening: Opening) -> Result<InlineHost, ServeError> {
+    open_as(host, opening, InlineHost::open)
+}
+
+/// [`open`], of either kind.
+fn open_as<H>(
+    host: &HostArgs,
+    opening: Opening,
+    open: impl Fn(HostConfig) -> Result<H, HostError>,
+) -> Result<H, ServeError> {
     let Opening { port, pid, server, tuning } = opening;
     host.cores.as_ref().map_or(Ok(()), |it| it.check(tuning.threads))?;
     for OwnAddress { address, zone } in &host.address {
@@ -490,7 +523,9 @@ pub(crate) fn open(host: &HostArgs, opening: Opening) -> Result<InlineHost, Serv
         cores::keep_awake()?;
     }
     let opened = host.device.open(server, !host.address.is_empty(), |config| {
-        config.with(|it| {
+        open(config.with(|it| {
+            it.engines = tuning.engines;
+            it.cores = host.cores().to_vec();
             it.addresses.extend(host.address.iter().map(|it| it.address));
             it.port = port;
             it.pid = pid;
@@ -498,13 +533,13 @@ pub(crate) fn open(host: &HostArgs, opening: Opening) -> Result<InlineHost, Serv
             if let Some(timeout) = tuning.timeout {
                 it.nic.timing = Timing::software(Duration::ZERO, timeout);
             }
-        })
+        }))
     });
     Ok(opened?)
 }
 
 /// Says which ways carry less than the device, and which of its addresses the host has lost.
-pub(crate) fn tell_ways(host: &InlineHost) {
+pub(crate) fn tell_ways(host: &HostOf<impl EngineKind>) {
     for narrow in host.narrow_paths() {
         line!("  path      {narrow}");
     }
@@ -514,7 +549,7 @@ pub(crate) fn tell_ways(host: &InlineHost) {
     }
 }
 
-pub(crate) fn introduce(host: &InlineHost) {
+pub(crate) fn introduce(host: &HostOf<impl EngineKind>) {
     line!("  device    {}", host.info());
     for fallback in host.fallbacks() {
         line!("  fallback  {fallback}");
@@ -528,7 +563,11 @@ struct Served {
 }
 
 impl Served {
-    fn open(host: &InlineHost, args: &ServeArgs, ops: OpSet) -> Result<Self, ServeError> {
+    fn open(
+        host: &HostOf<impl EngineKind>,
+        args: &ServeArgs,
+        ops: OpSet,
+    ) -> Result<Self, ServeError> {
         let sent = ops.and(OpSet::NONE.with(OpType::Send));
         let permissions =
             |ops: OpSet| ops.iter().fold(Permissions::NONE, |all, op| all | op.shape().permission);
@@ -583,11 +622,9 @@ impl Served {
         region.write(offset, &bytes).expect("a lane is inside the region");
     }
 
-    /// Does its application's work between turns.
-    fn between_turns(&mut self) {
-        if let Some(inbox) = &mut self.inbox {
-            inbox.take();
-        }
+    /// Does its application's work between turns. Returns whether there was some.
+    fn between_turns(&mut self) -> bool {
+        self.inbox.as_mut().is_some_and(|inbox| inbox.take())
     }
 }
 
@@ -610,7 +647,12 @@ fn command(op_types: &[OpType]) -> &'static str {
 }
 
 /// Says how many clients' keys come from the service, and how to ask.
-fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_types: &[OpType]) {
+fn say_keys(
+    args: &ServeArgs,
+    keys: &InlineKeyServer,
+    host: &HostOf<impl EngineKind>,
+    op_types: &[OpType],
+) {
     let (listen, region) = (keys.address(), args.keys.region());
     let address = asked_at(listen, host.addresses());
     line!("  keys      of {region} at {listen}, to whom the policy allows them");
@@ -624,7 +666,7 @@ fn say_keys(args: &ServeArgs, keys: &InlineKeyServer, host: &InlineHost, op_type
 fn say_invitation(
     args: &ServeArgs,
     keys: &InlineKeyServer,
-    host: &InlineHost,
+    host: &HostOf<impl EngineKind>,
     (op_types, invitation): (&[OpType], &Invitation),
 ) {
     let address = asked_at(keys.address(), host.addresses());
@@ -654,7 +696,7 @@ fn say_invitation(
 /// Makes the grant, writes it to its file and says so.
 fn grant(
     args: &ServeArgs,
-    host: &mut InlineHost,
+    host: &HostOf<impl EngineKind>,
     region: &RegisteredRegion,
     (initiator, op_types): (HostAddr, &[OpType]),
 ) -> Result<(), ServeError> {
@@ -696,14 +738,37 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         // Before anything is opened: what is there must not be lost.
         GrantFile::replaceable(&args.grant)?;
     }
-    let mut host = interrupt.leaving_at_once(|| open(&args.host, args.opening()))?;
+    match args.engines {
+        Engines::One | Engines::Count(1) => serve_from(InlineHost::open, args, ops, interrupt),
+        _ => serve_from(Host::open, args, ops, interrupt),
+    }
+}
+
+/// Serves from a host that `open` opens.
+fn serve_from<P: EngineKind>(
+    open: fn(HostConfig) -> Result<HostOf<P>, HostError>,
+    args: &ServeArgs,
+    ops: OpSet,
+    interrupt: &Interrupt,
+) -> Result<(), ServeError>
+where
+    HostOf<P>: Turned,
+{
+    let op_types = args.op_types();
+    let mut host = interrupt.leaving_at_once(|| open_as(&args.host, args.opening(), open))?;
     let source = host.metrics_source();
     let start = |at: &Addresses| MetricsEndpoint::start(at.first(), source.clone());
     let metrics = args.metrics.as_ref().map(start).transpose()?;
     // The cores of a pinned thread are one.
     let machine = Machine::here();
-    args.host.pin();
+    if HostOf::<P>::IS_HERE {
+        args.host.pin();
+    }
     introduce(&host);
+    if let Some(dscp) = args.host.device.dscp {
+        line!("  dscp      {dscp}");
+    }
+    engines::introduce(&host.engines());
     let mut served = Served::open(&host, args, ops)?;
     let mut keys = None;
     if args.initiator.is_none() {
@@ -717,7 +782,7 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         Some((keys, Some(it))) => say_invitation(args, keys, &host, (&op_types, it)),
     }
     if let Some(initiator) = args.initiator {
-        grant(args, &mut host, served.any(), (initiator, &op_types))?;
+        grant(args, &host, served.any(), (initiator, &op_types))?;
     }
     if let Some(metrics) = &metrics {
         line!("  metrics   http://{}/metrics", metrics.address());
@@ -727,15 +792,16 @@ pub fn serve(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), ServeError> 
         let hello = hello(args, (&host, machine), &served, &op_types);
         (keys, Sessions::new(hello))
     });
-    let refused = turn(args, &mut host, &mut served, serving, interrupt);
-    report(&host, refused);
+    let (used, refused) = turn(args, &mut host, &mut served, serving, interrupt);
+    report(&used, refused);
+    engines::report(&host.engines());
     served.inbox.map_or(Ok(()), |inbox| Ok(inbox.report()?))
 }
 
 /// Returns what is told to clients.
 fn hello(
     args: &ServeArgs,
-    (host, machine): (&InlineHost, Machine),
+    (host, machine): (&HostOf<impl EngineKind>, Machine),
     served: &Served,
     op_types: &[OpType],
 ) -> Hello {
@@ -754,35 +820,46 @@ fn hello(
     }
 }
 
-/// Turns the host, and serves keys and sessions between turns, until it is to end. Returns how many
-/// messages of sessions were refused.
-fn turn(
+/// Turns the host, and serves keys and sessions between turns, until it is to end. Returns what was
+/// used, and how many messages of sessions were refused.
+fn turn<P: EngineKind>(
     args: &ServeArgs,
-    host: &mut InlineHost,
+    host: &mut HostOf<P>,
     served: &mut Served,
     mut serving: Option<(InlineKeyServer, Sessions)>,
     interrupt: &Interrupt,
-) -> u64 {
+) -> (Usage, u64)
+where
+    HostOf<P>: Turned,
+{
+    let is_here = HostOf::<P>::IS_HERE;
     let end = args.duration.map(Duration::from_secs);
     let mut interface = InterfaceNews::new(host);
-    let mut status = Status::new(args.interval, interface_of(host));
-    let meter = RefCell::new(Meter::new());
+    let busy = if is_here { "engine busy" } else { "processor" };
+    let mut status = Status::new(args.interval, busy, interface_of(host));
+    let meter = RefCell::new(Meter::new(is_here));
     let cores = match args.host.cores() {
         [] => cores::available(),
         pinned => pinned.to_vec(),
     };
-    let mut turns: u32 = 0;
+    let (mut turns, mut quiet): (u64, u64) = (0, 0);
     while !interrupt.is_set() {
-        let worked = host.turn() > 0;
+        let worked = host.turn_here() > 0;
         let elapsed = meter.borrow_mut().turned(worked);
-        served.between_turns();
-        turns = turns.wrapping_add(1);
+        let has_come = served.between_turns();
         // Who is compared with spins on this core.
         let lends = serving.as_ref().is_some_and(|(_, sessions)| sessions.lends_core());
-        if lends && !worked {
-            thread::park_timeout(NAP);
+        quiet = if has_come { 0 } else { quiet + 1 };
+        turns += 1;
+        if (is_here && lends) || (!is_here && quiet > QUIET) {
+            if !worked {
+                thread::park_timeout(if is_here { NAP } else { REST });
+            }
+            turns = turns.next_multiple_of(KEYS_EVERY);
+        } else if !is_here {
+            thread::yield_now();
         }
-        if !turns.is_multiple_of(KEYS_EVERY) && !lends {
+        if !turns.is_multiple_of(KEYS_EVERY) {
             continue;
         }
         let received = served.inbox.as_ref().map(|it| it.received()).unwrap_or_default();
@@ -812,21 +889,18 @@ fn turn(
         }
     }
     status.end();
-    serving.map_or(0, |(_, sessions)| sessions.refused())
+    let used = meter.borrow().usage(host, Received::default());
+    (used, serving.map_or(0, |(_, sessions)| sessions.refused()))
 }
 
 /// Says what came and went.
-fn report(host: &InlineHost, refused: u64) {
-    let counters = &host.engines()[0].counters;
-    line!("\n  received  {} frames, sent {}", counters.frames_received(), counters.frames_sent());
-    for (reason, count) in counters.all_drops() {
-        line!("  dropped   {count} ({reason:?})");
+fn report(Usage { frames_received, frames_sent, drops, not_sent, .. }: &Usage, refused: u64) {
+    line!("\n  received  {frames_received} frames, sent {frames_sent}");
+    for (reason, count) in drops {
+        line!("  dropped   {count} ({reason})");
     }
-    for reason in NotSent::ALL {
-        let count = counters.not_sent(reason);
-        if count > 0 {
-            line!("  not sent  {count} ({reason:?})");
-        }
+    for (reason, count) in not_sent {
+        line!("  not sent  {count} ({reason})");
     }
     if refused > 0 {
         line!("  refused   {refused} messages that were of no session of this version");

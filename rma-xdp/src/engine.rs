@@ -12,3 +12,17 @@ pub(crate) mod star;
 pub(crate) mod thread;
 
 pub use self::{inline::InlineEngine, thread::EngineThread};
+
+use crate::driver::control::ControlPath;
+
+/// The two ways to run an engine: the `P` of a [`HostOf`](crate::HostOf), for functions that take
+/// either kind of host. Nobody can add one.
+#[expect(
+    private_bounds,
+    reason = "nobody else can run an engine: two kinds of host are all there are"
+)]
+pub trait EngineKind: ControlPath {}
+
+impl EngineKind for InlineEngine {}
+
+impl EngineKind for EngineThread {}

@@ -82,7 +82,7 @@ pub enum HostError {
     Wait(#[from] WaitError),
     /// A host cannot have so many engines.
     #[error(
-        "{engines} engines were asked for; a host has 1 to {}",
+        "{engines} engines were asked for; a host has 1 to {}: ask for one of these, or for one for each queue",
         crate::device::engines::ENGINES_MAX
     )]
     Engines {
@@ -91,7 +91,7 @@ pub enum HostError {
     },
     /// Over UDP there is one socket, so one engine.
     #[error(
-        "{engines} engines were asked for, and a host over UDP has one: open it over AF_XDP (HostConfig::xdp), or ask for one"
+        "{engines} engines were asked for, and a host over UDP has one: open it over AF_XDP, on an interface, or ask for one"
     )]
     OneEngineOverUdp {
         /// How many were asked for.

@@ -47,8 +47,9 @@ use crate::{
         status::InterfaceStatus,
         ways::{AddressStatus, NarrowPath},
     },
-    driver::{Capacities, Driver, Shard, Shards, control::ControlPath, tenant::DriverConfig},
+    driver::{Capacities, Driver, Shard, Shards, tenant::DriverConfig},
     engine::{
+        EngineKind,
         housekeeping::Housekeeping,
         inline::InlineEngine,
         services::{HostEngine, Stacks},
@@ -329,11 +330,7 @@ impl InlineHost {
     }
 }
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostOf<P> {
+impl<P: EngineKind> HostOf<P> {
     /// Opens a device, and has `start` make what runs each of its engines.
     fn open_with(
         config: HostConfig,

@@ -7,6 +7,7 @@ use core::{
     time::Duration,
 };
 
+use rma_crypto::{AeadProvider, fastest};
 use rma_lab::{Lab, LabConfig, udp_port_is_unused};
 use rma_xdp::{
     Host, HostAddr, HostConfig, Pid,
@@ -30,6 +31,8 @@ pub struct Setup {
     pub client_mode: Option<Mode>,
     /// The engines of the client, and of the server.
     pub engines: [Engines; 2],
+    /// Those who encrypt for the client, and for the server.
+    pub aead: [&'static dyn AeadProvider; 2],
     /// Both NICs.
     pub nic: NicConfigBuilder,
     /// The settings of StaR on both, if they serve it.
@@ -45,6 +48,7 @@ impl Default for Setup {
             mode: Mode::Native,
             client_mode: None,
             engines: [Engines::One; 2],
+            aead: [fastest(); 2],
             nic: NicConfigBuilder::default(),
             star: None,
         }
@@ -54,7 +58,8 @@ impl Default for Setup {
 impl Setup {
     /// The server of a lab, at `addr`.
     pub fn server(&self, addr: HostAddr) -> HostConfig {
-        self.host(addr, SERVER_PID, self.udp.1, self.mode).with(|it| it.engines = self.engines[1])
+        self.host(addr, SERVER_PID, self.udp.1, self.mode)
+            .with(|it| (it.engines, it.aead) = (self.engines[1], self.aead[1]))
     }
 
     /// Returns the addresses of the client and the server of a lab.
@@ -69,7 +74,7 @@ impl Setup {
     /// The client of a lab, at `addr`.
     pub fn client(&self, addr: HostAddr) -> HostConfig {
         self.host(addr, CLIENT_PID, self.udp.0, self.client_mode.unwrap_or(self.mode))
-            .with(|it| it.engines = self.engines[0])
+            .with(|it| (it.engines, it.aead) = (self.engines[0], self.aead[0]))
     }
 
     fn host(&self, addr: HostAddr, pid: Pid, udp: bool, mode: Mode) -> HostConfig {
@@ -231,7 +236,15 @@ impl Hosts {
     /// If anything cannot be set up.
     #[must_use]
     pub fn in_lab(setup: &Setup) -> Self {
-        let lab = Lab::new(&setup.lab).expect("a lab");
+        Self::in_this(Lab::new(&setup.lab).expect("a lab"), setup)
+    }
+
+    /// Two hosts in the namespaces of a lab.
+    ///
+    /// # Panics
+    /// If anything cannot be set up.
+    #[must_use]
+    pub fn in_this(lab: Lab, setup: &Setup) -> Self {
         let [client_addr, server_addr] = setup.addresses();
         let port = rma_xdp::config::DEFAULT_PORT;
         let open = |config| Host::open(config).expect("a host in the lab");

@@ -403,8 +403,9 @@ impl ServerUsage {
 /// that were under way when it began, and in an open loop those that were due meanwhile.
 fn disturbed_at_most(usage: &Usage, ops: u64, load: &Load) -> Option<f64> {
     let under_way = f64::from(load.depth) * f64::from(load.threads.max(1));
+    let gap_us = usage.gap_us?;
     let due = match load.asked_per_s {
-        Some(per_second) => per_second * usage.gap_us? as f64 / 1e6,
+        Some(per_second) => per_second * gap_us as f64 / 1e6,
         None => 0.0,
     };
     (ops > 0).then(|| ((usage.gaps as f64 * under_way + due) / ops as f64).min(1.0))

@@ -45,6 +45,8 @@ pub(super) struct Status {
     every: Option<Duration>,
     next: Duration,
     last: Usage,
+    /// The name of the busy time.
+    busy: &'static str,
     interface: Option<String>,
     octets: Option<Octets>,
     /// Whether a line is written over the one before.
@@ -53,13 +55,17 @@ pub(super) struct Status {
 
 impl Status {
     /// Each so many seconds, 0 for never; without that each second to a terminal.
-    pub(super) fn new(interval: Option<u64>, interface: Option<String>) -> Self {
+    pub(super) fn new(
+        interval: Option<u64>,
+        busy: &'static str,
+        interface: Option<String>,
+    ) -> Self {
         let rewrites = stderr().is_terminal();
         let seconds = interval.unwrap_or(u64::from(rewrites));
         let every = (seconds > 0).then(|| Duration::from_secs(seconds));
         let next = every.unwrap_or(Duration::MAX);
         let octets = interface.as_deref().and_then(Octets::of);
-        Self { every, next, last: Usage::default(), interface, octets, rewrites }
+        Self { every, next, last: Usage::default(), busy, interface, octets, rewrites }
     }
 
     /// Whether there is something to say, after `elapsed`.
@@ -71,7 +77,7 @@ impl Status {
 
     /// Says what there was since the last time.
     pub(super) fn say(&mut self, now: Usage, sessions: Option<&Sessions>) {
-        let mut text = text(&now, &self.last, sessions);
+        let mut text = text(&now, &self.last, self.busy, sessions);
         let octets = self.interface.as_deref().and_then(Octets::of);
         if let (Some(interface), Some(now_all), Some(then)) = (&self.interface, octets, self.octets)
         {
@@ -95,13 +101,13 @@ impl Status {
     }
 }
 
-fn text(now: &Usage, last: &Usage, sessions: Option<&Sessions>) -> String {
+fn text(now: &Usage, last: &Usage, busy: &str, sessions: Option<&Sessions>) -> String {
     let Usage { elapsed_us, busy_us, frames_received, frames_sent, drops, .. } = now.since(last);
     let micros = elapsed_us.max(1) as f64;
     let millions = |count: u64| count as f64 / micros;
     let (clients, writers) = sessions.map_or((0, 0), |it| (it.clients(), it.writers()));
     format!(
-        "  {:>8} s  clients {clients}, writing {writers}  {:.3} M frames/s in {:.3} out  engine busy {:.0} %  dropped {}",
+        "  {:>8} s  clients {clients}, writing {writers}  {:.3} M frames/s in {:.3} out  {busy} {:.0} %  dropped {}",
         now.elapsed_us / 1_000_000,
         millions(frames_received),
         millions(frames_sent),
@@ -124,7 +130,8 @@ mod tests {
             drops: [("WrongTag".to_owned(), dropped)].into(),
             ..Usage::default()
         };
-        let said = text(&of(3_000_000, 900_000, 5), &of(2_000_000, 400_000, 3), None);
+        let said =
+            text(&of(3_000_000, 900_000, 5), &of(2_000_000, 400_000, 3), "engine busy", None);
         let says = "0.500 M frames/s in 0.250 out  engine busy 25 %  dropped 2";
         assert!(said.ends_with(says), "{said}");
     }
@@ -142,9 +149,9 @@ mod tests {
 
     #[test]
     fn nothing_is_due_where_nothing_is_wanted_and_else_once_an_interval() {
-        let mut never = Status::new(Some(0), None);
+        let mut never = Status::new(Some(0), "", None);
         assert!(!never.is_due(Duration::MAX));
-        let mut status = Status::new(Some(2), None);
+        let mut status = Status::new(Some(2), "", None);
         let due = [0, 1, 2, 3, 4, 9, 10, 11].map(|it| status.is_due(Duration::from_secs(it)));
         assert_eq!(due, [false, false, true, false, true, true, false, true]);
     }

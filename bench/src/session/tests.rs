@@ -56,7 +56,7 @@ impl Server {
             let config = KeyServerConfig::new(listen, credentials, policy);
             let mut keys = InlineKeyServer::open(&host, &config).unwrap();
             tell.send((keys.address(), invitation)).unwrap();
-            let (mut sessions, mut meter) = (Sessions::new(hello(lanes)), Meter::new());
+            let (mut sessions, mut meter) = (Sessions::new(hello(lanes)), Meter::new(true));
             while !until.load(Relaxed) {
                 let worked = host.turn() > 0;
                 meter.turned(worked);

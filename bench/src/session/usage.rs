@@ -1,11 +1,12 @@
 //! The usage of a server: all that it has used and seen since it began.
 
-use core::time::Duration;
+use core::{fmt::Debug, time::Duration};
 use std::collections::BTreeMap;
 
 use rma_core::time::Instant;
 use rma_xdp::{
-    InlineHost,
+    HostOf,
+    engine::EngineKind,
     metrics::NotSent,
     time::{Clock, TscClock},
 };
@@ -24,13 +25,15 @@ const GAP: Duration = Duration::from_micros(100);
 pub(crate) struct Usage {
     /// For how long it has served.
     pub(crate) elapsed_us: u64,
-    /// Processor time of the engine's thread: its own.
+    /// Processor time of the engine's thread: its own. Of all threads, if engines have some.
     pub(crate) user_us: u64,
     /// That of the kernel for it.
     pub(crate) system_us: u64,
-    /// Time that the engine's turns took in which there was something to do.
+    /// Time that the engine's turns took in which there was something to do. Where engines have
+    /// threads, all processor time.
     pub(crate) busy_us: u64,
-    /// How often more than 100 µs went by between two turns: what comes meanwhile waits.
+    /// How often more than 100 µs went by between two turns: what comes meanwhile waits. 0 where
+    /// engines have threads, of which nobody knows.
     pub(crate) gaps: u64,
     /// The longest of these times.
     pub(crate) longest_gap_us: Option<u64>,
@@ -111,9 +114,11 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Measures the turns of an engine.
+/// Measures the turns of an engine, or what engines with threads of their own use.
 #[derive(Debug)]
 pub(crate) struct Meter {
+    /// Whether an engine turns on this thread.
+    is_here: bool,
     clock: TscClock,
     began: Instant,
     last: Instant,
@@ -125,16 +130,16 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// From now on, of this thread's engine.
-    pub(crate) fn new() -> Self {
+    /// From now on, of this thread's engine, or of engines that have threads.
+    pub(crate) fn new(is_here: bool) -> Self {
         let clock = TscClock::new();
-        let (began, cpu) = (clock.now(), CpuTime::of_this_thread());
+        let (began, cpu) = (clock.now(), used(is_here));
         let (busy, gaps, longest, still) = (Duration::ZERO, 0, Duration::ZERO, Duration::ZERO);
-        Self { clock, began, last: began, busy, gaps, longest, still, cpu }
+        Self { is_here, clock, began, last: began, busy, gaps, longest, still, cpu }
     }
 
-    /// A turn is over, in which there was something to do or not. Returns how long it has been
-    /// measured for.
+    /// A turn is over, in which there was something to do or not; or, where engines have threads,
+    /// another look at them. Returns how long it has been measured for.
     #[inline]
     pub(crate) fn turned(&mut self, worked: bool) -> Duration {
         let now = self.clock.now();
@@ -143,7 +148,7 @@ impl Meter {
         if worked {
             self.busy += step;
         }
-        if step > GAP {
+        if step > GAP && self.is_here {
             self.gaps += 1;
             self.longest = self.longest.max(step);
             self.still += step;
@@ -152,28 +157,42 @@ impl Meter {
     }
 
     /// Returns all that is known of `host`, which has received so many messages.
-    pub(crate) fn usage(&self, host: &InlineHost, received: Received) -> Usage {
-        let Self { began, last, busy, gaps, longest, still, cpu, .. } = *self;
-        let used = CpuTime::of_this_thread().since(cpu);
-        let counters = &host.engines()[0].counters;
-        let not_sent = NotSent::ALL.map(|reason| (reason, counters.not_sent(reason)));
-        let not_sent = not_sent.into_iter().filter(|&(_, count)| count > 0);
+    pub(crate) fn usage(&self, host: &HostOf<impl EngineKind>, received: Received) -> Usage {
+        let Self { is_here, began, last, busy, gaps, longest, still, cpu, .. } = *self;
+        let used = used(is_here).since(cpu);
+        let mut of_engines = Usage::default();
+        for engine in host.engines() {
+            let counters = &engine.counters;
+            of_engines.frames_received += counters.frames_received();
+            of_engines.frames_sent += counters.frames_sent();
+            let not_sent = NotSent::ALL.map(|reason| (reason, counters.not_sent(reason)));
+            add(&mut of_engines.drops, counters.all_drops());
+            add(&mut of_engines.not_sent, not_sent.into_iter().filter(|&(_, count)| count > 0));
+        }
         Usage {
             elapsed_us: micros(last.since(began)),
             user_us: micros(used.user),
             system_us: micros(used.system),
-            busy_us: micros(busy),
+            busy_us: micros(if is_here { busy } else { used.user + used.system }),
             gaps,
             longest_gap_us: (gaps > 0).then(|| micros(longest)),
-            gap_us: Some(micros(still)),
-            frames_received: counters.frames_received(),
-            frames_sent: counters.frames_sent(),
-            drops: counters.all_drops().map(|(it, count)| (format!("{it:?}"), count)).collect(),
-            not_sent: not_sent.map(|(it, count)| (format!("{it:?}"), count)).collect(),
+            gap_us: is_here.then_some(micros(still)),
             messages: received.messages,
             message_bytes: received.bytes,
-            ..Usage::default()
+            ..of_engines
         }
+    }
+}
+
+/// The processor time of this thread's engine, or of engines that have threads.
+fn used(is_here: bool) -> CpuTime {
+    if is_here { CpuTime::of_this_thread() } else { CpuTime::of_this_program() }
+}
+
+/// Adds the counts of one engine.
+fn add<R: Debug>(all: &mut BTreeMap<String, u64>, counts: impl Iterator<Item = (R, u64)>) {
+    for (reason, count) in counts {
+        *all.entry(format!("{reason:?}")).or_default() += count;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two hosts from nothing to a verified read: in two commands by an invitation, as README has them,
 //! and with certificates, as OPERATING has them and the policy that is in git. Processes on
-//! loopback.
+//! loopback. And with several engines, pasted from OPERATING, in namespaces.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -9,7 +9,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     path::{Path, PathBuf},
@@ -210,6 +210,58 @@ fn from_nothing_to_a_verified_read_in_two_commands() {
     assert!(run(&new).status.success());
     refused(&run(&new.replace("read-lat", "write-lat")), "with --op read,write");
     refused(&run(&new.replace("read-lat", "send-lat")), "SEND is not served");
+}
+
+/// The namespaces of the commands in OPERATING, with names of this test's own. Deleted on drop.
+struct Namespaces([String; 2]);
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: cargo xtask test"]
+fn from_nothing_to_a_verified_read_at_a_server_of_several_engines() {
+    let page = fs::read_to_string("../docs/OPERATING.md").unwrap();
+    let section = page.split("\n## ").find(|it| it.starts_with("Several engines\n")).unwrap();
+    let names = ["one", "two"].map(|it| format!("rma-{it}-{}", std::process::id()));
+    let pasted = |text: &str| {
+        let text = text.replace("rma-one", &names[0]).replace("rma-two", &names[1]);
+        let program = env!("CARGO_BIN_EXE_rma-bench");
+        text.replace("sudo ", "").replace("target/release/rma-bench", program)
+    };
+    let mut blocks = section.split("```sh\n").skip(1).map(|it| it.split("```").next().unwrap());
+    let (server, client) = (pasted(blocks.next().unwrap()), pasted(blocks.next().unwrap()));
+    let _namespaces = Namespaces(names.clone());
+    // In place of the shell, so that what ends the one ends the other.
+    let (links, serve) = server.trim_end().rsplit_once('\n').unwrap();
+    let shell = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell
+    };
+    assert!(shell(links).status().unwrap().success());
+    let more = shell(&serve.replace("--engines 2", "--engines 3")).output().unwrap();
+    refused(&more, "each of 3 engines needs one of both: `ethtool -L rma0 combined 3`");
+    let mut server = Process(shell(&format!("exec {serve}")).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<_> = lines.by_ref().take_while(|it| !it.contains("with Ctrl-C")).collect();
+    for says in ["2 queue(s), 2 engines", "engine 0  queues 0", "engine 1  queues 1"] {
+        assert!(said.iter().any(|it| it.contains(says)), "{said:?}");
+    }
+    let code = said.iter().find_map(|it| it.split(" --invite ").nth(1)).unwrap();
+    let client = client.trim_end().replace("CODE", code);
+    let output = shell(&format!("{client} -n 500 --verify 500")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("every byte right"), "{output:?}");
+    kill_process(Pid::from_child(&server.0), Signal::INT).unwrap();
+    let of_engine_0 = lines.find(|it| it.contains("engine 0  ")).unwrap();
+    assert!(of_engine_0.contains("landed right (100.0 %), handed over 0"), "{of_engine_0}");
+    assert!(server.0.wait().unwrap().success());
 }
 
 #[test]

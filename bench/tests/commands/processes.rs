@@ -412,6 +412,17 @@ fn arguments_that_cannot_work_are_refused_with_the_next_step() {
         assert!(!output.status.success(), "{args:?}");
         text(&output.stderr)
     };
+    for (engines, says) in [
+        (&["0"][..], "0 engines were asked for; a host has 1 to 32: ask for one of these"),
+        (&["33"], "33 engines were asked for; a host has 1 to 32"),
+        (&["two"], "give a number, 1 to 32, or per-queue"),
+        (&["2"], "2 engines were asked for, and a host over UDP has one"),
+        (&["2", "--cores", "0"], "names 1 cores, and there are 2 threads to pin: engines"),
+    ] {
+        let args = [&["serve", "--udp", "127.0.0.1", "--engines"][..], engines].concat();
+        let error = refused(&args);
+        assert!(error.contains(says), "{error}");
+    }
     let no_device = refused(&["serve", "--initiator", "127.0.0.1"]);
     assert!(no_device.contains("--interface") && no_device.contains("--udp"), "{no_device}");
     for nobody in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255", "::ffff:0.0.0.0"] {

@@ -8,7 +8,7 @@ use rma_core::nic::NicCounters;
 #[cfg(doc)]
 use super::Host;
 use super::HostOf;
-use crate::{driver::control::ControlPath, metrics::EngineCells};
+use crate::{engine::EngineKind, metrics::EngineCells};
 
 /// One engine of a host, and what has come to it.
 ///
@@ -39,11 +39,7 @@ pub struct EngineInfo {
     pub counters: Arc<NicCounters>,
 }
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostOf<P> {
+impl<P: EngineKind> HostOf<P> {
     /// Lists the host's engines, in the order of their numbers. [`Host::metrics`] has the sums of
     /// what they count.
     ///

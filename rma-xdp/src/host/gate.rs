@@ -18,9 +18,7 @@ use rma_shm::Region;
 use super::Host;
 use super::HostOf;
 use crate::{
-    driver::{control::ControlPath, tenant::Tenant},
-    error::HostError,
-    random::random_region_key,
+    driver::tenant::Tenant, engine::EngineKind, error::HostError, random::random_region_key,
 };
 
 /// A host as one application asks it: for a tenant ([`Host::for_tenant`]), or so that what comes
@@ -59,7 +57,7 @@ impl<P> HostOf<P> {
     }
 }
 
-impl<P: ControlPath> Gate for HostFor<'_, P> {
+impl<P: EngineKind> Gate for HostFor<'_, P> {
     fn identity(&self) -> Identity {
         let pid = self.tenant.map_or(self.host.pid, Tenant::pid);
         Identity { addresses: self.host.addresses, pid }
@@ -115,7 +113,7 @@ impl<P: ControlPath> Gate for HostFor<'_, P> {
     }
 }
 
-impl<P: ControlPath> Gate for HostOf<P> {
+impl<P: EngineKind> Gate for HostOf<P> {
     fn identity(&self) -> Identity {
         self.own().identity()
     }

@@ -13,19 +13,13 @@ use rma_shm::Region;
 use super::Host;
 use super::{HostOf, gate::HostFor};
 use crate::{
-    driver::{
-        control::ControlPath,
-        queues::{QueueParts, charged_len},
-    },
+    driver::queues::{QueueParts, charged_len},
+    engine::EngineKind,
     error::HostError,
     random::random_region_key,
 };
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostOf<P> {
+impl<P: EngineKind> HostOf<P> {
     /// Registers a receive queue under a fresh region key: where SEND, NOTIFY and WRITE_WITH_IMM of
     /// other hosts make events. It counts as a region, and its buffers and rings count as
     /// registered bytes. `permissions` are of [`Permissions::SEND`], [`Permissions::NOTIFY`] and
@@ -114,11 +108,7 @@ impl<P: ControlPath> HostOf<P> {
     }
 }
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostFor<'_, P> {
+impl<P: EngineKind> HostFor<'_, P> {
     /// As [`Host::receive_queue`], for the portal of [`HostFor::waking`], which is the tenant's.
     ///
     /// # Errors

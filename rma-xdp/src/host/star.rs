@@ -11,19 +11,13 @@ use rma_star::mr_table::Access;
 use super::Host;
 use super::{HostOf, gate::HostFor};
 use crate::{
-    driver::{
-        control::ControlPath,
-        star::{StarPortalConfig, StarTerms},
-    },
+    driver::star::{StarPortalConfig, StarTerms},
+    engine::EngineKind,
     error::{HostError, StarError},
     random::random_pd_key,
 };
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostOf<P> {
+impl<P: EngineKind> HostOf<P> {
     /// Allocates a portal of StaR, and what verbs call a context over it: `ibv_open_device`. Waits
     /// for what dropped portals have under way if their share may be enough; an inline engine turns
     /// meanwhile.
@@ -132,11 +126,7 @@ impl<P: ControlPath> HostOf<P> {
     }
 }
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostFor<'_, P> {
+impl<P: EngineKind> HostFor<'_, P> {
     /// As [`Host::verbs`]. By the tenant's quotas goes all that is allocated for them.
     ///
     /// # Errors

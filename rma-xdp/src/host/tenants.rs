@@ -13,19 +13,13 @@ use rma_shm::Region;
 use super::Host;
 use super::{HostOf, gate::HostFor};
 use crate::{
-    driver::{
-        control::ControlPath,
-        tenant::{Tenant, TenantConfig, Usage},
-    },
+    driver::tenant::{Tenant, TenantConfig, Usage},
+    engine::EngineKind,
     error::HostError,
     random::random_region_key,
 };
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostOf<P> {
+impl<P: EngineKind> HostOf<P> {
     /// Makes a tenant: one of several applications that share this host, each within its quotas.
     /// Sets aside what it reserves.
     ///
@@ -44,11 +38,7 @@ impl<P: ControlPath> HostOf<P> {
     }
 }
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostFor<'_, P> {
+impl<P: EngineKind> HostFor<'_, P> {
     /// Returns what the tenant uses, and what it may.
     ///
     /// # Errors

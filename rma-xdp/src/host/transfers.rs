@@ -8,18 +8,14 @@ use rma_core::{executor::ExecutorConfig, region::Permissions};
 #[cfg(doc)]
 use super::Host;
 use super::{HostOf, InlineHost};
-use crate::{device::DeviceInfo, driver::control::ControlPath, error::HostError};
+use crate::{device::DeviceInfo, engine::EngineKind, error::HostError};
 
 /// The round trip that congestion control starts from over kernel UDP sockets: system calls and
 /// wake-ups of two engines. Shorter: windows shrink while nothing waits but for the scheduler.
 /// Longer: queues grow before they do.
 const UDP_RTT: Duration = Duration::from_micros(200);
 
-#[expect(
-    private_bounds,
-    reason = "nobody else can run an engine: two kinds of host are all there are"
-)]
-impl<P: ControlPath> HostOf<P> {
+impl<P: EngineKind> HostOf<P> {
     /// Transfers over a new portal of `slots` command slots, by an executor with
     /// [`Host::executor_config`]. Those of an inline host go on in [`InlineHost::drive`] and
     /// [`InlineHost::wait`].

@@ -12,7 +12,7 @@ use rma_core::{
 use rma_keys::io::keeper::Reach;
 
 use super::error::KeyServerError;
-use crate::{driver::control::ControlPath, host::HostOf};
+use crate::{engine::EngineKind, host::HostOf};
 
 /// How many regions may be asked at once; others wait for a moment.
 const SLOTS: u16 = 16;
@@ -29,7 +29,7 @@ pub(super) struct OverPortal {
 }
 
 impl OverPortal {
-    pub(super) fn open<P: ControlPath>(host: &HostOf<P>) -> Result<Self, KeyServerError> {
+    pub(super) fn open<P: EngineKind>(host: &HostOf<P>) -> Result<Self, KeyServerError> {
         let portal = host.portal(SLOTS).map_err(Refused::new)?;
         let sink = host.register(PROBE_LEN as usize, Permissions::NONE).map_err(Refused::new)?;
         Ok(Self { portal, sink, identity: host.identity() })

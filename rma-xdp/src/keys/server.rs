@@ -27,8 +27,8 @@ use rma_keys::{
 
 use super::{error::KeyServerError, reach::OverPortal};
 use crate::{
-    driver::control::ControlPath,
-    host::{Host, HostOf, InlineHost},
+    engine::EngineKind,
+    host::{Host, HostOf},
 };
 
 /// With what a key service is started. Every field may be set.
@@ -78,7 +78,7 @@ impl KeyServerConfig {
         }
     }
 
-    fn open<P: ControlPath>(&self, host: &HostOf<P>) -> Result<KeeperLoop, KeyServerError> {
+    fn open<P: EngineKind>(&self, host: &HostOf<P>) -> Result<KeeperLoop, KeyServerError> {
         let config = KeeperConfig {
             audit: self.audit.clone(),
             log: self.log,
@@ -251,7 +251,7 @@ impl KeyServer {
 }
 
 /// [`KeyServer`] without a thread: connections are answered and keys changed when, and only when,
-/// the application turns it, with the host that it was opened for.
+/// the application turns it, with the host that it was opened for: of either kind.
 #[derive(Debug)]
 pub struct InlineKeyServer {
     turns: KeeperLoop,
@@ -262,17 +262,20 @@ impl InlineKeyServer {
     ///
     /// # Errors
     /// As [`KeyServer::start`].
-    pub fn open(host: &InlineHost, config: &KeyServerConfig) -> Result<Self, KeyServerError> {
+    pub fn open<P: EngineKind>(
+        host: &HostOf<P>,
+        config: &KeyServerConfig,
+    ) -> Result<Self, KeyServerError> {
         Ok(Self { turns: config.open(host)? })
     }
 
     /// Does what can be done now, and waits for nobody.
-    pub fn turn(&mut self, host: &InlineHost) {
+    pub fn turn(&mut self, host: &dyn Gate) {
         self.turn_beside(host, &mut ());
     }
 
     /// [`Self::turn`], with somebody who answers what is no key message.
-    pub fn turn_beside(&mut self, host: &InlineHost, beside: &mut dyn Beside) {
+    pub fn turn_beside(&mut self, host: &dyn Gate, beside: &mut dyn Beside) {
         let now = clock::now();
         // A wait finds which connections have something.
         self.turns.wait_for(now.boot, Duration::ZERO);
@@ -303,7 +306,7 @@ impl InlineKeyServer {
     /// As [`KeyServer::publish`].
     pub fn publish(
         &mut self,
-        host: &InlineHost,
+        host: &dyn Gate,
         name: &str,
         region: &RegisteredRegion,
         schedule: Schedule,
@@ -317,7 +320,7 @@ impl InlineKeyServer {
     ///
     /// # Errors
     /// As [`KeyServer::remove`].
-    pub fn remove(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
+    pub fn remove(&mut self, host: &dyn Gate, name: &str) -> Result<(), KeyServerError> {
         Ok(self.turns.keeper().remove(clock::now(), host, &parse(name)?)?)
     }
 
@@ -325,7 +328,7 @@ impl InlineKeyServer {
     ///
     /// # Errors
     /// As [`KeyServer::rotate_now`].
-    pub fn rotate_now(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
+    pub fn rotate_now(&mut self, host: &dyn Gate, name: &str) -> Result<(), KeyServerError> {
         Ok(self.turns.keeper().rotate(clock::now(), host, &parse(name)?)?)
     }
 
@@ -333,7 +336,7 @@ impl InlineKeyServer {
     ///
     /// # Errors
     /// As [`KeyServer::withdraw`].
-    pub fn withdraw(&mut self, host: &InlineHost, name: &str) -> Result<(), KeyServerError> {
+    pub fn withdraw(&mut self, host: &dyn Gate, name: &str) -> Result<(), KeyServerError> {
         Ok(self.turns.keeper().withdraw(clock::now(), host, &parse(name)?)?)
     }
 
@@ -341,7 +344,7 @@ impl InlineKeyServer {
     ///
     /// # Errors
     /// As [`KeyServer::reload_policy`].
-    pub fn reload_policy(&mut self, host: &InlineHost) -> Result<(), KeyServerError> {
+    pub fn reload_policy(&mut self, host: &dyn Gate) -> Result<(), KeyServerError> {
         Ok(self.turns.keeper().reload(clock::now(), host)?)
     }
 }

@@ -5,6 +5,7 @@
 
 mod capabilities;
 mod channels;
+mod engines;
 mod first_op;
 mod interface_lost;
 mod jumbo;

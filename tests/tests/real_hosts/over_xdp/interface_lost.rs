@@ -16,7 +16,7 @@ use rma_tests::{
 };
 use rma_xdp::{
     Grant, Host, HostAddr, HostConfig, HostError, InlineHost, OpStatus, OpType, Permissions,
-    Portal, RegisteredRegion,
+    Portal, RegionKey, RegisteredRegion,
     device::{InterfaceState, net::PathError},
     time::{Clock, TscClock},
 };
@@ -53,8 +53,7 @@ pub(super) fn wait_attachments(host: &Host, wanted: u64) {
 
 /// The client's reads and writes.
 pub(super) struct Scene {
-    /// Kept: it is what the grants are for.
-    _region: RegisteredRegion,
+    pub(super) region: RegisteredRegion,
     to_read: Grant,
     to_write: Grant,
     portal: Portal,
@@ -66,7 +65,7 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(hosts: &Hosts) -> Self {
-        let all = Permissions::READ | Permissions::WRITE;
+        let all = Permissions::READ | Permissions::WRITE | Permissions::REKEY;
         let region = hosts.server().register(LEN, all).unwrap();
         let pattern = Pattern::new(7);
         pattern.fill_region(&region);
@@ -77,7 +76,29 @@ impl Scene {
         let portal = hosts.client.portal(8).unwrap();
         let local = hosts.client.register(LEN, Permissions::NONE).unwrap();
         let slowest = Duration::ZERO;
-        Self { _region: region, to_read, to_write, portal, local, pattern, slowest }
+        Self { region, to_read, to_write, portal, local, pattern, slowest }
+    }
+
+    /// Goes on with grants for the region's key of now.
+    pub(super) fn regrant(&mut self, hosts: &Hosts) {
+        let grant = |op_type| {
+            hosts.server().grant(&self.region, hosts.client_addr, CLIENT_PID, op_type).unwrap()
+        };
+        (self.to_read, self.to_write) = (grant(OpType::Read), grant(OpType::Write));
+    }
+
+    /// Has the region's key changed by an op. Returns how that ended.
+    pub(super) fn rekey(&mut self, hosts: &Hosts, key: RegionKey) -> OpStatus {
+        let Hosts { client_addr, .. } = *hosts;
+        let grant = hosts.server().grant(&self.region, client_addr, CLIENT_PID, OpType::Rekey);
+        self.portal.rekey(&grant.unwrap(), key).unwrap();
+        self.take_all(1)[0]
+    }
+
+    /// Reads and writes over all slots. Returns how each ended.
+    pub(super) fn load(&mut self) -> Vec<OpStatus> {
+        let issued = self.issue_all();
+        self.take_all(issued)
     }
 
     /// Fills all slots with reads and writes of what is there anyway.

@@ -24,19 +24,7 @@ fn hosts_with_one_queue(mode: Mode) -> Hosts {
     // veth wants no more queues to send from than the other end has to receive on.
     lab.a().exec(&["ethtool", "-L", Lab::INTERFACE, "tx", "1"]).unwrap();
     lab.b().exec(&["ethtool", "-L", Lab::INTERFACE, "rx", "1"]).unwrap();
-    let [client_addr, server_addr] = setup.addresses();
-    let client = {
-        let _inside = lab.a().enter().unwrap();
-        Host::open(setup.client(client_addr)).unwrap()
-    };
-    let server = {
-        let _inside = lab.b().enter().unwrap();
-        Host::open(setup.server(server_addr)).unwrap()
-    };
-    client.resolve(server_addr).unwrap();
-    server.resolve(client_addr).unwrap();
-    let (server, lab, port) = (Some(server), Some(lab), DEFAULT_PORT);
-    Hosts { client, client_addr, server, server_addr, port, lab }
+    Hosts::in_this(lab, &setup)
 }
 
 #[test]
