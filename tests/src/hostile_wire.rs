@@ -11,6 +11,7 @@
 //! | `repack` | packets that no host has sent |
 //! | [`frame`](mod@frame) | where packet and frames of 1RMA lie in an Ethernet frame |
 //! | [`table`] | which status each fault explains |
+//! | [`patch_panel`] | a thread in the middle that picks the queue at which a frame comes |
 //! | [`places`] | memory that ops change, and the model of it |
 //! | [`worker`] | READs or WRITEs over the wire, every byte held against the model |
 //! | [`recorded`] | recorded ops of each type, and a SETTLE for each whose end is not known |
@@ -30,6 +31,7 @@ pub mod forge;
 pub mod forwarder;
 pub mod frame;
 pub mod lab;
+pub mod patch_panel;
 pub mod places;
 pub mod recorded;
 mod repack;

@@ -13,17 +13,20 @@ use rma_xdp::{
 
 use crate::hosts::{CLIENT_PID, Hosts};
 
-/// Everything that must hold, in turn, each between hosts that are new.
+/// Everything that must hold, each between hosts that are new.
+pub const SCENARIOS: [fn(&Hosts); 7] = [
+    messages_arrive_as_they_were_sent_as_long_as_receives_are_posted,
+    a_message_that_a_queue_does_not_take_is_refused_with_the_reason,
+    an_event_of_a_write_says_where_and_comes_after_its_bytes,
+    several_senders_share_a_queue_and_each_event_names_its_own,
+    atomics_count_together_with_those_of_the_owner,
+    a_reader_of_the_last_word_of_an_ordered_write_sees_all_of_it,
+    a_target_tells_what_became_of_an_op_for_whom_has_its_name,
+];
+
+/// All of them, in turn.
 pub fn everything(hosts: impl Fn() -> Hosts) {
-    for scenario in [
-        messages_arrive_as_they_were_sent_as_long_as_receives_are_posted,
-        a_message_that_a_queue_does_not_take_is_refused_with_the_reason,
-        an_event_of_a_write_says_where_and_comes_after_its_bytes,
-        several_senders_share_a_queue_and_each_event_names_its_own,
-        atomics_count_together_with_those_of_the_owner,
-        a_reader_of_the_last_word_of_an_ordered_write_sees_all_of_it,
-        a_target_tells_what_became_of_an_op_for_whom_has_its_name,
-    ] {
+    for scenario in SCENARIOS {
         scenario(&hosts());
     }
 }

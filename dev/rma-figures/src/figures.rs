@@ -14,6 +14,7 @@ mod check;
 mod conditions;
 mod crypto;
 mod death;
+mod engines;
 mod failover;
 mod first_read;
 mod floors;

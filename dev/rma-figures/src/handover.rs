@@ -8,35 +8,27 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use rma_core::{
     addr::HostAddr,
-    crypto::{EngineId, KeyBinding, RegionKey, RegionKeySchedule, fastest},
-    engine::{Engine, Neighbours},
+    crypto::EngineId,
     grant::Grant,
-    nic::{KeyRings, Nic, NicConfigBuilder, NicPlace, ReceiveLenMax, RegionEntry},
-    one_rma::OneRma,
-    op::{OpStatus, OpType},
-    portal::{CommandPortal, PortalConfig, portal},
+    nic::RegionEntry,
+    op::OpType,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout, ReceiveQueueMemory},
-    region::{NicTag, Permissions, RegionNames, RegisteredRegion},
-    seat::Seat,
+    region::{Permissions, RegionNames, RegisteredRegion},
     time::Clock,
 };
 use rma_xdp::{Region, time::TscClock};
 
 use crate::{
-    memory::{FRAME_LEN, Memory, Wire},
+    joined::{self, Issuer, KEY},
+    memory::{Memory, Wire},
     turn::{BATCH, PID, REGION_LEN, SIZE, addresses},
 };
 
+/// The home of all regions.
+const FIRST: EngineId = EngineId(0);
+
 /// Batches of one round.
 const BATCHES: usize = 32;
-
-const KEY: RegionKey = RegionKey::from_bytes([7; 16]);
-
-/// An engine with the portal that issues at it.
-struct Issuer {
-    engine: Engine<Memory, TscClock>,
-    portal: CommandPortal,
-}
 
 /// A host of two engines that asks, and one of two that is asked.
 struct Scene {
@@ -56,46 +48,8 @@ enum Lands {
 }
 
 fn host(address: HostAddr, ends: [Memory; 2], clock: &TscClock) -> Vec<Issuer> {
-    let seats = [(); 2].map(|()| Seat::new(None, Arc::default()));
-    let rings = Neighbours::connect(&seats).into_iter().zip(KeyRings::connect(&seats));
-    let receive_len_max = ReceiveLenMax { ipv4: FRAME_LEN, ipv6: FRAME_LEN };
-    let settings = NicConfigBuilder::default().divided(2).expect("enough for two");
-    let made = (0..2).zip(ends).zip(rings).map(|((index, end), (neighbours, keys))| {
-        let place = NicPlace::at(address).with(|it| {
-            (it.engine, it.engines) = (EngineId(index), 2);
-            it.receive_len_max = receive_len_max;
-        });
-        let config = settings.build(place).expect("the settings work");
-        let mut nic = Nic::with_aead(config, fastest());
-        nic.regions_mut().set_rings(keys);
-        let first = nic.slots().start;
-        let slots = first..first + BATCH as u16;
-        nic.configure_slots(slots.clone(), Some(PID));
-        let mut service = OneRma::new(nic);
-        let addresses = address.into();
-        let (bell, flag, nic) = (None, None, NicTag(1));
-        let (portal, port) = portal(PortalConfig { slots, pid: PID, addresses, bell, flag, nic });
-        service.attach(port);
-        let engine = Engine::new(service, end, clock.clone()).beside(neighbours);
-        Issuer { engine, portal }
-    });
-    made.collect()
-}
-
-/// Registers memory at both engines of a host, as the row that `row` makes for each.
-fn register(
-    host: &mut [Issuer],
-    names: &mut RegionNames,
-    memory: &Arc<Region>,
-    mut row: impl FnMut(usize) -> RegionEntry,
-) -> RegisteredRegion {
-    let name = names.take().expect("one is free");
-    for (index, issuer) in host.iter_mut().enumerate() {
-        let entry = Box::new(row(index).at_home(EngineId(0)));
-        let regions = issuer.engine.service_mut().nic_mut().regions_mut();
-        regions.register_as(name, entry).expect("there is room");
-    }
-    RegisteredRegion::new(name, Arc::clone(memory), NicTag(1))
+    let each = joined::places(2).into_iter().zip(ends);
+    each.map(|(place, end)| Issuer::new(address, place, end, clock)).collect()
 }
 
 impl Scene {
@@ -115,35 +69,24 @@ impl Scene {
         let mut asking = host(initiator, ends(answers, &back, &there), &clock);
         let mut asked = host(responder, ends(requests, &there, &back), &clock);
         let mut names = RegionNames::new(8);
-        let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
-        let local = register(&mut asking, &mut names, &memory, |_| {
-            RegionEntry::new(Arc::clone(&memory), &KEY, Permissions::NONE, PID)
-        });
-        let memory = Arc::new(Region::new(REGION_LEN).expect("small"));
-        let region = register(&mut asked, &mut names, &memory, |_| {
-            RegionEntry::new(Arc::clone(&memory), &KEY, Permissions::READ, PID)
-        });
+        let local = joined::register(&mut asking, &mut names, FIRST, Permissions::NONE);
+        let region = joined::register(&mut asked, &mut names, FIRST, Permissions::READ);
         let layout = ReceiveQueueLayout::new(BATCH as u16, SIZE as u32).expect("small");
         let memory = Arc::new(Region::new(layout.memory_len()).expect("small"));
         let rings = ReceiveQueueMemory::heap(layout);
-        let queue = register(&mut asked, &mut names, &memory, |engine| {
+        let queue = joined::register_rows(&mut asked, &mut names, &memory, |engine| {
             let memory = Arc::clone(&memory);
-            if engine == 0 {
+            let entry = if engine == 0 {
                 let port = rings.clone().into_port(None);
                 RegionEntry::receive_queue(port, memory, &KEY, Permissions::SEND, PID)
             } else {
                 RegionEntry::new(memory, &KEY, Permissions::NONE, PID)
-            }
+            };
+            entry.at_home(FIRST)
         });
-        let grant = |region: &RegisteredRegion, region_len, op_type| {
-            let binding = KeyBinding { initiator, responder, pid: PID, op_type };
-            let (region, pid) = (region.id(), PID);
-            let key = RegionKeySchedule::new(&KEY).derive(&binding);
-            Grant { responder, region, region_len, initiator, pid, op_type, key }
-        };
         let grants = [
-            grant(&region, REGION_LEN as u64, OpType::Read),
-            grant(&queue, SIZE as u64, OpType::Send),
+            joined::grant(responder, &region, REGION_LEN, OpType::Read),
+            joined::grant(responder, &queue, SIZE, OpType::Send),
         ];
         Self { asking, asked, local, grants, queue: rings.into_application(queue), clock }
     }
@@ -171,10 +114,7 @@ impl Scene {
                     issuer.engine.turn();
                 });
             }
-            while let Some(completion) = asking[0].portal.poll() {
-                assert_eq!(completion.status, OpStatus::Ok);
-                ended += 1;
-            }
+            ended += joined::ended(&mut asking[0].portal);
         }
         clock.now().nanos_since(began)
     }

@@ -93,6 +93,15 @@ impl Namespaces {
     /// If anything cannot be set up.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    /// The same, where each interface has so many queues to send from and as many to receive on.
+    ///
+    /// # Panics
+    /// If anything cannot be set up.
+    #[must_use]
+    pub fn with_queues(queues: u32) -> Self {
         Lab::sweep().expect("a look at what killed runs left");
         let hosts = ["a", "b"].map(|tag| Netns::create(tag).expect("a namespace; this needs root"));
         let middle = Netns::create("wire").expect("a namespace");
@@ -105,7 +114,11 @@ impl Namespaces {
                 netns.ip(&words).expect("the ip command")
             };
             let near = Lab::INTERFACE;
-            ip(&format!("link add {near} type veth peer name {far} netns {}", middle.name()));
+            let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+            ip(&format!(
+                "link add {near} {queues} type veth peer name {far} {queues} netns {}",
+                middle.name()
+            ));
             ip(&format!("addr add {v4}/{} dev {near}", Lab::V4_PREFIX));
             ip(&format!("addr add {v6}/{} dev {near} nodad", Lab::V6_PREFIX));
             ip(&format!("link set dev {near} up"));

@@ -1,7 +1,7 @@
 //! The scenarios over AF_XDP on a veth pair, in every mode and between both kinds of host, those of
 //! messages and atomics among them; keys by name; and what only such a host meets: an interface
 //! that goes away, is renamed, is in use or gets more queues, a mode that is chosen, capabilities
-//! that are missing, and a peer to whom no way is known.
+//! that are missing, a peer to whom no way is known, and queues that a patch panel picks.
 
 mod capabilities;
 mod channels;
@@ -14,6 +14,7 @@ mod messages;
 mod modes;
 mod names;
 mod occupied;
+mod patch_panel;
 mod queues;
 mod stale_grants;
 use rma_core::port::Port;

@@ -17,8 +17,8 @@ use rma_bench::{
 use super::{
     alone::{self, Alone, FRAMES4096, PING_PONG, READ64, READ4096, WRITE64, cold},
     benchmark::Benchmark::{self, Own},
-    beside, between, changes, channels, crypto, death, failover, first_read, floors, flows,
-    goodput, instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey, scale,
+    beside, between, changes, channels, crypto, death, engines, failover, first_read, floors,
+    flows, goodput, instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey, scale,
     simulated, simulator,
     spec::Spec,
     star, star_engines, stations, tenants, turn,
@@ -301,6 +301,24 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             ratio("handover_sends_over_own").at_least(0.6).by_name(),
         ],
     ),
+    Own(
+        engines::on_cores,
+        &[
+            ratio("two_engines_over_two_hosts").at_least(0.97).by_name(),
+            ratio("two_engines_over_one").by_name(),
+        ],
+    ),
+    Own(engines::beside_a_flood, &[ratio("flood_elsewhere_p99").at_most(1.5).by_name()]),
+    Own(engines::behind_a_panel, &[exact("wrong_queue_share", "share").at_most(0.001).by_name()]),
+    Own(engines::one_busy, &[ratio("lopsided_goodput").at_least(0.9).by_name()]),
+    Own(
+        engines::rekeys,
+        &[
+            exact("rekey_rounds", "rounds").at_most(3.0).by_name(),
+            exact("rekey_bystanders", "ops").at_most(0.0).by_name(),
+        ],
+    ),
+    Own(engines::recorded, &[ratio("recorded_four_over_one").at_least(0.8).by_name()]),
     Own(
         instructions::old_ops,
         &[
