@@ -402,7 +402,10 @@ impl Host {
         }
         // Nobody can tell when each of them is, unless a report comes between.
         let end = if self.has(Flaw::NoGuard) { engine + 1 } else { ENGINES };
-        for other in (engine..end).filter(|&it| it != home && !self.is_left_out(state, it)) {
+        for other in engine..end {
+            if other == home || self.is_left_out(state, other) {
+                continue;
+            }
             let ring = &mut state.rings[other][home];
             if ring.len() < ROOM {
                 ring.push(key);
