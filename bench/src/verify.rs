@@ -36,7 +36,7 @@ use crate::{
     keys::{KeysError, RegionKeys, Service},
     model::Model,
     remote::{Remote, RemoteArgs, Wanted, open_granted, open_named},
-    serve::{ServeError, Tuning},
+    serve::{ServeError, Tuning, tell_ways},
     session::{Lane, Session},
 };
 
@@ -211,6 +211,9 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> Result<(), ServeError
     client.set_area(area(&mut remote, &client, args.span.0.min(SPAN_MAX))?);
     let mut run = Run::new(args, client, remote, source, interrupt);
     let result = run.all();
+    if !args.json {
+        tell_ways(&run.client.host);
+    }
     // Whatever went wrong: the old grants are of no use any longer.
     run.save()?;
     if let Err(ServeError::Pair(PairError::Failing { .. })) = &result

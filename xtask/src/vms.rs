@@ -31,6 +31,7 @@ mod lines;
 mod machine;
 mod matrix;
 mod network;
+mod networks;
 mod packages;
 mod scenario;
 
@@ -83,6 +84,14 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<usize, Erro
     if let Err(why) = prepare()? {
         not_run.add(format_args!("virtual machines: {why}"));
         return Ok(0);
+    }
+    let with_networks = options.only.as_ref().is_none_or(|part| networks::NAME.contains(part));
+    if with_networks {
+        println!("\n-- {}", networks::NAME);
+        networks::run(&cargo::target_folder().join("vms"), not_run)?;
+    }
+    if rows.is_empty() {
+        return Ok(usize::from(with_networks));
     }
     let workshop = Workshop::open()?;
     let mut all = Vec::new();
@@ -182,7 +191,7 @@ impl Workshop {
         let plan = |name, kernel, host| {
             let &Row { model, queues, mtu, dma, .. } = row;
             let (addresses, emulator) = (scenario::addresses(host), emulator.clone());
-            Plan { name, emulator, kernel, model, queues, mtu, dma, addresses }
+            Plan { name, emulator, kernel, model, queues, mtu, dma, addresses, modules: &[] }
         };
         let [a, b] = [plan("a", a, scenario::A), plan("b", b, scenario::B)];
         let addresses = scenario::addresses(scenario::HERE);

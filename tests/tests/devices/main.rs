@@ -2,6 +2,7 @@
 
 mod narrow_paths;
 mod net_paths;
+mod networks;
 mod own_addresses;
 mod packet_metrics;
 mod several_engines;

@@ -3,69 +3,31 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's fixtures fail as the test itself does")]
 
-use std::{net::IpAddr, thread, time::Duration};
+use std::net::IpAddr;
 
-use rma_lab::Netns;
-use rma_tests::hosts::{CLIENT_PID, Setup};
+use rma_tests::hosts::Setup;
 use rma_xdp::{
-    Grant, Host, HostAddr, HostConfig, OpStatus, OpType, Permissions, Portal, RegisteredRegion,
+    Host, HostAddr, HostConfig, OpStatus,
     device::{Device, NarrowPath},
 };
-use rustix::time::{ClockId, clock_gettime};
 
-const INTERFACE: &str = "rma0";
-const OP: u32 = 4096;
+use super::networks::{
+    Network,
+    flow::{Flow, OP, eventually},
+};
 
-/// Longer than anything takes that is waited for, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const INTERFACE: &str = "eth0";
 
-fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+/// A switch whose ports carry `bytes`: it drops what is longer, and tells nobody.
+fn switch(bytes: u32) -> Network {
+    let network = Network::switch();
+    carries(&network, bytes);
+    network
 }
 
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = monotonic();
-    while !condition() {
-        assert!(monotonic() - start < PATIENCE, "not in {PATIENCE:?}: {what}");
-        thread::yield_now();
-    }
-}
-
-fn ip(netns: &Netns, command: &str) {
-    netns.ip(&command.split(' ').collect::<Vec<_>>()).unwrap();
-}
-
-/// Two hosts' namespaces, and a switch between them whose ports carry `carries` bytes: it drops
-/// what is longer, and tells nobody.
-struct Network {
-    ends: [Netns; 2],
-    switch: Netns,
-}
-
-impl Network {
-    fn new(carries: u32) -> Self {
-        let ends = [Netns::create("near").unwrap(), Netns::create("far").unwrap()];
-        let network = Self { ends, switch: Netns::create("switch").unwrap() };
-        ip(&network.switch, "link add br0 type bridge");
-        ip(&network.switch, "link set br0 up");
-        for (index, end) in network.ends.iter().enumerate() {
-            let (port, number) = (format!("p{index}"), index + 1);
-            let peer = format!("peer name {port} netns {}", network.switch.name());
-            ip(end, &format!("link add {INTERFACE} type veth {peer}"));
-            ip(&network.switch, &format!("link set {port} mtu {carries} master br0 up"));
-            ip(end, &format!("addr add 192.0.2.{number}/24 dev {INTERFACE}"));
-            ip(end, &format!("addr add fd00::{number}/64 dev {INTERFACE} nodad"));
-            ip(end, &format!("link set {INTERFACE} up"));
-            end.wait_ready(INTERFACE).unwrap();
-        }
-        network
-    }
-
-    fn carries(&self, bytes: u32) {
-        for port in ["p0", "p1"] {
-            self.switch.set_mtu(port, bytes).unwrap();
-        }
+fn carries(network: &Network, bytes: u32) {
+    for port in ["p0", "p1"] {
+        network.middle.set_mtu(port, bytes).unwrap();
     }
 }
 
@@ -73,11 +35,7 @@ impl Network {
 struct Pair {
     client: Host,
     server: Host,
-    far: HostAddr,
-    region: RegisteredRegion,
-    grants: [Grant; 2],
-    portal: Portal,
-    local: RegisteredRegion,
+    flow: Flow,
 }
 
 impl Pair {
@@ -98,23 +56,16 @@ impl Pair {
             .unwrap()
         };
         let (client, server) = (open(0, setup.client(near)), open(1, setup.server(far)));
-        let region = server.register(OP as usize, Permissions::READ | Permissions::WRITE).unwrap();
-        let grants = [OpType::Read, OpType::Write]
-            .map(|op_type| server.grant(&region, near, CLIENT_PID, op_type).unwrap());
-        let portal = client.portal(4).unwrap();
-        let local = client.register(OP as usize, Permissions::NONE).unwrap();
-        client.resolve(far).unwrap();
-        Self { client, server, far, region, grants, portal, local }
+        let flow = Flow::new([&client, &server], [near, far]).unwrap();
+        Self { client, server, flow }
     }
 
     fn read(&mut self) -> OpStatus {
-        self.portal.read(&self.grants[0], 0, &self.local, 0, OP).unwrap();
-        self.portal.wait().unwrap().status
+        self.flow.read(OP)
     }
 
     fn write(&mut self) -> OpStatus {
-        self.portal.write(&self.grants[1], 0, &self.local, 0, OP).unwrap();
-        self.portal.wait().unwrap().status
+        self.flow.write(OP)
     }
 
     fn mtus(&self) -> Vec<(HostAddr, u32, u32)> {
@@ -136,27 +87,22 @@ fn each(run: impl Fn(bool, bool)) {
 #[ignore = "needs root: cargo xtask test"]
 fn long_ops_live_on_a_way_that_drops_what_is_too_long_for_it_without_a_word() {
     each(|is_udp, is_ipv6| {
-        let network = Network::new(1300);
+        let network = switch(1300);
         let mut pair = Pair::open(&network, is_udp, is_ipv6);
-        let bytes: Vec<u8> = (0..OP).map(|it| it as u8).collect();
-        pair.region.write(0, &bytes).unwrap();
         assert_eq!(pair.read(), OpStatus::Timeout, "nobody knows yet");
         eventually("a READ of 4 KiB", || pair.read() == OpStatus::Ok);
-        let mut read = vec![0; bytes.len()];
-        pair.local.read(0, &mut read).unwrap();
-        assert_eq!(read, bytes);
         eventually("a WRITE of 4 KiB", || pair.write() == OpStatus::Ok);
         // Once the host is sure, which costs an op, all of them live.
         eventually("that the path is told", || {
             pair.read();
-            pair.mtus() == [(pair.far, 1280, 1500)]
+            pair.mtus() == [(pair.flow.far, 1280, 1500)]
         });
         for _ in 0..20 {
             assert_eq!((pair.read(), pair.write()), (OpStatus::Ok, OpStatus::Ok));
         }
         let mut text = String::new();
         pair.client.metrics().prometheus(&mut text).unwrap();
-        let line = format!("rma_path_mtu_bytes{{peer=\"{}\"}} 1280", pair.far);
+        let line = format!("rma_path_mtu_bytes{{peer=\"{}\"}} 1280", pair.flow.far);
         assert!(text.contains(&line), "{line}");
         let told = pair.client.narrow_paths()[0].to_string();
         assert!(told.contains("carries packets of 1280 bytes, and the device 1500"), "{told}");
@@ -168,11 +114,11 @@ fn long_ops_live_on_a_way_that_drops_what_is_too_long_for_it_without_a_word() {
 #[ignore = "needs root: cargo xtask test"]
 fn an_mtu_of_a_route_at_the_asking_end_alone_is_enough() {
     each(|is_udp, is_ipv6| {
-        let network = Network::new(1300);
+        let network = switch(1300);
         let route = if is_ipv6 { "-6 route add fd00::2" } else { "route add 192.0.2.2" };
-        ip(&network.ends[0], &format!("{route} dev {INTERFACE} mtu 1300"));
+        network.run(&format!("near ip {route} dev {INTERFACE} mtu 1300")).unwrap();
         let mut pair = Pair::open(&network, is_udp, is_ipv6);
-        assert_eq!(pair.mtus(), [(pair.far, 1300, 1500)]);
+        assert_eq!(pair.mtus(), [(pair.flow.far, 1300, 1500)]);
         // It is told before the first op; the engine's next look at it is in the op itself.
         for _ in 0..10 {
             assert_eq!((pair.read(), pair.write()), (OpStatus::Ok, OpStatus::Ok));
@@ -185,10 +131,10 @@ fn an_mtu_of_a_route_at_the_asking_end_alone_is_enough() {
 #[ignore = "needs root: cargo xtask test"]
 fn an_mtu_of_the_device_that_changes_is_followed() {
     each(|is_udp, is_ipv6| {
-        let network = Network::new(3400);
+        let network = switch(3400);
         let mut pair = Pair::open(&network, is_udp, is_ipv6);
         for mtu in [1500, 1400, 3000, 1280, 1500] {
-            network.carries(mtu);
+            carries(&network, mtu);
             for end in &network.ends {
                 end.set_mtu(INTERFACE, mtu).unwrap();
             }

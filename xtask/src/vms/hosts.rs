@@ -19,9 +19,12 @@ use super::{
 pub(super) const SERVE: &str = "serve";
 pub(super) const VERIFY: &str = "verify";
 
+/// The test of networks, which runs in a machine.
+pub(super) const NETWORKS: &str = "networks";
+
 /// Whether a line that a machine says is a program's.
 pub(super) fn is_program_line(line: &str) -> bool {
-    [SERVE, VERIFY].contains(&line.split(' ').next().unwrap_or_default())
+    [SERVE, VERIFY, NETWORKS].contains(&line.split(' ').next().unwrap_or_default())
 }
 
 /// A host, and the programs that run there.

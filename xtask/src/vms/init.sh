@@ -10,7 +10,7 @@
 # (A serial line would lose bytes when the machine is slow.) The kernel, and whatever goes wrong in here, is heard on the
 # console.
 
-/bin/busybox mkdir -p /proc /sys /dev /tmp /var/lib
+/bin/busybox mkdir -p /proc /sys /dev /tmp /run /var/lib
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t sysfs sysfs /sys
 /bin/busybox mount -t devtmpfs devtmpfs /dev

@@ -85,6 +85,8 @@ pub(super) struct Plan {
     pub(super) dma: bool,
     /// Its addresses, with the lengths of their prefixes.
     pub(super) addresses: [String; 2],
+    /// Further modules of its kernel.
+    pub(super) modules: &'static [&'static str],
 }
 
 impl Plan {
@@ -173,7 +175,7 @@ impl Machine {
     ) -> Result<Self, Trouble> {
         let Plan { name, emulator, kernel, model, queues, .. } = plan;
         let image = folder.join(format!("{name}.cpio"));
-        let modules = [&PORT_MODULES, model.modules()].concat();
+        let modules = [&PORT_MODULES, model.modules(), plan.modules].concat();
         image::write(&image, kernel, programs, &modules)?;
         let multi_queue = match plan.tap_queues() {
             1 => String::new(),
@@ -350,7 +352,7 @@ impl Machine {
     }
 
     /// Runs a shell command in the machine and gives what it has printed.
-    fn run(&mut self, command: &str) -> Result<Vec<String>, Trouble> {
+    pub(super) fn run(&mut self, command: &str) -> Result<Vec<String>, Trouble> {
         let ended = |name| Trouble::Ended { host: name, waiting_for: command.to_owned() };
         let line = format!("{command}\n");
         // QEMU has gone.

@@ -12,7 +12,7 @@ use super::{
 const CLOUD_6_1: Series = Series { version: "6.1", flavour: "cloud", suite: None };
 const CLOUD_6_12: Series = Series { version: "6.12", flavour: "cloud", suite: None };
 const FULL_6_1: Series = Series { version: "6.1", flavour: "", suite: None };
-const FULL_6_12: Series = Series { version: "6.12", flavour: "", suite: None };
+pub(super) const FULL_6_12: Series = Series { version: "6.12", flavour: "", suite: None };
 /// Those in which virtio_net and igb have zero-copy.
 const NEWER: Option<&str> = Some("trixie-backports");
 const CLOUD_6_18: Series = Series { version: "6.18", flavour: "cloud", suite: NEWER };
