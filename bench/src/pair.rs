@@ -216,7 +216,7 @@ impl Pair {
         let region = server_host.register_with_events(&queue, config.region_len, everything)?;
         pattern.fill_region(&region);
         let initiator = (client, client_host.pid());
-        let grants = Grants::make(&mut server_host, &region, initiator, &ON_REGION)?;
+        let grants = Grants::make(&server_host, &region, initiator, &ON_REGION)?;
         let to_queue =
             |op_type| server_host.grant(queue.region(), initiator.0, initiator.1, op_type);
         let (send, notify) = (to_queue(OpType::Send)?, to_queue(OpType::Notify)?);

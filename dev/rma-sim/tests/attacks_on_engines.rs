@@ -273,9 +273,8 @@ fn recordings_of_all_types_at_one_queue_have_no_effect_and_others_go_on_at_the_o
         .fold(Permissions::NONE, Permissions::and);
     let region = scene.victim.register(0, all);
     let mut queue = scene.victim.queue(0, 8);
-    let grants =
-        [OpType::Read, OpType::Write, OpType::FetchAdd, OpType::CompareSwap]
-            .map(|it| scene.victim.grant(&scene.client, &region, it));
+    let grants = [OpType::Read, OpType::Write, OpType::FetchAdd, OpType::CompareSwap]
+        .map(|it| scene.victim.grant(&scene.client, &region, it));
     let [read, write, add, swap] = &grants;
     let [send, notify] = [OpType::Send, OpType::Notify]
         .map(|it| Grant { region: queue.id(), ..scene.victim.grant(&scene.client, &region, it) });

@@ -1,5 +1,6 @@
 //! Hosts of several engines behind a forwarder that picks the receive queue by a hash of its own:
 //! answers land right once ports are learnt, and nothing is lost until then.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use core::time::Duration;
 use std::{
