@@ -74,7 +74,9 @@ fn test() -> Result<PathBuf, Error> {
     let said = Cargo::new(&build).args(["--message-format=json"]).output().unwrap_or_default();
     let built = said.lines().filter_map(|line| serde_json::from_str::<Built>(line).ok());
     let missing = || Setup::NotInPackage { what: "the test".into(), folder: "tests".into() };
-    Ok(built.filter_map(|it| it.executable).next_back().ok_or_else(missing)?)
+    // The programs of the package come with its tests.
+    let is_test = |path: &PathBuf| path.to_string_lossy().contains("/devices-");
+    Ok(built.filter_map(|it| it.executable).find(is_test).ok_or_else(missing)?)
 }
 
 /// Nothing may be left out there.
