@@ -9,6 +9,7 @@ pub mod aead;
 pub mod amount;
 pub mod backend;
 pub mod bytes;
+pub mod capture;
 pub mod client;
 pub mod compare;
 pub mod conditions;

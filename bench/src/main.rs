@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use rma_bench::{
+    capture::{self, CaptureArgs},
     demo::{self, DemoArgs},
     diff::{self, DiffArgs},
     generate::{self, GenerateArgs},
@@ -65,6 +66,8 @@ enum Command {
     Compare(CompareArgs),
     /// Shows what changes at a host with metrics, a line a second: ops, frames, delays, drops.
     Stat(StatArgs),
+    /// Writes the packets of a host that runs to a file, with what became of each frame.
+    Capture(CaptureArgs),
     /// Compares the rows of two runs: conditions that are not alike, and what became worse.
     Diff(DiffArgs),
     /// Makes one page of saved rows, with their figures.
@@ -95,6 +98,7 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
             let compared = peers::run(args, interrupt);
             return compared.map_err(|it| Failure::with_status(it.status(), it));
         }
+        Command::Capture(args) => return Ok(capture::capture(args, interrupt)?),
         Command::Stat(args) => return Ok(stat::stat(args, interrupt)?),
         Command::Generate(args) => return Ok(generate::generate(args, Cli::command())?),
         Command::Diff(args) => {

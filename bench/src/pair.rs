@@ -195,7 +195,7 @@ impl Pair {
                 it.aead = aead;
             }))
         };
-        let mut server_host = {
+        let server_host = {
             let _inside = place.lab().map(|lab| lab.b().enter()).transpose()?;
             open(server)?
         };

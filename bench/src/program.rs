@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use rma_xdp::keys::core_dumps;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{interrupt::Interrupt, out};
+use crate::{capture, interrupt::Interrupt, out};
 
 /// The options of all commands.
 #[derive(Args, Clone, Copy, Debug)]
@@ -57,6 +57,7 @@ pub fn run(
         Ok(interrupt) => command(interrupt),
         Err(error) => Err(format!("signals cannot be handled: {error}").into()),
     };
+    capture::end_own(name);
     if out::reader_is_gone() {
         // Quietly, and with the status that shells know from programs that SIGPIPE ended.
         return ExitCode::from(SIGPIPE_STATUS);

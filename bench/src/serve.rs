@@ -5,7 +5,12 @@ use core::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
-use std::{cell::RefCell, env, path::PathBuf, thread};
+use std::{
+    cell::RefCell,
+    env,
+    path::{Path, PathBuf},
+    thread,
+};
 
 use clap::{Args, ValueEnum};
 use rma_keys::io::addresses::Addresses;
@@ -13,6 +18,7 @@ use rma_lab::Pattern;
 use rma_xdp::{
     Host, HostAddr, HostConfig, HostError, HostOf, InlineHost, OpType, Permissions, Pid,
     RegisteredRegion,
+    capture::{CaptureEndpoint, CaptureEndpointError, DIRECTORY},
     config::{DEFAULT_PORT, Timing},
     device::Engines,
     engine::EngineKind,
@@ -23,6 +29,7 @@ use rma_xdp::{
 use crate::{
     backend::{DeviceArgs, DeviceError},
     bytes::Bytes,
+    capture::{CapturingError, begin_own},
     conditions::{Conditions, Pinning, interface_of},
     cores::{self, Cores, CoresError},
     cpu::CoreTimes,
@@ -84,6 +91,10 @@ pub struct HostArgs {
     /// another.
     #[arg(long, value_enum, value_name = "HOW")]
     numa: Option<Numa>,
+    /// Write this host's packets to a file, as pcapng, with what became of each frame: the first 128
+    /// octets of each.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
     /// Keep the machine's cores out of idle states that take long to leave. Needs root.
     #[arg(long)]
     pub(crate) low_latency: bool,
@@ -242,6 +253,10 @@ pub struct ServeArgs {
     /// prefer a loopback address.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<Addresses>,
+    /// Directory for the socket by which `rma-bench capture` reaches this host. Default: /run/1rma,
+    /// if this user may write there.
+    #[arg(long, value_name = "DIRECTORY")]
+    capture_directory: Option<PathBuf>,
     /// Say on standard error how it goes, each so many seconds; 0 for never. Default: each second,
     /// if that is a terminal.
     #[arg(long, value_name = "SECONDS")]
@@ -327,6 +342,12 @@ pub enum ServeError {
     /// The device that was asked for cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The host cannot be captured.
+    #[error(transparent)]
+    Capture(#[from] CapturingError),
+    /// Captures by others cannot be served.
+    #[error(transparent)]
+    CaptureEndpoint(#[from] CaptureEndpointError),
     /// Keys cannot be served, or not fetched.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -501,11 +522,11 @@ pub(crate) fn open(host: &HostArgs, opening: Opening) -> Result<InlineHost, Serv
 }
 
 /// [`open`], of either kind.
-fn open_as<H>(
+fn open_as<P: EngineKind>(
     host: &HostArgs,
     opening: Opening,
-    open: impl Fn(HostConfig) -> Result<H, HostError>,
-) -> Result<H, ServeError> {
+    open: impl Fn(HostConfig) -> Result<HostOf<P>, HostError>,
+) -> Result<HostOf<P>, ServeError> {
     let Opening { port, pid, server, tuning } = opening;
     host.cores.as_ref().map_or(Ok(()), |it| it.check(tuning.threads))?;
     for OwnAddress { address, zone } in &host.address {
@@ -535,7 +556,11 @@ fn open_as<H>(
             }
         }))
     });
-    Ok(opened?)
+    let opened = opened?;
+    if let Some(path) = &host.capture {
+        begin_own(&opened, path)?;
+    }
+    Ok(opened)
 }
 
 /// Says which ways carry less than the device, and which of its addresses the host has lost.
@@ -759,6 +784,7 @@ where
     let source = host.metrics_source();
     let start = |at: &Addresses| MetricsEndpoint::start(at.first(), source.clone());
     let metrics = args.metrics.as_ref().map(start).transpose()?;
+    let captures = serve_captures(args, &host)?;
     // The cores of a pinned thread are one.
     let machine = Machine::here();
     if HostOf::<P>::IS_HERE {
@@ -787,6 +813,9 @@ where
     if let Some(metrics) = &metrics {
         line!("  metrics   http://{}/metrics", metrics.address());
     }
+    if let Some(captures) = &captures {
+        line!("  capture   rma-bench capture {} -w FILE", captures.path().display());
+    }
     line!("  stop      with Ctrl-C");
     let serving = keys.map(|(keys, _)| {
         let hello = hello(args, (&host, machine), &served, &op_types);
@@ -796,6 +825,18 @@ where
     report(&used, refused);
     engines::report(&host.engines());
     served.inbox.map_or(Ok(()), |inbox| Ok(inbox.report()?))
+}
+
+/// Serves captures, if that can be done where nobody has said where.
+fn serve_captures(
+    args: &ServeArgs,
+    host: &HostOf<impl EngineKind>,
+) -> Result<Option<CaptureEndpoint>, CaptureEndpointError> {
+    let source = host.capture_source().clone();
+    match &args.capture_directory {
+        Some(directory) => CaptureEndpoint::start(directory, source).map(Some),
+        None => Ok(CaptureEndpoint::start(Path::new(DIRECTORY), source).ok()),
+    }
 }
 
 /// Returns what is told to clients.

@@ -28,6 +28,7 @@
 //! | [`backend`] | what an operating system must offer | the protocol |
 //! | [`learnt_ports`] | from which ports answers come to this engine | how a device spreads them |
 //! | [`path_limits`] | how long frames may be on the way to a host | how that is found |
+//! | [`capture`] | how packets and fates are told in a file | files, and who captures |
 //!
 //! # How to drive a NIC
 //!
@@ -45,6 +46,7 @@ mod settings;
 pub mod addr;
 mod assumed;
 pub mod backend;
+pub mod capture;
 pub mod cc;
 pub mod command;
 pub mod counter_mark;

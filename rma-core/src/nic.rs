@@ -55,6 +55,7 @@ pub use shares::Shares;
 use crate::{
     addr::Pid,
     backend::{BATCH, RxFrame, Transmit, TxFrame},
+    capture::{Fate, Told, Verdicts},
     command::{Command, CommandSlotId, Completion},
     crypto::{AeadProvider, IvCounter, fastest},
     error::{CommandError, DropReason, RegionError},
@@ -102,6 +103,8 @@ pub struct Nic {
     rest_is_next: bool,
     /// When a command of the latency class came last, or an authentic frame of one.
     latency_class_seen_at: Option<Instant>,
+    /// Who is told what becomes of each frame.
+    verdicts: Option<Arc<Verdicts>>,
 }
 
 impl Nic {
@@ -127,6 +130,7 @@ impl Nic {
             responder_first: true,
             rest_is_next: false,
             latency_class_seen_at: None,
+            verdicts: None,
             config,
         }
     }
@@ -151,6 +155,11 @@ impl Nic {
         let place = NicPlace { receive_len_max: receive, ..self.config.place };
         self.config = self.config.settings.build(place)?;
         Ok(())
+    }
+
+    /// Has `verdicts` told what becomes of each frame from now on.
+    pub fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        self.verdicts = verdicts;
     }
 
     /// Has what `paths` knows taken into account from now on, and tells it how ops end.
@@ -323,7 +332,11 @@ impl Nic {
             batch.clear();
             self.open(frames, &mut batch);
             for (frame, seen) in frames.iter_mut().zip(&batch) {
-                tell(self.handle_seen(now, clock, frame, seen));
+                let handled = self.handle_seen(now, clock, frame, seen);
+                if let Some(verdicts) = &self.verdicts {
+                    tell_of(verdicts, frame, handled);
+                }
+                tell(handled);
             }
         }
     }
@@ -332,6 +345,9 @@ impl Nic {
     #[inline]
     pub fn note_packet(&mut self, frames: usize) {
         self.counters.count_packet(frames);
+        if let Some(verdicts) = &self.verdicts {
+            verdicts.tell(Told::Packet { frames, is_star: false });
+        }
     }
 
     /// Counts the end of a packet that no frames can be found in: as one frame, and its octets.
@@ -343,6 +359,9 @@ impl Nic {
         self.counters.count_received();
         self.counters.count_drop(reason);
         self.counters.count_tail(octets);
+        if let Some(verdicts) = &self.verdicts {
+            verdicts.tell(Told::Tail(Fate::Dropped(reason)));
+        }
     }
 
     /// Takes a received frame.
@@ -559,4 +578,11 @@ impl Nic {
         let previous_keys = self.regions.previous().poll_timeout();
         initiator.poll_timeout().into_iter().chain(responder).chain(previous_keys).min()
     }
+}
+
+/// Tells what became of a frame. Seldom: while somebody captures.
+#[cold]
+fn tell_of(verdicts: &Verdicts, frame: &RxFrame<'_>, handled: Result<(), DropReason>) {
+    let (at, len) = (frame.bytes.as_ptr().addr(), frame.bytes.len());
+    verdicts.tell(Told::Frame { at, len, fate: handled.into() });
 }

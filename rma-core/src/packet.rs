@@ -290,7 +290,7 @@ impl Packets {
     }
 
     /// The frames of `packet`, in their order.
-    pub fn frames_of(&self, packet: &Packet) -> impl Iterator<Item = usize> {
+    pub fn frames_of(&self, packet: &Packet) -> impl Iterator<Item = usize> + Clone {
         let mut next = packet.first;
         core::iter::from_fn(move || {
             let index = usize::from(next);

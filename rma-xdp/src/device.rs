@@ -1,5 +1,15 @@
 //! The device that carries a host's frames, and its opening.
 
+/// Does something with the tap in a place, if there is one. Nothing is built without the feature.
+macro_rules! tapped {
+    ($place:expr, $tap:ident => $does:expr) => {
+        #[cfg(feature = "capture")]
+        if let Some($tap) = &mut $place {
+            $does;
+        }
+    };
+}
+
 mod address;
 pub(crate) mod backend;
 pub(crate) mod engines;
@@ -9,6 +19,8 @@ pub mod net;
 pub(crate) mod paths;
 mod search;
 pub(crate) mod status;
+#[cfg(feature = "capture")]
+pub(crate) mod tap;
 pub(crate) mod traffic;
 pub mod udp;
 pub(crate) mod ways;
@@ -154,6 +166,21 @@ pub enum DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// Names the receive queues of these numbers, or what there is in their place.
+    #[cfg(feature = "capture")]
+    pub(crate) fn queue_names(&self, queues: &[u32]) -> Vec<String> {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp(xdp) => {
+                queues.iter().map(|queue| format!("{} queue {queue}", xdp.interface)).collect()
+            }
+            Self::Udp(_) => {
+                let _ = queues;
+                vec!["udp".to_owned()]
+            }
+        }
+    }
+
     /// Lists the receive queues of an engine, of so many.
     pub(crate) fn queues_of(&self, engine: u16, engines: u16) -> Vec<u32> {
         match self {

@@ -40,6 +40,11 @@ use rma_star::config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder};
 
 #[cfg(feature = "star")]
 use crate::engine::star::{StarHost, StarSetting};
+#[cfg(feature = "capture")]
+use crate::{
+    capture::{CaptureSource, Tapped},
+    device::tap::{TapEnd, TapSlot},
+};
 use crate::{
     device::{
         Device, DeviceInfo, DeviceKeeper, Engines, OpenDevice, TrafficClasses,
@@ -187,6 +192,8 @@ pub struct HostOf<P> {
     /// Of the device when it was opened.
     receive_len_max: ReceiveLenMax,
     device: DeviceKeeper,
+    #[cfg(feature = "capture")]
+    capture: CaptureSource,
     /// The process that has the engines, and all else that is not memory.
     process: Process,
 }
@@ -406,11 +413,25 @@ impl<P: EngineKind> HostOf<P> {
             tracing::warn!(fallback, "works less well than it could");
         }
         let mut shards = Vec::new();
+        #[cfg(feature = "capture")]
+        let mut tapped = Vec::new();
         for (index, (engine, berth)) in engines.into_iter().zip(berths).enumerate() {
             let EngineCells { core, slots, .. } = &cells[index];
             let (core, number) = (*core, (count > 1).then_some(index));
-            let housekeeping = Housekeeping::new(iv_blocks.supply());
+            #[cfg(feature = "capture")]
+            let taps = Arc::new(TapSlot::new());
+            let housekeeping = Housekeeping::new(
+                iv_blocks.supply(),
+                #[cfg(feature = "capture")]
+                TapEnd(taps.clone()),
+            );
             let path = start(Made { engine, berth, core, number, housekeeping })?;
+            #[cfg(feature = "capture")]
+            tapped.push(Tapped {
+                slot: taps,
+                bell: path.bell(),
+                interfaces: info.queue_names(&cells[index].queues),
+            });
             shards.push(Shard { path, slots: slots.clone() });
         }
         let capacities = Capacities { regions: nic.regions, ..Capacities::default() };
@@ -430,6 +451,8 @@ impl<P: EngineKind> HostOf<P> {
             star: setting.config,
             receive_len_max,
             device: keeper,
+            #[cfg(feature = "capture")]
+            capture: CaptureSource::new(tapped),
             process: Process::this(),
         })
     }
@@ -654,6 +677,14 @@ impl<P: EngineKind> HostOf<P> {
     #[must_use]
     pub const fn metrics_source(&self) -> &MetricsSource {
         &self.metrics
+    }
+
+    /// The source of captures of this host's packets, for any thread: see
+    /// [`CaptureSource::start`](crate::capture::CaptureSource::start).
+    #[cfg(feature = "capture")]
+    #[must_use]
+    pub const fn capture_source(&self) -> &CaptureSource {
+        &self.capture
     }
 
     /// The driver, with its lock, which in a child a thread of the parent's may hold for ever.

@@ -87,7 +87,8 @@
 //! [`Host::metrics`] is what a host tells about itself at one moment; [`Metrics::prometheus`]
 //! writes it as text. [`Metrics::alerts`] is what of it somebody should look at, and
 //! [`Metrics::is_healthy`] what a health check asks. With the feature `metrics-endpoint`,
-//! `metrics::MetricsEndpoint` serves both over HTTP. What hosts decide, open and hand out are
+//! `metrics::MetricsEndpoint` serves both over HTTP. With the feature `capture`, the module
+//! `capture` has its packets as a pcapng file. What hosts decide, open and hand out are
 //! events of `tracing`; the engine has none.
 //!
 //! # Two devices
@@ -118,6 +119,8 @@
 //! [`Metrics::alerts`]: metrics::Metrics::alerts
 //! [`Metrics::is_healthy`]: metrics::Metrics::is_healthy
 
+#[cfg(feature = "capture")]
+pub mod capture;
 pub mod config;
 pub mod crypto;
 pub mod device;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use rma_core::{
     addr::LocalAddresses,
     backend::{BATCH, ReceiveLenMax, RxFrame, TxFrame},
+    capture::{Told, Verdicts},
     crypto::{CounterBlock, EngineId, IvCounter},
     error::DropReason,
     packet::Tail,
@@ -68,6 +69,8 @@ pub struct Star {
     /// after that while its thread stands still: what they say of time is about now, not then.
     seen_at: Instant,
     counters: Arc<StarCounters>,
+    /// Who is told of each packet.
+    verdicts: Option<Arc<Verdicts>>,
 }
 
 impl Star {
@@ -97,6 +100,7 @@ impl Star {
             stateful_first: true,
             seen_at: Instant::from_nanos(0),
             counters: Arc::default(),
+            verdicts: None,
             config,
         }
     }
@@ -105,6 +109,11 @@ impl Star {
     #[must_use]
     pub const fn config(&self) -> &StarConfig {
         &self.config
+    }
+
+    /// Has `verdicts` told of each packet from now on.
+    pub fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        self.verdicts = verdicts;
     }
 
     /// Follows a device whose MTU has changed.
@@ -367,6 +376,9 @@ impl Service for Star {
 
     fn note_packet(&mut self, _: Port, frames: usize) {
         self.counters.count_many(StarEvent::FrameReceived, frames);
+        if let Some(verdicts) = &self.verdicts {
+            verdicts.tell(Told::Packet { frames, is_star: true });
+        }
     }
 
     fn drop_tail(&mut self, _: Port, _: Tail) {

@@ -8,6 +8,7 @@ mod alone;
 mod benchmark;
 mod beside;
 mod between;
+mod captures;
 mod changes;
 mod channels;
 mod check;

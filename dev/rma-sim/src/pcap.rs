@@ -1,34 +1,46 @@
-//! A capture at one host, as a file that Wireshark and tcpdump open: classic pcap, times in
-//! nanoseconds, with Ethernet, IP and UDP headers made up around each packet of frames.
+//! A capture at one host, as a file that Wireshark and tcpdump open, in the format of real hosts'
+//! ([`rma_core::capture`]): with Ethernet, IP and UDP headers made up around each packet of frames.
 //!
 //! Like a capture on that host it has what the host sent, whether that arrived or not, and what its
 //! engine took from the device, copies and corrupted ones included. Times are true time: captures
 //! of several hosts can be merged. Checksums are right for what arrived, since a simulated
 //! corruption is one that no checksum has seen.
 
-use std::io::{self, Write};
-
-use rma_core::backend::Transmit;
-
-use crate::net::{
-    frame::{NodeId, Packet, ip_udp_len},
-    trace::{Seen, What},
+use std::{
+    io::{self, Write},
+    sync::Arc,
 };
 
-/// "Classic pcap, byte order of the writer, nanoseconds".
-const MAGIC: u32 = 0xa1b2_3c4d;
-const ETHERNET: u32 = 1;
-const ETHERNET_HEADER_LEN: usize = 14;
-const UDP_HEADER_LEN: usize = 8;
-const UDP: u8 = 17;
-const HOPS: u8 = 64;
+use rma_core::{
+    backend::Transmit,
+    capture::{
+        Blocks, Captured, Comment, Direction, Fate,
+        headers::{self, Envelope},
+    },
+};
+
+use crate::net::{
+    frame::{Frame, NodeId, Packet},
+    trace::{Seen, What},
+};
 
 /// The capture of one node.
 #[derive(Debug)]
 pub struct Capture<W> {
     node: NodeId,
     out: W,
-    packet: Vec<u8>,
+    blocks: Blocks,
+    octets: Vec<u8>,
+    /// The packet that came last, as long as its frames are told of.
+    came: Option<Came>,
+}
+
+#[derive(Debug)]
+struct Came {
+    at: u64,
+    packet: Arc<Packet>,
+    altered: Option<Arc<[u8]>>,
+    fates: Vec<Fate>,
 }
 
 impl<W: Write> Capture<W> {
@@ -37,13 +49,10 @@ impl<W: Write> Capture<W> {
     /// # Errors
     /// If `out` takes no bytes.
     pub fn new(node: NodeId, mut out: W) -> io::Result<Self> {
-        let version: [u16; 2] = [2, 4];
-        // Time zone, accuracy, the longest packet, what packets begin with.
-        let rest: [u32; 4] = [0, 0, u16::MAX.into(), ETHERNET];
-        out.write_all(&MAGIC.to_le_bytes())?;
-        version.into_iter().try_for_each(|half| out.write_all(&half.to_le_bytes()))?;
-        rest.into_iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))?;
-        Ok(Self { node, out, packet: Vec::new() })
+        let mut blocks = Blocks::new("1rma simulation");
+        blocks.interface(&format!("{node}"), 0);
+        out.write_all(blocks.octets())?;
+        Ok(Self { node, out, blocks, octets: Vec::new(), came: None })
     }
 
     /// Adds what happened, if it is a packet that the node sent or received.
@@ -55,9 +64,29 @@ impl<W: Write> Capture<W> {
             return Ok(());
         }
         match &seen.what {
-            What::Left { packet, .. } => self.write(seen, packet, &packet.bytes),
+            What::Left { packet, .. } => {
+                self.write_last()?;
+                let fates = vec![Fate::Sent; packet.frames.len()];
+                self.write(seen.at.as_nanos(), Direction::Out, packet, &packet.bytes, &fates)
+            }
             What::Came { packet, altered, .. } => {
-                self.write(seen, packet, altered.as_deref().unwrap_or(&packet.bytes))
+                self.write_last()?;
+                let (at, fates) = (seen.at.as_nanos(), Vec::new());
+                let (packet, altered) = (packet.clone(), altered.clone());
+                self.came = Some(Came { at, packet, altered, fates });
+                Ok(())
+            }
+            What::Received { frame, result, .. } => {
+                self.note(Some(frame), (*result).into());
+                Ok(())
+            }
+            What::Handed { frame } => {
+                self.note(Some(frame), Fate::Elsewhere);
+                Ok(())
+            }
+            What::Tail { tail, .. } => {
+                self.note(None, Fate::Dropped(tail.reason));
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -68,58 +97,51 @@ impl<W: Write> Capture<W> {
     /// # Errors
     /// If what was buffered cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
+        self.write_last()?;
         self.out.flush()?;
         Ok(self.out)
     }
 
-    fn write(&mut self, seen: &Seen, sent: &Packet, bytes: &[u8]) -> io::Result<()> {
-        self.packet.clear();
-        append_packet(&mut self.packet, sent, bytes);
-        let nanos = seen.at.as_nanos();
-        let len = self.packet.len() as u32;
-        for word in [(nanos / 1_000_000_000) as u32, (nanos % 1_000_000_000) as u32, len, len] {
-            self.out.write_all(&word.to_le_bytes())?;
+    /// Notes the fate of the next frame of the packet that came last. One from another engine of
+    /// the host is none of them.
+    fn note(&mut self, frame: Option<&Arc<Frame>>, fate: Fate) {
+        if let Some(Came { packet, fates, .. }) = &mut self.came
+            && frame.is_none_or(|it| packet.frames.iter().any(|of_it| Arc::ptr_eq(of_it, it)))
+        {
+            fates.push(fate);
         }
-        self.out.write_all(&self.packet)
-    }
-}
-
-fn append_packet(packet: &mut Vec<u8>, sent: &Packet, bytes: &[u8]) {
-    let Transmit { source, destination, port, source_port, .. } = sent.transmit;
-    let ipv4 = source.is_ipv4();
-    packet.extend(mac(sent.to));
-    packet.extend(mac(Some(sent.from)));
-    packet.extend(if ipv4 { [0x08, 0x00] } else { [0x86, 0xdd] });
-
-    let udp_len = (UDP_HEADER_LEN + bytes.len()) as u16;
-    let addresses: Vec<u8> = [source, destination].map(octets).concat();
-    if ipv4 {
-        let total_len = (ip_udp_len(true) + bytes.len()) as u16;
-        let [high, low] = total_len.to_be_bytes();
-        // Version and header length, DSCP, length, no fragments, TTL, protocol, checksum.
-        packet.extend([0x45, 0, high, low, 0, 0, 0x40, 0, HOPS, UDP, 0, 0]);
-        packet.extend(&addresses);
-        let sum = checksum(sum(0, &packet[ETHERNET_HEADER_LEN..]));
-        packet[ETHERNET_HEADER_LEN + 10..ETHERNET_HEADER_LEN + 12].copy_from_slice(&sum);
-    } else {
-        let [high, low] = udp_len.to_be_bytes();
-        packet.extend([0x60, 0, 0, 0, high, low, UDP, HOPS]);
-        packet.extend(&addresses);
     }
 
-    let udp_start = packet.len();
-    packet.extend(source_port.0.to_be_bytes());
-    packet.extend(port.0.to_be_bytes());
-    packet.extend(udp_len.to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend(bytes);
-    let pseudo_header = sum(u64::from(UDP) + u64::from(udp_len), &addresses);
-    let mut sum = checksum(sum(pseudo_header, &packet[udp_start..]));
-    if sum == [0, 0] {
-        // Zero would say that there is none.
-        sum = [0xff, 0xff];
+    fn write_last(&mut self) -> io::Result<()> {
+        let Some(Came { at, packet, altered, fates }) = self.came.take() else { return Ok(()) };
+        let octets = altered.as_deref().unwrap_or(&packet.bytes);
+        self.write(at, Direction::In, &packet, octets, &fates)
     }
-    packet[udp_start + 6..udp_start + 8].copy_from_slice(&sum);
+
+    fn write(
+        &mut self,
+        at: u64,
+        direction: Direction,
+        sent: &Packet,
+        bytes: &[u8],
+        fates: &[Fate],
+    ) -> io::Result<()> {
+        let Transmit { source, destination, port, source_port, .. } = sent.transmit;
+        let macs = [mac(sent.to), mac(Some(sent.from))];
+        let len = bytes.len();
+        let envelope = Envelope { source, destination, source_port, port, macs, len };
+        self.octets.clear();
+        headers::append(&mut self.octets, &envelope, Some(bytes));
+        self.octets.extend_from_slice(bytes);
+        let (octets, len) = (&*self.octets, self.octets.len());
+        let packet = Captured { interface: 0, at, direction, octets, len, missed: 0 };
+        let of = fates.len();
+        let comments = fates.iter().enumerate();
+        let comments = comments.map(|(index, &fate)| Comment::Frame { index, of, fate });
+        self.blocks.clear();
+        self.blocks.packet(&packet, comments);
+        self.out.write_all(self.blocks.octets())
+    }
 }
 
 /// A locally administered MAC address for each node, and one for nobody.
@@ -128,52 +150,53 @@ fn mac(node: Option<NodeId>) -> [u8; 6] {
     [0x02, 0, 0, 0, high, low]
 }
 
-fn octets(addr: rma_core::addr::HostAddr) -> Vec<u8> {
-    match addr.ip() {
-        core::net::IpAddr::V4(v4) => v4.octets().to_vec(),
-        core::net::IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
-/// `bytes` as 16-bit numbers, added to `start`.
-fn sum(start: u64, bytes: &[u8]) -> u64 {
-    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
-    start + bytes.chunks(2).map(word).sum::<u64>()
-}
-
-/// The internet checksum: the sum folded to 16 bits, complemented.
-fn checksum(mut sum: u64) -> [u8; 2] {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    (!(sum as u16)).to_be_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::load::swarm::run_seed;
-    use rma_core::port::Port;
+    use pcap_parser::{
+        Block, PcapNGReader,
+        traits::{PcapNGPacketBlock, PcapReaderIterator},
+    };
+    use rma_core::{
+        capture::headers::{checksum, sum},
+        port::Port,
+    };
 
-    fn word(bytes: &[u8], at: usize) -> u32 {
-        u32::from_le_bytes(*bytes[at..].first_chunk().unwrap())
+    const UDP: u8 = 17;
+
+    /// A packet of a capture: its time, its octets, and its comments.
+    struct Read {
+        at: u64,
+        octets: Vec<u8>,
+        comments: Vec<String>,
     }
 
-    /// The packets of a capture, with their times.
-    fn read(capture: &[u8]) -> Vec<(u64, &[u8])> {
-        assert_eq!(capture[..8], [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0]);
-        assert_eq!(word(capture, 20), 1, "Ethernet");
-        let (mut at, mut packets) = (24, Vec::new());
-        while at < capture.len() {
-            let [seconds, nanos, len, on_wire] =
-                [0, 4, 8, 12].map(|field| word(capture, at + field));
-            assert!(len == on_wire && nanos < 1_000_000_000);
-            let start = at + 16;
-            at = start + len as usize;
-            packets
-                .push((u64::from(seconds) * 1_000_000_000 + u64::from(nanos), &capture[start..at]));
+    /// The packets of a capture.
+    fn read(capture: &[u8]) -> Vec<Read> {
+        let mut reader = PcapNGReader::new(1 << 20, capture).unwrap();
+        let mut packets = Vec::new();
+        loop {
+            match reader.next() {
+                Ok((len, block)) => {
+                    if let pcap_parser::PcapBlockOwned::NG(Block::EnhancedPacket(it)) = &block {
+                        let of = |it: &pcap_parser::PcapNGOption<'_>| {
+                            String::from_utf8(it.value()[..it.len as usize].to_vec()).unwrap()
+                        };
+                        let comments = it.options.iter().filter(|it| it.code.0 == 1).map(of);
+                        packets.push(Read {
+                            at: u64::from(it.ts_high) << 32 | u64::from(it.ts_low),
+                            octets: it.packet_data().to_vec(),
+                            comments: comments.collect(),
+                        });
+                    }
+                    reader.consume(len);
+                }
+                Err(pcap_parser::PcapError::Eof) => return packets,
+                Err(pcap_parser::PcapError::Incomplete(_)) => reader.refill().unwrap(),
+                Err(error) => panic!("{error:?}"),
+            }
         }
-        packets
     }
 
     /// The frames in a packet whose headers are all right.
@@ -203,6 +226,7 @@ mod tests {
     #[test]
     fn a_capture_reads_back_as_what_the_node_sent_and_received() {
         let mut families = std::collections::BTreeSet::new();
+        let mut fates = std::collections::BTreeSet::new();
         let (mut corrupted, mut shared) = (0, 0);
         for seed in 0..20 {
             let mut capture = Capture::new(NodeId(1), Vec::new()).unwrap();
@@ -227,11 +251,21 @@ mod tests {
             report.unwrap_or_else(|found| panic!("{found}"));
             let capture = capture.finish().unwrap();
             let packets = read(&capture);
-            families.extend(packets.iter().map(|(_, packet)| packet[12]));
+            families.extend(packets.iter().map(|packet| packet.octets[12]));
+            for Read { comments, .. } in &packets {
+                let of = comments.len();
+                for (index, comment) in comments.iter().enumerate() {
+                    assert!(comment.starts_with(&format!("1rma {}/{of} ", index + 1)), "{comment}");
+                    fates.insert(comment.rsplit(' ').next().unwrap().to_owned());
+                }
+            }
             let read: Vec<_> =
-                packets.into_iter().map(|(at, packet)| (at, unpack(packet).to_vec())).collect();
+                packets.iter().map(|it| (it.at, unpack(&it.octets).to_vec())).collect();
             assert!(read == expected, "seed {seed}");
         }
         assert!(families.len() == 2 && corrupted > 10 && shared > 10);
+        for fate in ["ok", "sent", "drop=RequestUnauthenticated"] {
+            assert!(fates.contains(fate), "{fates:?}");
+        }
     }
 }

@@ -48,7 +48,7 @@ fn replay(seed: u64) {
     let options = Options::from_seed(seed);
     println!("{options}");
     let capture = |(directory, node): (&PathBuf, u16)| {
-        let path = directory.join(format!("seed-{seed}-n{node}.pcap"));
+        let path = directory.join(format!("seed-{seed}-n{node}.pcapng"));
         println!("capturing {}", path.display());
         let file =
             File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -11,6 +11,8 @@ use rma_core::{
     time::Instant,
 };
 
+#[cfg(feature = "capture")]
+use crate::device::tap::Tap;
 use crate::device::udp::UdpBackend;
 #[cfg(feature = "xdp")]
 use crate::device::xdp::XdpBackend;
@@ -23,6 +25,12 @@ pub(crate) trait HostBackend: Backend {
     /// Follows what has become of the device: a network interface may go away and come back. Called
     /// between turns, now and then and after each sleep. Must neither allocate nor block.
     fn follow(&mut self) {}
+
+    /// Has a tap copy what moves, or none, and gives back the one that did before.
+    #[cfg(feature = "capture")]
+    fn swap_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        tap
+    }
 
     /// Whether the device waits for something that nobody wakes a sleeper for: the way to a host.
     fn awaits_path(&self) -> bool {
@@ -95,6 +103,15 @@ impl HostBackend for AnyBackend {
             #[cfg(feature = "xdp")]
             Self::Xdp(xdp) => xdp.follow(),
             Self::Udp(udp) => udp.follow(),
+        }
+    }
+
+    #[cfg(feature = "capture")]
+    fn swap_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        match self {
+            #[cfg(feature = "xdp")]
+            Self::Xdp(xdp) => xdp.swap_tap(tap),
+            Self::Udp(udp) => udp.swap_tap(tap),
         }
     }
 

@@ -73,6 +73,8 @@ pub use rma_core::tally::Tally;
 pub(crate) use self::keeper::Keeper;
 use self::socket::Socket;
 use super::paths::{PathTable, Waker};
+#[cfg(feature = "capture")]
+use super::tap::Tap;
 
 /// The description of the opened device, for people and for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,6 +206,12 @@ impl UdpBackend {
         &self.paths
     }
 
+    /// Has a tap copy packets, or none, and gives back the one that did before.
+    #[cfg(feature = "capture")]
+    pub(crate) const fn swap_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        core::mem::replace(&mut self.outbox.tap, tap)
+    }
+
     /// Follows the MTU of the devices. To be called now and then.
     pub(crate) fn follow(&mut self) {
         for socket in &mut self.sockets {
@@ -258,7 +266,13 @@ impl UdpBackend {
 
 impl Backend for UdpBackend {
     fn rx_burst(&mut self, max: usize, mut on_packets: impl FnMut(&mut [RxPacket<'_>])) -> usize {
-        let Self { sockets, inbox, peers, counters, messages_max, paths, .. } = self;
+        let Self { sockets, inbox, outbox: _outbox, peers, counters, messages_max, paths, .. } =
+            self;
+        let mut on_packets = |packets: &mut [RxPacket<'_>]| {
+            tapped!(_outbox.tap, tap => tap.came_without_headers(packets));
+            on_packets(packets);
+            tapped!(_outbox.tap, tap => tap.handled());
+        };
         let mut handed = inbox.hand_on(sockets, paths, max, &mut on_packets);
         // Bounds the calls, also those whose datagrams are all dropped.
         let mut left = max - handed;

@@ -1,5 +1,7 @@
 //! The housekeeping of an engine, between its turns: cold work that follows the machine.
 
+#[cfg(feature = "capture")]
+use crate::device::tap::TapEnd;
 use crate::{
     device::backend::HostBackend,
     engine::services::{HostEngine, HostService},
@@ -12,6 +14,8 @@ use crate::{
 pub(crate) struct Housekeeping {
     counter: BlockSupply,
     turns_left: u32,
+    #[cfg(feature = "capture")]
+    taps: TapEnd,
 }
 
 /// Turns between two times of housekeeping: often enough for gauges, an MTU and an interface that
@@ -19,8 +23,16 @@ pub(crate) struct Housekeeping {
 const TURNS: u32 = 1024;
 
 impl Housekeeping {
-    pub(crate) const fn new(counter: BlockSupply) -> Self {
-        Self { counter, turns_left: 0 }
+    pub(crate) const fn new(
+        counter: BlockSupply,
+        #[cfg(feature = "capture")] taps: TapEnd,
+    ) -> Self {
+        Self {
+            counter,
+            turns_left: 0,
+            #[cfg(feature = "capture")]
+            taps,
+        }
     }
 
     /// Next turn, whatever the count: much time has passed.
@@ -42,5 +54,12 @@ impl Housekeeping {
         engine.backend_mut().follow();
         let receive = engine.backend().receive_len_max();
         engine.service_mut().follow_receive_len_max(receive);
+        #[cfg(feature = "capture")]
+        if let Some(tap) = self.taps.take() {
+            engine.service_mut().set_verdicts(tap.as_ref().map(|tap| tap.verdicts().clone()));
+            if let Some(tap) = engine.backend_mut().swap_tap(tap) {
+                self.taps.give_back(tap);
+            }
+        }
     }
 }

@@ -6,8 +6,12 @@
 //! ([`EngineSide`]).
 
 use core::ops::Range;
+#[cfg(feature = "capture")]
+use std::sync::Arc;
 
 use rma_app::TscClock;
+#[cfg(feature = "capture")]
+use rma_core::capture::Verdicts;
 #[cfg(feature = "star")]
 use rma_core::service::Both;
 use rma_core::{
@@ -210,6 +214,10 @@ pub(crate) trait HostService: Service {
 
     /// Follows a device whose MTU may have changed. Neither allocates nor blocks.
     fn follow_receive_len_max(&mut self, receive: ReceiveLenMax);
+
+    /// Has somebody told what becomes of each frame, or nobody.
+    #[cfg(feature = "capture")]
+    fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>);
 }
 
 impl HostService for OneRma {
@@ -231,6 +239,11 @@ impl HostService for OneRma {
             let _ = self.nic_mut().set_receive_len_max(receive);
         }
     }
+
+    #[cfg(feature = "capture")]
+    fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        self.nic_mut().set_verdicts(verdicts);
+    }
 }
 
 #[cfg(feature = "star")]
@@ -250,6 +263,11 @@ impl HostService for Star {
             // As above.
             let _ = self.set_receive_len_max(receive);
         }
+    }
+
+    #[cfg(feature = "capture")]
+    fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        Self::set_verdicts(self, verdicts);
     }
 }
 
@@ -273,6 +291,12 @@ impl<A: HostService, B: HostService> HostService for Both<A, B> {
         self.first.follow_receive_len_max(receive);
         self.second.follow_receive_len_max(receive);
     }
+
+    #[cfg(feature = "capture")]
+    fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        self.first.set_verdicts(verdicts.clone());
+        self.second.set_verdicts(verdicts);
+    }
 }
 
 impl HostService for Stacks {
@@ -290,6 +314,11 @@ impl HostService for Stacks {
 
     fn follow_receive_len_max(&mut self, receive: ReceiveLenMax) {
         whichever!(self, services => services.follow_receive_len_max(receive));
+    }
+
+    #[cfg(feature = "capture")]
+    fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        whichever!(self, services => services.set_verdicts(verdicts));
     }
 }
 

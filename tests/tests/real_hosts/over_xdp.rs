@@ -4,6 +4,7 @@
 //! that are missing, a peer to whom no way is known, and queues that a patch panel picks.
 
 mod capabilities;
+mod captures;
 mod channels;
 mod engines;
 mod first_op;

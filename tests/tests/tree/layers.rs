@@ -344,6 +344,11 @@ const ROOMS: &[Room] = &[
         why: "a keeper's regions ask the host that it names, and its loop and thread turn it",
     },
     Room {
+        name: "rma_xdp::capture",
+        siblings: false,
+        why: "what serves captures by a socket stands in the module that has them",
+    },
+    Room {
         name: "rma_xdp::metrics",
         siblings: false,
         why: "what judges and serves metrics stands in the module that has them",

@@ -17,9 +17,9 @@ use rma_bench::{
 use super::{
     alone::{self, Alone, FRAMES4096, PING_PONG, READ64, READ4096, WRITE64, cold},
     benchmark::Benchmark::{self, Own},
-    beside, between, changes, channels, crypto, death, engines, failover, first_read, floors,
-    flows, goodput, instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey, scale,
-    simulated, simulator,
+    beside, between, captures, changes, channels, crypto, death, engines, failover, first_read,
+    floors, flows, goodput, instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey,
+    scale, simulated, simulator,
     spec::Spec,
     star, star_engines, stations, tenants, turn,
     turns::{Hosts, Turns},
@@ -80,6 +80,8 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     ),
     Own(alone::own_over_turns, &[ratio("read64_own_over_turns").goal_at_most(1.5)]),
     Own(first_read::first_read, &[ratio("first_read_over_tcp")]),
+    Own(captures::slowdown, &[ratio("capture_slowdown").at_most(1.25).by_name()]),
+    Own(captures::missed, &[exact("capture_missed", "packets").at_most(0.0).by_name()]),
     Own(
         between::over_pair,
         &[

@@ -28,6 +28,8 @@ use rustix::{
     net::{SendFlags, sendto},
 };
 
+#[cfg(feature = "capture")]
+use crate::device::tap::Tap;
 use crate::device::{
     paths::PathTable,
     traffic::{Dscp, TrafficClasses},
@@ -105,6 +107,8 @@ pub(super) struct Outbox {
     packets: ArrayVec<Packet, SLOTS>,
     plan: Packets,
     traffic: TrafficClasses,
+    #[cfg(feature = "capture")]
+    pub(super) tap: Option<Box<Tap>>,
 }
 
 impl Outbox {
@@ -113,7 +117,16 @@ impl Outbox {
         let memory = vec![0xff; SLOTS * FRAME_LEN_MAX].into_boxed_slice();
         let (parts, packets) = (ArrayVec::new(), ArrayVec::new());
         let plan = Packets::new().with_classes_apart(traffic.are_apart());
-        Self { memory, len_max, parts, packets, plan, traffic }
+        Self {
+            memory,
+            len_max,
+            parts,
+            packets,
+            plan,
+            traffic,
+            #[cfg(feature = "capture")]
+            tap: None,
+        }
     }
 
     /// Whether all that was written has been sent, or dropped and counted.
@@ -260,7 +273,7 @@ impl Outbox {
 
     /// Sends one run after the other.
     fn send_runs(
-        &self,
+        &mut self,
         sockets: &[Socket],
         runs: &[Run],
         messages_max: usize,
@@ -279,7 +292,7 @@ impl Outbox {
                 Ok(taken) => {
                     let taken = taken.clamp(1, together);
                     counters.tx_calls.add(1);
-                    rest[..taken].iter().for_each(|run| self.count(run, counters));
+                    rest[..taken].iter().for_each(|run| self.count(run, sockets, counters));
                     rest = &rest[taken..];
                     was_refused = false;
                     continue;
@@ -368,12 +381,19 @@ impl Outbox {
     }
 
     /// The kernel has taken a run.
-    fn count(&self, run: &Run, counters: &UdpCounters) {
+    fn count(&mut self, run: &Run, _sockets: &[Socket], counters: &UdpCounters) {
         let count = run.packets.len() as u64;
         counters.tx_packets.add(count);
         counters.tx_frames.add(run.frames as u64);
         for packet in &self.packets[run.packets.clone()] {
             counters.tx_packet_sizes.count(packet.parts.len());
+            tapped!(self.tap, tap => {
+                let Socket { address, port, .. } = _sockets[packet.socket];
+                let parts = &self.parts[packet.parts.clone()];
+                let octets = parts.iter().map(|part| bytes(&self.memory, *part));
+                let way = [address, packet.destination];
+                tap.left_without_headers(way, port, parts.len(), octets);
+            });
         }
         if count > 1 {
             counters.tx_gso_packets.add(count);
@@ -389,8 +409,13 @@ impl Outbox {
 
     /// Returns the bytes that are written in a frame.
     fn bytes(&self, part: Part) -> &[u8] {
-        &self.memory[part.slot * FRAME_LEN_MAX..][..part.len]
+        bytes(&self.memory, part)
     }
+}
+
+/// The bytes of a frame in the memory of an outbox.
+fn bytes(memory: &[u8], part: Part) -> &[u8] {
+    &memory[part.slot * FRAME_LEN_MAX..][..part.len]
 }
 
 impl Run {

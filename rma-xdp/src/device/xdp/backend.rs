@@ -49,6 +49,8 @@ use super::{
     sockopt::XskStatistics,
     umem::FrameBytes,
 };
+#[cfg(feature = "capture")]
+use crate::device::tap::Tap;
 use crate::device::{
     engines::Engines,
     net::{Path, PathTable},
@@ -88,6 +90,8 @@ struct State {
     /// The packets that wait for a path.
     held: Held,
     traffic: TrafficClasses,
+    #[cfg(feature = "capture")]
+    tap: Option<Box<Tap>>,
 }
 
 impl XdpBackend {
@@ -136,6 +140,8 @@ impl XdpBackend {
             headers_len: if any_v4 { HEADERS_V4 } else { HEADERS_V6 },
             held: Held::new(),
             traffic: config.traffic,
+            #[cfg(feature = "capture")]
+            tap: None,
         };
         let exchange = Exchange::new().map_err(|source| {
             XdpError::from_call(&config.interface, "creating an eventfd", source)
@@ -179,6 +185,7 @@ impl XdpBackend {
         if self.exchange.is_waiting() {
             let Self { share, state, exchange, .. } = self;
             exchange.swap(share);
+            tapped!(state.tap, tap => tap.interface_is(share.is_some()));
             if let Some(share) = share {
                 state.mtu_max = share.mtu_max;
             }
@@ -188,6 +195,12 @@ impl XdpBackend {
             self.failure_told = true;
             self.exchange.wake_follower();
         }
+    }
+
+    /// Has a tap copy packets, or none, and gives back the one that did before.
+    #[cfg(feature = "capture")]
+    pub(crate) const fn swap_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        core::mem::replace(&mut self.state.tap, tap)
     }
 
     /// The largest frames that can be received now. Follows the interface's MTU, as far as the
@@ -359,16 +372,17 @@ impl Backend for XdpBackend {
         let count = queues.len();
         let mut frames = 0;
         for step in 0..count {
-            let Queue { socket, linearizer } = &mut queues[(*next_queue + step) % count];
+            let place = (*next_queue + step) % count;
+            let Queue { socket, linearizer } = &mut queues[place];
             socket.receive_some(max - frames, |chunks| {
                 let mut received: ArrayVec<RxPacket<'_>, BATCH> = ArrayVec::new();
                 for Chunk { bytes, continued } in chunks {
                     if !*continued && linearizer.is_idle() {
-                        if let Some(frame) = state.received(bytes) {
+                        if let Some(frame) = state.tap_received(place, bytes) {
                             received.push(frame);
                         }
                     } else if let Some(packet) = state.linearize(linearizer, bytes, *continued)
-                        && let Some(frame) = state.received(packet)
+                        && let Some(frame) = state.tap_received(place, packet)
                     {
                         // Those before it first. The buffer that it lies in is used again for the
                         // next.
@@ -378,12 +392,14 @@ impl Backend for XdpBackend {
                             received.clear();
                         }
                         on_packets(&mut [frame]);
+                        tapped!(state.tap, tap => tap.handled());
                     }
                 }
                 frames += received.len();
                 if !received.is_empty() {
                     on_packets(&mut received);
                 }
+                tapped!(state.tap, tap => tap.handled());
             });
             if frames == max {
                 break;
@@ -460,6 +476,17 @@ impl State {
                 None
             }
         }
+    }
+
+    /// As [`State::received`], past a tap, of what came by the queue of this place.
+    #[inline]
+    fn tap_received<'p>(&mut self, _place: usize, packet: &'p mut [u8]) -> Option<RxPacket<'p>> {
+        tapped!(self.tap, tap => tap.came(_place, packet));
+        let received = self.received(packet);
+        if received.is_none() {
+            tapped!(self.tap, tap => tap.refused());
+        }
+        received
     }
 
     /// Returns the packet received in `packet`. `None` after counting why it is dropped.
@@ -563,6 +590,7 @@ impl State {
         self.counters.tx_packets.add(1);
         self.counters.tx_frames.add(frames);
         self.counters.tx_packet_sizes.count(frames as usize);
+        tapped!(self.tap, tap => tap.left(&packet[..packet_len], frames as usize));
         Some(packet_len)
     }
 
@@ -594,7 +622,7 @@ impl State {
     /// packet began with that it answers. The kernel is not asked, and nothing is kept.
     #[cold]
     fn finish_by_link(
-        &self,
+        &mut self,
         packet: &mut [u8],
         written_at: usize,
         transmit: &Transmit,
@@ -636,6 +664,7 @@ impl State {
         self.counters.tx_packets.add(1);
         self.counters.tx_frames.add(frames);
         self.counters.tx_packet_sizes.count(frames as usize);
+        tapped!(self.tap, tap => tap.left(&packet[..packet_len], frames as usize));
         Some(packet_len)
     }
 }

@@ -86,7 +86,7 @@ impl<'p> Planned<'p> {
     }
 
     /// The octets of its frames, one after the other, and of `behind` octets behind each.
-    fn octets(self, behind: usize) -> impl Iterator<Item = &'p [u8]> {
+    fn octets(self, behind: usize) -> impl Iterator<Item = &'p [u8]> + Clone {
         let Self { packets, packet, frames } = self;
         packets.frames_of(packet).filter_map(move |index| {
             let TxFrame { bytes, transmit } = &frames[index];
@@ -140,6 +140,11 @@ impl<'p> Planned<'p> {
         }
         socket.stage(chunk, end, false);
         state.counters.tx_multi_buffer.add(1);
+        tapped!(state.tap, tap => {
+            let [source, destination] = [transmit.source, transmit.destination];
+            let frames = self.packet.frames();
+            tap.left_without_headers([source, destination], transmit.port, frames, self.octets(0));
+        });
     }
 }
 
