@@ -1,6 +1,10 @@
 -- Shows each frame of a packet of 1RMA or StaR as a tree of its own, by docs/WIRE.md, version 2, and
 -- docs/STAR-WIRE.md, version 1:
 --   wireshark -X lua_script:docs/dissector.lua capture.pcap
+-- Links requests, answers and failures of 1RMA, and RD and GD with their answers of StaR. Expert items
+-- show frames that a host dropped (from the comments of `rma-bench capture`), and IVs that came twice.
+-- Payloads that `rma-bench decrypt` has put in place are shown as such. Wireshark from 4.6 on opens those
+-- of 1RMA itself, by the lines 1RMA_KD of a key log (preference 1rma.keylog, or RMA_KEYLOGFILE).
 -- Other ports than 10472, 10474 and 10475: "Decode as ..." in Wireshark, -d udp.port==PORT,1rma (or
 -- star) in tshark.
 local VERSION, FRAMES_MAX, TAG, PORT = 2, 32, 16, 10472
@@ -71,12 +75,81 @@ local STAR_TYPES = {
 local MAKE = { ProtoField.uint8, ProtoField.uint16, ProtoField.uint24, ProtoField.uint32,
     [8] = ProtoField.uint64 }
 
+local comment_of = Field.new("frame.comment")
+
+-- What the comments of a packet say of each of its frames: its verdict, and whether it is in clear.
+local function remarks()
+    local verdicts, plain = {}, {}
+    for _, it in ipairs({ comment_of() }) do
+        for line in (tostring(it.value) .. "\n"):gmatch("([^\n]*)\n") do
+            local number, said = line:match("^1rma (%d+)/%d+ (.+)$")
+            if line == "1rma plain" then
+                plain.all = true
+            elseif said == "plain" then
+                plain[tonumber(number)] = true
+            elseif number then
+                verdicts[tonumber(number)] = said
+            end
+        end
+    end
+    return verdicts, plain
+end
+
+local function hex(packet, at, octets) return packet(at, octets):bytes():tohex() end
+
+-- Keys of 1RMA by what they are bound to, from a key log. Read once.
+local function keys_of(path)
+    local keys, file = {}, path and path ~= "" and io.open(path)
+    if not file then return keys end
+    for line in file:lines() do
+        local bound, key = line:match("^1RMA_KD (%S+ %S+ %d+ %d+ %d+) (%x+)%s*$")
+        if key and #key == 32 then
+            keys[bound] = keys[bound] or {}
+            table.insert(keys[bound], key)
+        end
+    end
+    file:close()
+    return keys
+end
+
+-- The plaintext of a payload, or nil: by any of `keys`. Wireshark before 4.6 has no cipher.
+local function opened(keys, iv, aad, payload, tag)
+    for _, key in ipairs(keys or {}) do
+        local ok, plain = pcall(function()
+            local cipher = GcryptCipher.open(GCRY_CIPHER_AES, GCRY_CIPHER_MODE_GCM, 0)
+            cipher:setkey(ByteArray.new(key))
+            cipher:setiv(ByteArray.new(iv))
+            cipher:authenticate(ByteArray.new(aad))
+            local plain = cipher:decrypt(NULL, payload)
+            return cipher:checktag(tag) == 0 and plain
+        end)
+        if ok and plain then return plain end
+    end
+end
+
 -- A protocol whose frames begin with `common`. `at_least` octets tell a frame's type and length:
 -- `kind_at(packet, at)` is its type, or nil; its payload has `payload_len(kind, packet, at)` octets.
-local function protocol(id, name, version, at_least, common, types, kind_at, payload_len)
+-- `ask_of(packet, at, info)` is the name of what a frame asks or answers, and whether it answers; or nil.
+-- `iv_of(packet, at)` is the frame's IV.
+local function protocol(id, name, version, at_least, common, types, kind_at, payload_len, ask_of, iv_of)
     local proto, declared = Proto(id, name), {
         payload = ProtoField.bytes(id .. ".payload", "payload, encrypted"),
+        plain = ProtoField.bytes(id .. ".plain", "payload"),
         tag = ProtoField.bytes(id .. ".tag", "tag"),
+        verdict = ProtoField.string(id .. ".verdict", "verdict of the host"),
+        request_in = ProtoField.framenum(id .. ".request_in", "answers", base.NONE, frametype.REQUEST),
+        answer_in = ProtoField.framenum(id .. ".answer_in", "answered in", base.NONE, frametype.RESPONSE),
+        failure_in = ProtoField.framenum(id .. ".failure_in", "refused in", base.NONE, frametype.RESPONSE),
+        iv_in = ProtoField.framenum(id .. ".iv_in", "the same IV in"),
+    }
+    local experts = {
+        dropped = ProtoExpert.new(id .. ".dropped", "dropped by the host", expert.group.SEQUENCE,
+            expert.severity.WARN),
+        failed = ProtoExpert.new(id .. ".failed", "refused", expert.group.RESPONSE_CODE, expert.severity.NOTE),
+        iv_reuse = ProtoExpert.new(id .. ".iv_reuse", "an IV for two frames", expert.group.SECURITY,
+            expert.severity.ERROR),
+        twice = ProtoExpert.new(id .. ".twice", "a frame that is twice in the capture", expert.group.SEQUENCE,
+            expert.severity.NOTE),
     }
     local function key(row) return row[1] .. row[3] end
     local function declare(rows)
@@ -89,7 +162,12 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
     for _, kind in pairs(types) do
         for i = 4, #kind do declare(kind[i]) end
     end
-    proto.fields = declared
+    proto.fields, proto.experts = declared, experts
+
+    -- What was found when a packet was seen first: of each frame, by packet and place. A packet is
+    -- looked at again and again, in any order.
+    local asks, ivs, facts = {}, {}, {}
+    function proto.init() asks, ivs, facts = {}, {}, {} end
 
     -- The type and the length of the frame at an octet; or nil, and why there is none.
     local function frame_at(packet, at, count)
@@ -105,9 +183,53 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
         return kind, len
     end
 
+    -- The facts of a frame that is seen first.
+    local function look(packet, at, len, kind, info)
+        local fact = {}
+        local iv, tag = tostring(info.src) .. " " .. iv_of(packet, at), hex(packet, at + len - TAG, TAG)
+        local before = ivs[iv]
+        if before then
+            fact.iv_in, fact.is_twice = before.number, before.tag == tag
+        else
+            ivs[iv] = { number = info.number, tag = tag }
+        end
+        local asked, answers, solicits = ask_of(packet, at, info)
+        if asked and not answers then
+            fact.ask = { number = info.number, iv = iv_of(packet, at), tag = tag, bound = solicits }
+            if not (fact.is_twice and asks[asked]) then asks[asked] = fact.ask end
+        elseif asked and asks[asked] then
+            local ask = asks[asked]
+            fact.to = ask
+            fact.under = ask.solicitation or ask.iv
+            if solicits then fact.under, ask.solicitation = ask.iv, iv_of(packet, at) end
+            if kind[1] == "failure" then
+                ask.failure_in = ask.failure_in or info.number
+            elseif answers ~= "own" then
+                ask.answer_in = ask.answer_in or info.number
+            end
+        end
+        return fact
+    end
+
+    local function show(frame, fact, verdict)
+        local function number(field, value) if value then frame:add(declared[field], value):set_generated() end end
+        number("request_in", fact.to and fact.to.number)
+        number("answer_in", fact.ask and fact.ask.answer_in)
+        number("failure_in", fact.ask and fact.ask.failure_in)
+        number("iv_in", fact.iv_in)
+        if fact.ask and fact.ask.failure_in then frame:add_proto_expert_info(experts.failed) end
+        if fact.iv_in then frame:add_proto_expert_info(fact.is_twice and experts.twice or experts.iv_reuse) end
+        if verdict then frame:add(declared.verdict, verdict):set_generated() end
+        local drop = verdict and verdict:match("drop=(%S+)")
+        if drop then frame:add_proto_expert_info(experts.dropped, "dropped by the host: " .. drop) end
+    end
+
     function proto.dissector(packet, info, tree)
         info.cols.protocol = name
         local root, at, names = tree:add(proto, packet()), 0, {}
+        local verdicts, plain = remarks()
+        local known = facts[info.number] or {}
+        facts[info.number] = known
         while at < packet:len() do
             local kind, len = frame_at(packet, at, #names)
             if not kind then
@@ -120,9 +242,21 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
             for _, rows in ipairs({ common, kind[4], kind[5] }) do
                 for _, row in ipairs(rows) do frame:add(declared[key(row)], packet(at + row[2], row[3])) end
             end
+            local fact = known[at] or look(packet, at, len, kind, info)
+            known[at] = fact
             local payload = len - kind[2] - TAG
-            if payload > 0 then frame:add(declared.payload, packet(at + kind[2], payload)) end
+            if payload > 0 then
+                local octets, is_plain = packet(at + kind[2], payload), plain.all or plain[#names]
+                frame:add(is_plain and declared.plain or declared.payload, octets)
+                local text = not is_plain and GcryptCipher and proto.open and
+                    proto.open(packet, at, kind, fact, octets:bytes(), packet(at + len - TAG, TAG):bytes())
+                if text then
+                    local tvb = text:tvb("plaintext")
+                    frame:add(declared.plain, tvb())
+                end
+            end
             frame:add(declared.tag, packet(at + len - TAG, TAG))
+            show(frame, fact, verdicts[#names])
             at = at + len
         end
         info.cols.info = table.concat(names, ", ")
@@ -130,11 +264,48 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
     return proto
 end
 
+-- Whether a frame of 1RMA goes to the initiator. The op type that the key of a request is for; of
+-- others the octet at 38 says it.
+local TO_INITIATOR = { [2] = true, [3] = true, [6] = true, [8] = true, [10] = true, [12] = true }
+local REQUESTS = { [1] = 1, [4] = 2, [5] = 3, [9] = 0, [11] = 0 }
+
+local function iv_of_one_rma(packet, at)
+    local direction = TO_INITIATOR[packet(at + 1, 1):uint()] and "01" or "00"
+    return direction .. "00" .. hex(packet, at + 14, 2) .. hex(packet, at + 20, 8)
+end
+
 local one_rma = protocol("1rma", "1RMA", VERSION, 32, COMMON, TYPES, function(packet, at)
     return TYPES[packet(at + 1, 1):uint()]
 end, function(kind, packet, at)
     return kind[3] == true and packet(at + 30, 2):uint() or kind[3] or 0
-end)
+end, function(packet, at, info)
+    -- An op: both hosts, PID, RegionId, slot and its generation.
+    local code, hosts = packet(at + 1, 1):uint(), { tostring(info.src), tostring(info.dst) }
+    if TO_INITIATOR[code] then hosts = { hosts[2], hosts[1] } end
+    hosts = table.concat(hosts, " ")
+    local op = REQUESTS[code] == 0 and packet(at + 38, 1):uint() or REQUESTS[code]
+    local asked = hosts .. hex(packet, at + 4, 8) .. hex(packet, at + 12, 2) .. hex(packet, at + 16, 4)
+    if op then
+        return asked, false, string.format("%s %d %d %d", hosts, packet(at + 4, 4):uint(), op,
+            packet(at + 8, 4):uint())
+    end
+    return asked, code == 7 and "own" or true, code == 6
+end, iv_of_one_rma)
+
+if GcryptCipher then
+    one_rma.prefs.keylog = Pref.string("Key log", os.getenv("RMA_KEYLOGFILE") or "", "A file of lines 1RMA_KD")
+    local path, keys
+    function one_rma.open(packet, at, kind, fact, payload, tag)
+        if path ~= one_rma.prefs.keylog then
+            path = one_rma.prefs.keylog
+            keys = keys_of(path)
+        end
+        local ask = fact.ask or fact.to
+        if not ask then return nil end
+        local aad = hex(packet, at, kind[2]) .. (fact.under or "")
+        return opened(keys[ask.bound], iv_of_one_rma(packet, at), aad, payload, tag)
+    end
+end
 
 local star = protocol("star", "StaR", STAR_VERSION, 36, STAR_COMMON, STAR_TYPES, function(packet, at)
     local code, from_z = packet(at + 1, 1):uint(), packet(at + 2, 1):bitfield(5, 1) == 1
@@ -146,6 +317,18 @@ end, function(kind, packet, at)
         len = len + told[3] * packet(at + told[1], told[2]):uint() + (told[4] or 0)
     end
     return len
+end, function(packet, at, info)
+    -- An RD or GD, by what its answer gives back.
+    local code = packet(at + 1, 1):uint()
+    local function name(source, destination, offset, sequence, copy)
+        return table.concat({ tostring(source), tostring(destination), hex(packet, at + 4, 18),
+            hex(packet, at + offset, 4), hex(packet, at + sequence, 4), hex(packet, at + copy, 1) }, " ")
+    end
+    if code == 0x24 or code == 0x26 then return name(info.src, info.dst, 60, 64, 70), false end
+    if code == 0x25 or code == 0x27 then return name(info.dst, info.src, 36, 40, 47), true end
+end, function(packet, at)
+    -- Under one key: the connection's name is part of it.
+    return packet(at + 2, 1):bitfield(5, 1) .. " " .. hex(packet, at + 4, 18) .. hex(packet, at + 22, 10)
 end)
 
 DissectorTable.get("udp.port"):add(PORT, one_rma)

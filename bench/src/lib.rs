@@ -15,6 +15,7 @@ pub mod compare;
 pub mod conditions;
 pub mod cores;
 mod cpu;
+pub mod decrypt;
 pub mod demo;
 pub mod diff;
 pub mod error;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use rma_bench::{
     capture::{self, CaptureArgs},
+    decrypt::{self, DecryptArgs},
     demo::{self, DemoArgs},
     diff::{self, DiffArgs},
     generate::{self, GenerateArgs},
@@ -70,6 +71,8 @@ enum Command {
     Capture(CaptureArgs),
     /// Compares the rows of two runs: conditions that are not alike, and what became worse.
     Diff(DiffArgs),
+    /// Puts what was encrypted in place in a capture, by the keys of a key log.
+    Decrypt(DecryptArgs),
     /// Makes one page of saved rows, with their figures.
     Report(ReportArgs),
     /// Writes the man pages, or what a shell completes, for packages.
@@ -79,10 +82,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let Cli { common, command } = Cli::parse();
-    program::run("rma-bench", common, |interrupt| run(&command, interrupt))
+    program::run("rma-bench", &common, |interrupt| run(&command, &common, interrupt))
 }
 
-fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
+fn run(command: &Command, common: &Common, interrupt: &Interrupt) -> Result<(), Failure> {
     use LoadOp::{Read, Send, Write};
     let task = match command {
         Command::Demo(args) => return Ok(demo::run(args, interrupt)?),
@@ -104,6 +107,7 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
         Command::Diff(args) => {
             return diff::run(args).map_err(|it| Failure::with_status(it.status(), it));
         }
+        Command::Decrypt(args) => return Ok(decrypt::run(args, common.is_verbose(), interrupt)?),
         Command::Report(args) => return Ok(report::run(args)?),
         Command::ReadLat(args) => Task::latency("read-lat", Read, args),
         Command::WriteLat(args) => Task::latency("write-lat", Write, args),

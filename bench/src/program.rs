@@ -10,12 +10,60 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::{capture, interrupt::Interrupt, out};
 
 /// The options of all commands.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Common {
     /// Log to standard error. Once: the settings that hosts choose. Twice: each portal, region and
     /// grant as well.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
+    /// Log the keys of all frames to this file, behind what is in it, to decrypt captures by.
+    /// Whoever reads it reads and forges all that they seal.
+    #[cfg(feature = "keylog")]
+    #[arg(long, value_name = "FILE", global = true)]
+    keylog: Option<std::path::PathBuf>,
+    /// Log the keys of this host's regions as well: those of all initiators follow from them.
+    #[cfg(feature = "keylog")]
+    #[arg(long, requires = "keylog", global = true)]
+    keylog_regions: bool,
+}
+
+impl Common {
+    /// Whether more was asked for than results.
+    #[must_use]
+    pub const fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
+    /// Logs keys, if that is asked for.
+    #[cfg(feature = "keylog")]
+    fn log_keys(&self) -> Result<(), Failure> {
+        use rma_xdp::keylog::{KEYLOG_VARIABLE, start};
+        let named = self.keylog.clone();
+        if let Some(path) = &named {
+            start(path, self.keylog_regions)?;
+        }
+        let asked = named.or_else(|| std::env::var_os(KEYLOG_VARIABLE).map(Into::into));
+        if let Some(path) = asked.filter(|it| !it.as_os_str().is_empty()) {
+            let path = path.display();
+            eprintln!(
+                "warning: keys are logged to {path}: who reads it reads and forges all that they \
+                 seal; switch it off and rotate the keys when you are done"
+            );
+        }
+        Ok(())
+    }
+
+    #[cfg(not(feature = "keylog"))]
+    #[expect(clippy::unnecessary_wraps, reason = "builds with a key log can fail")]
+    fn log_keys(&self) -> Result<(), Failure> {
+        if std::env::var_os("RMA_KEYLOGFILE").is_some_and(|it| !it.is_empty()) {
+            eprintln!(
+                "warning: no keys are logged, as this build has no key log; build it with \
+                 `--features keylog`, or take RMA_KEYLOGFILE out of the environment"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// An error that ends a program, with its exit status.
@@ -44,7 +92,7 @@ const SIGPIPE_STATUS: u8 = 128 + signal_hook::consts::SIGPIPE as u8;
 /// Runs a command of the program `name`, and says on standard error why it failed.
 pub fn run(
     name: &str,
-    common: Common,
+    common: &Common,
     command: impl FnOnce(&Interrupt) -> Result<(), Failure>,
 ) -> ExitCode {
     trace(common.verbose);
@@ -54,7 +102,7 @@ pub fn run(
     }
     let interrupt = Interrupt::on_signals();
     let result = match &interrupt {
-        Ok(interrupt) => command(interrupt),
+        Ok(interrupt) => common.log_keys().and_then(|()| command(interrupt)),
         Err(error) => Err(format!("signals cannot be handled: {error}").into()),
     };
     capture::end_own(name);

@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::{
     addr::{HostAddr, Pid},
     crypto::{DerivedRegionKey, KeyBinding, RegionKey, RegionKeySchedule},
+    keylog,
     op::OpType,
     region::RegionId,
 };
@@ -170,7 +171,7 @@ impl Grant {
         if responder.is_ipv4() != initiator.is_ipv4() {
             return Err(GrantError::Family { initiator, responder });
         }
-        Ok(Self {
+        Ok(keylog::granted(Self {
             responder,
             region: RegionId::from_bits(u32::from_be_bytes(part(octets, field::REGION))),
             region_len: u64::from_be_bytes(part(octets, field::REGION_LEN)),
@@ -178,7 +179,7 @@ impl Grant {
             pid: Pid(u32::from_be_bytes(part(octets, field::PID))),
             op_type,
             key: DerivedRegionKey::from_bytes(part(octets, field::KEY)),
-        })
+        }))
     }
 
     /// The same permission under another region key: what its holder needs once a Rekey has
@@ -188,7 +189,8 @@ impl Grant {
     pub fn under(&self, key: &RegionKey) -> Self {
         let Self { responder, initiator, pid, op_type, .. } = *self;
         let binding = KeyBinding { initiator, responder, pid, op_type };
-        Self { key: RegionKeySchedule::new(key).derive(&binding), ..*self }
+        let key = RegionKeySchedule::new(key).derive(&binding);
+        keylog::granted(Self { key, ..*self })
     }
 }
 

@@ -59,6 +59,7 @@ pub mod gate;
 pub mod grant;
 pub mod granules;
 pub mod index_list;
+pub mod keylog;
 pub mod learnt_ports;
 pub mod limits;
 pub mod nic;

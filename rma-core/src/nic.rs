@@ -118,9 +118,11 @@ impl Nic {
     #[must_use]
     pub fn with_aead(config: NicConfig, aead: &'static dyn AeadProvider) -> Self {
         let counter = IvCounter::new(config.counter_block());
+        let mut regions = RegionTable::new(config.settings.regions, aead);
+        regions.set_addresses(config.place.addresses);
         Self {
             security: Security::new(aead, config.place.engine, counter),
-            regions: RegionTable::new(config.settings.regions, aead),
+            regions,
             window: SolicitationWindow::new(config.settings.solicitation_window),
             events: RungQueues::new(config.settings.regions),
             initiator: Initiator::new(&config),

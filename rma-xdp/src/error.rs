@@ -51,6 +51,10 @@ pub enum HostError {
     /// The message counter has no values that are certain to be fresh.
     #[error(transparent)]
     Counter(#[from] CounterError),
+    /// The key log that the environment names cannot be written.
+    #[cfg(feature = "keylog")]
+    #[error(transparent)]
+    KeyLog(#[from] crate::keylog::KeyLogError),
     /// A setting of the NIC cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),

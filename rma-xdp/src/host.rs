@@ -343,6 +343,8 @@ impl<P: EngineKind> HostOf<P> {
         config: HostConfig,
         mut start: impl FnMut(Made<P::Berth>) -> Result<P, HostError>,
     ) -> Result<Self, HostError> {
+        #[cfg(feature = "keylog")]
+        crate::keylog::start_from_environment()?;
         let ports = vec![Port(config.port)];
         #[cfg(feature = "star")]
         let setting = StarSetting {

@@ -140,6 +140,8 @@ pub mod transfer;
 
 #[cfg(feature = "channel")]
 pub mod channel;
+#[cfg(feature = "keylog")]
+pub mod keylog;
 #[cfg(feature = "keys")]
 pub mod keys;
 #[cfg(feature = "star")]

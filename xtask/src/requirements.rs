@@ -68,6 +68,10 @@ const FOR_THE_LAB: &[Requirement] = &[
     needs(Look::Program("ethtool"), "ethtool", "interfaces that get more queues while hosts run"),
 ];
 
+/// To see what Wireshark makes of a capture. Where it is missing, its tests say that they did not run.
+const FOR_CAPTURES: &[Requirement] =
+    &[needs(Look::Program("tshark"), "tshark", "the tests of docs/dissector.lua")];
+
 /// To count instructions.
 const TO_COUNT: &[Requirement] =
     &[needs(Look::Program("valgrind"), "valgrind", "figures that are a count of instructions")];
@@ -178,7 +182,7 @@ pub(crate) fn to_build() -> Result<(), Error> {
 
 /// Sees to it that the tests can be built, and that those which need no root can run.
 pub(crate) fn to_test() -> Result<(), Error> {
-    ensure(&[TO_BUILD, FOR_THE_LAB].concat())
+    ensure(&[TO_BUILD, FOR_THE_LAB, FOR_CAPTURES].concat())
 }
 
 /// Sees to it that instructions can be counted.

@@ -17,6 +17,7 @@ use core::time::Duration;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     grant::Grant,
+    keylog,
     op::{OpStatus, OpType},
     region::RegionId,
     time::Instant,
@@ -432,6 +433,21 @@ impl KeyRing {
             return self.give_up(now, GiveUp::NoAddressOfFamily);
         };
         self.refresh_at = Some(now + refresh);
+        let pid = holder.pid;
+        for (op_type, key) in
+            [Some(&present), next.as_ref()].into_iter().flatten().flat_map(|it| &it.keys)
+        {
+            let (op_type, key) = (*op_type, key.derived_key());
+            let _ = keylog::granted(Grant {
+                responder,
+                region,
+                region_len,
+                initiator,
+                pid,
+                op_type,
+                key,
+            });
+        }
         let place = Place { responder, region, region_len, initiator, pid: holder.pid };
         let latest = next.as_ref().map_or(present.epoch, |it| it.epoch);
         if self.have().is_some_and(|have| is_before(latest, have)) {

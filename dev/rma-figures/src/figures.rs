@@ -15,6 +15,7 @@ mod check;
 mod conditions;
 mod crypto;
 mod death;
+mod decrypt;
 mod engines;
 mod failover;
 mod first_read;

@@ -81,7 +81,7 @@ static ALLOCATOR: Counting = Counting;
 fn main() -> ExitCode {
     let Cli { common, mode, command } = Cli::parse();
     mode.ask_for();
-    program::run("rma-figures", common, |interrupt| Ok(run(&command, interrupt)?))
+    program::run("rma-figures", &common, |interrupt| Ok(run(&command, interrupt)?))
 }
 
 fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Box<dyn Error>> {

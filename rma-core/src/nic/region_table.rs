@@ -11,11 +11,12 @@ use rma_shm::{prefetch_value, region::Region};
 
 use super::{key_rings::KeyRings, previous_keys::PreviousKeys, tenant::Presence};
 use crate::{
-    addr::Pid,
+    addr::{LocalAddresses, Pid},
     backend::BATCH,
     command::CommandSlotId,
     crypto::{AeadProvider, EngineId, RegionKey, RegionKeySchedule, fastest},
     error::RegionError,
+    keylog,
     limits::{OP_SIZE_MAX, REGION_LEN_MAX},
     receive_queue::ReceiveQueuePort,
     region::{Permissions, RegionId},
@@ -148,6 +149,8 @@ pub struct RegionTable {
     next: usize,
     /// The revision that the last key to come into the table got.
     revision: u64,
+    /// The host's addresses, for the key log.
+    addresses: LocalAddresses,
     /// The provider that expands the keys of regions into schedules.
     aead: &'static dyn AeadProvider,
     /// The keys that regions had lately.
@@ -220,6 +223,7 @@ impl RegionTable {
             rows: (0..capacity).map(|_| Row { generation: 0, entry: None }).collect(),
             next: 0,
             revision: 0,
+            addresses: LocalAddresses::default(),
             aead,
             previous: PreviousKeys::new(decoy.key.clone()),
             decoy,
@@ -303,6 +307,7 @@ impl RegionTable {
             entry.key = RegionKeySchedule::with(self.aead, &key);
         }
         self.revision += 1;
+        keylog::installed(self.addresses, name, &RegionKey::from_bytes(*entry.given.expose()));
         entry.revision = self.revision;
         self.presence.enter(entry.tenant);
         row.generation = name.generation();
@@ -448,12 +453,18 @@ impl RegionTable {
     /// Gives `region` this key, if it is registered: another engine's may have gone meanwhile.
     fn install(&mut self, region: RegionId, key: &RegionKey) {
         let Some(entry) = named_mut(&mut self.rows, region) else { return };
+        keylog::installed(self.addresses, region, key);
         self.revision += 1;
         entry.given = Key::from_bytes(*key.expose());
         let revision = core::mem::replace(&mut entry.revision, self.revision);
         let new = RegionKeySchedule::with(self.aead, key);
         let old = core::mem::replace(&mut entry.key, new);
         self.previous.push(region, entry.tenant, revision, old);
+    }
+
+    /// The table is a host's with these addresses.
+    pub(super) const fn set_addresses(&mut self, addresses: LocalAddresses) {
+        self.addresses = addresses;
     }
 
     /// Exchanges keys with the tables of the host's other engines from now on.

@@ -18,7 +18,7 @@
 
 use core::time::Duration;
 
-use rma_core::time::Instant;
+use rma_core::{keylog, time::Instant};
 
 use super::{
     Verbs,
@@ -190,6 +190,19 @@ impl Verbs {
         }
     }
 
+    /// Tells the key log the key of a connection, which this host gives, as Z, or is given.
+    fn log_key(&self, index: u32, record: &QpRecord, gives: bool) {
+        let QpRecord { peer, pd, peer_qpn, nonce, era, z_clock, key, .. } = record;
+        let Some(own) = self.place.addresses.toward(*peer) else { return };
+        let (own_qpn, peer_qpn) = (self.place.qpn(index), *peer_qpn);
+        let (z, f) = if gives { (own, *peer) } else { (*peer, own) };
+        let (of_z, of_f) = if gives { (own_qpn, peer_qpn) } else { (peer_qpn, own_qpn) };
+        let key = keylog::Hex(key);
+        keylog::line(format_args!(
+            "STAR_KC {z} {f} {pd} {of_z} {of_f} {nonce} {era} {z_clock} {key}"
+        ));
+    }
+
     /// The engine is to have this connection.
     fn open(&mut self, index: u32, part: Part, record: &QpRecord) -> Result<(), ConnectError> {
         let before = self.record(index);
@@ -261,7 +274,11 @@ impl Verbs {
         }
         let gives = part != Part::Of(Side::Stateful);
         let record = self.agreed(index, gives, answer.address, &answer.end);
-        self.open(index, part, &with_given(record, answer.given.as_ref()))
+        let record = with_given(record, answer.given.as_ref());
+        if answer.given.is_some() && !gives {
+            self.log_key(index, &record, false);
+        }
+        self.open(index, part, &record)
     }
 
     fn take_confirm(
@@ -289,7 +306,9 @@ impl Verbs {
         }
         match (phase, &confirm.given) {
             (Phase::Agreed, Some(given)) => {
-                self.open(index, part, &with_given(record, Some(given)))
+                let record = with_given(record, Some(given));
+                self.log_key(index, &record, false);
+                self.open(index, part, &record)
             }
             (Phase::Opened, None) => {
                 self.introduce(now, index, 0);
@@ -325,6 +344,7 @@ impl Verbs {
         };
         if gives {
             let record = QpRecord { z_clock: clock, key, ..self.record(index) };
+            self.log_key(index, &record, true);
             self.portal.set_record(index, &record);
         }
         // A side that answers and was given the key has said all that it has to say.

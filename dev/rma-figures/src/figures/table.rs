@@ -17,9 +17,9 @@ use rma_bench::{
 use super::{
     alone::{self, Alone, FRAMES4096, PING_PONG, READ64, READ4096, WRITE64, cold},
     benchmark::Benchmark::{self, Own},
-    beside, between, captures, changes, channels, crypto, death, engines, failover, first_read,
-    floors, flows, goodput, instructions, issue, key_rotation, keys, kv, queue_pairs, rate, rekey,
-    scale, simulated, simulator,
+    beside, between, captures, changes, channels, crypto, death, decrypt, engines, failover,
+    first_read, floors, flows, goodput, instructions, issue, key_rotation, keys, kv, queue_pairs,
+    rate, rekey, scale, simulated, simulator,
     spec::Spec,
     star, star_engines, stations, tenants, turn,
     turns::{Hosts, Turns},
@@ -456,6 +456,7 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
             ratio("aead64_single_over_ring").goal_at_most(0.6).by_name(),
         ],
     ),
+    Own(decrypt::over_aead, &[ratio("decrypt_over_aead").at_least(0.25).by_name()]),
     single("floor_flood_gbps", "Gbit/s", Turns::single(floors::FLOOD, 21)),
     single("floor_echo_rate", "1/s", Turns::single(rate::RAW, 21)),
 ];
