@@ -53,7 +53,7 @@ impl Backend {
 }
 
 /// The device that carries the frames.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct DeviceArgs {
     /// Use AF_XDP on this network interface. Needs root. Default for those who measure: the one
     /// that the kernel reaches SERVER by.

@@ -120,29 +120,29 @@ pub struct ClientKeyArgs {
     /// Host that runs `serve`: fetch keys from there, instead of reading a grant file. Keys are
     /// served at TCP port 7471, unless it is given as HOST:PORT.
     #[arg(value_name = "SERVER", value_parser = service_address, group = "service")]
-    server: Option<Addresses>,
+    pub(crate) server: Option<Addresses>,
     /// Another way to say SERVER.
     #[arg(long, value_name = "SERVER", value_parser = service_address, group = "service", hide = true)]
-    keys: Option<Addresses>,
+    pub(crate) keys: Option<Addresses>,
     /// Code that `serve` has printed, or - to read it from standard input. It may also be in the
     /// variable RMA_BENCH_INVITE. Both keep it out of the list of processes.
     #[arg(long, value_name = "CODE", requires = "service", conflicts_with_all = ["expect", "id"])]
-    invite: Option<Typed>,
+    pub(crate) invite: Option<Typed>,
     /// SPIFFE ID that the service must have, for example spiffe://example.org/server.
     #[arg(long, value_name = "IDENTITY", requires_all = ["service", "id"])]
-    expect: Option<SpiffeId>,
+    pub(crate) expect: Option<SpiffeId>,
     /// Directory with this side's certificate and key, as `rmactl ca issue` makes it.
     #[arg(long, value_name = "DIR", requires_all = ["service", "expect"])]
-    id: Option<PathBuf>,
+    pub(crate) id: Option<PathBuf>,
     /// Name of the region. Default: what `serve` says.
     #[arg(long, value_name = "NAME")]
-    region: Option<RegionName>,
+    pub(crate) region: Option<RegionName>,
     /// Seed that `serve` was given. Default: what it says.
     #[arg(long)]
-    seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// UDP port that `serve` was given. Default: what it says.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
+    pub(crate) port: Option<u16>,
 }
 
 /// The settings that a client and its server have in common.
@@ -325,7 +325,7 @@ pub(crate) struct Service {
 }
 
 /// Reads the address of a key service, whose port may be left out.
-fn service_address(text: &str) -> Result<Addresses, NoAddress> {
+pub(crate) fn service_address(text: &str) -> Result<Addresses, NoAddress> {
     // An interface beside an address is of no use: `has_a_way` says of which addresses.
     let text = text.split_once('%').map_or(text, |(address, _)| address);
     match text.parse::<IpAddr>() {

@@ -18,6 +18,7 @@ mod cpu;
 pub mod decrypt;
 pub mod demo;
 pub mod diff;
+pub mod doctor;
 pub mod error;
 pub mod failures;
 pub mod floor;

@@ -10,6 +10,7 @@ use rma_bench::{
     decrypt::{self, DecryptArgs},
     demo::{self, DemoArgs},
     diff::{self, DiffArgs},
+    doctor::{self, DoctorArgs},
     generate::{self, GenerateArgs},
     interrupt::Interrupt,
     load::{
@@ -69,6 +70,9 @@ enum Command {
     Stat(StatArgs),
     /// Writes the packets of a host that runs to a file, with what became of each frame.
     Capture(CaptureArgs),
+    /// Says what is wrong with this machine and its interfaces, and what mends it. Changes
+    /// nothing unless it is told to.
+    Doctor(DoctorArgs),
     /// Compares the rows of two runs: conditions that are not alike, and what became worse.
     Diff(DiffArgs),
     /// Puts what was encrypted in place in a capture, by the keys of a key log.
@@ -108,6 +112,10 @@ fn run(command: &Command, common: &Common, interrupt: &Interrupt) -> Result<(), 
             return diff::run(args).map_err(|it| Failure::with_status(it.status(), it));
         }
         Command::Decrypt(args) => return Ok(decrypt::run(args, common.is_verbose(), interrupt)?),
+        Command::Doctor(args) => {
+            return doctor::run(args, interrupt)
+                .map_err(|it| Failure::with_status(it.status(), it));
+        }
         Command::Report(args) => return Ok(report::run(args)?),
         Command::ReadLat(args) => Task::latency("read-lat", Read, args),
         Command::WriteLat(args) => Task::latency("write-lat", Write, args),

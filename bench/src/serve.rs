@@ -45,7 +45,7 @@ use crate::{
     machine::Machine,
     numa::{self, NumaError},
     pair::pin,
-    session::{Hello, Lane, Meter, Serving, Sessions, Usage, Versions},
+    session::{Hello, Lane, Meter, Serving, Sessions, Usage, Versions, examine, in_a_line},
 };
 
 mod engines;
@@ -107,6 +107,12 @@ enum Numa {
 }
 
 impl HostArgs {
+    /// Of a device, with all else as it is by default.
+    pub(crate) fn of_device(device: DeviceArgs) -> Self {
+        let (address, cores, numa, low_latency, capture) = (Vec::new(), None, None, false, None);
+        Self { device, address, cores, numa, low_latency, capture }
+    }
+
     /// The cores that were asked for, engines' first.
     pub(crate) fn cores(&self) -> &[usize] {
         self.cores.as_ref().map_or(&[], Cores::all)
@@ -795,6 +801,9 @@ where
         line!("  dscp      {dscp}");
     }
     engines::introduce(&host.engines());
+    if let Some(text) = interface_of(&host).and_then(|it| in_a_line(&it)) {
+        line!("  doctor    {text}");
+    }
     let mut served = Served::open(&host, args, ops)?;
     let mut keys = None;
     if args.initiator.is_none() {
@@ -819,7 +828,7 @@ where
     line!("  stop      with Ctrl-C");
     let serving = keys.map(|(keys, _)| {
         let hello = hello(args, (&host, machine), &served, &op_types);
-        (keys, Sessions::new(hello))
+        (keys, Sessions::new(hello).with_doctor(examine(interface_of(&host))))
     });
     let (used, refused) = turn(args, &mut host, &mut served, serving, interrupt);
     report(&used, refused);

@@ -7,6 +7,7 @@
 //!
 //! Invariant: no two connections have lanes that overlap.
 
+mod doctor;
 mod lanes;
 mod message;
 mod peer;
@@ -30,12 +31,15 @@ use rma_keys::{
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 use serde::de::DeserializeOwned;
 
+pub(crate) use doctor::{examine, in_a_line};
 pub(crate) use message::{Hello, Lane, Versions};
 pub(crate) use serving::{Serving, Sessions};
 pub(crate) use usage::{Meter, Usage};
 
+use doctor::{Findings, WantedFindings};
 use message::{Refusal, VERSION, WantedLane, kind, message, refusal};
 use peer::WantedPort;
+use rma_doctor::Finding;
 
 use crate::compare::{fetch::Way, remote::Opened};
 
@@ -257,6 +261,26 @@ impl Session {
         let reply = self.wire.ask(&message(kind::USAGE, &()))?;
         self.wire.understood(&reply, kind::USAGE)
     }
+
+    /// Asks what the server's own doctor finds: those of its findings that are there so far. They
+    /// are all as soon as `Some` comes.
+    ///
+    /// # Errors
+    /// If the server is older and has none, or the session is lost.
+    pub(crate) fn findings(&mut self) -> Result<Option<Vec<Finding>>, SessionError> {
+        let mut found = Vec::new();
+        loop {
+            let wanted = WantedFindings { from: found.len() };
+            let reply = self.wire.ask(&message(kind::DOCTOR, &wanted))?;
+            let Findings { all, part } = self.wire.understood(&reply, kind::DOCTOR)?;
+            let Some(all) = all else { return Ok(None) };
+            let is_end = part.is_empty();
+            found.extend(part);
+            if is_end || found.len() >= all {
+                return Ok(Some(found));
+            }
+        }
+    }
 }
 
 impl Wire {
@@ -315,6 +339,7 @@ impl Wire {
             kind::HELLO => "hello of a session",
             kind::LANE => "lane of a session",
             kind::PEER => "port of a session",
+            kind::DOCTOR => "findings of a session",
             _ => "usage of a session",
         };
         let body = reply.strip_prefix(&[VERSION, kind]);

@@ -12,5 +12,5 @@ pub use rma_core::{
 pub use crate::{
     driver::tenant::DriverConfig,
     host::{DEFAULT_PORT, text::HostTextError},
-    iv_blocks::{CounterConfig, CounterError, CounterSource},
+    iv_blocks::{CounterConfig, CounterError, CounterSource, STATE_DIR},
 };

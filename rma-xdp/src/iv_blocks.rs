@@ -244,11 +244,12 @@ fn by_the_clock(clock: WallClock, floor: u64, reason: &str) -> Result<CounterBlo
 }
 
 /// The folder for the mark of a machine's hosts, as FHS has it.
-const MACHINE_DIR: &str = "/var/lib/1rma";
+/// The state directory of hosts over AF_XDP, and of root.
+pub const STATE_DIR: &str = "/var/lib/1rma";
 
 fn default_dir(user: User) -> Result<PathBuf, CounterError> {
     let (all, effective) = (Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
-    let is_usable = accessat(CWD, MACHINE_DIR, all, effective).is_ok();
+    let is_usable = accessat(CWD, STATE_DIR, all, effective).is_ok();
     state_dir(user, is_usable, env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))
 }
 
@@ -261,7 +262,7 @@ fn state_dir(
     home: Option<OsString>,
 ) -> Result<PathBuf, CounterError> {
     if user.root || user.machine || is_usable {
-        return Ok(MACHINE_DIR.into());
+        return Ok(STATE_DIR.into());
     }
     let absolute =
         |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());

@@ -10,6 +10,7 @@
 //! | lane | [`WantedLane`] | [`Lane`] |
 //! | usage | nothing | `Usage` |
 //! | peer | `WantedPort` | `Opened`, or null |
+//! | doctor | `WantedFindings` | `Findings`, without any until they are there |
 //!
 //! Of every version: the first octet is the version, the second the kind, a refusal is kind 0, and
 //! one for the version has `versions`.
@@ -31,6 +32,7 @@ pub(super) mod kind {
     pub(crate) const LANE: u8 = 2;
     pub(crate) const USAGE: u8 = 3;
     pub(crate) const PEER: u8 = 4;
+    pub(crate) const DOCTOR: u8 = 5;
 }
 
 /// The versions of one side.

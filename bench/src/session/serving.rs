@@ -7,6 +7,7 @@ use rma_xdp::keys::{Beside, Octets, Peer};
 use crate::{
     compare::remote::Ports,
     session::{
+        doctor::{Doctor, Examine, WantedFindings},
         lanes::Lanes,
         message::{Hello, Lane, Refusal, VERSION, Versions, WantedLane, kind, message},
         peer::WantedPort,
@@ -21,6 +22,8 @@ pub(crate) struct Sessions {
     lanes: Lanes,
     /// Ports to compare with.
     ports: Ports,
+    /// The findings about this machine.
+    doctor: Doctor,
     /// Connections that have asked what is served.
     open: BTreeSet<u64>,
     /// Messages that were none, or of another version.
@@ -34,7 +37,15 @@ impl Sessions {
         let lanes = Lanes::new(hello.region_len, hello.lanes);
         let ports = Ports::new(hello.region_len, hello.seed);
         let hello = Hello { versions: Versions::own(), writable: lanes.room(), ..hello };
-        Self { hello, lanes, ports, open: BTreeSet::new(), refused: 0 }
+        let (doctor, open) = (Doctor::default(), BTreeSet::new());
+        Self { hello, lanes, ports, doctor, open, refused: 0 }
+    }
+
+    /// With these findings for clients that ask.
+    #[must_use]
+    pub(crate) fn with_doctor(mut self, examine: Examine) -> Self {
+        self.doctor = Doctor::new(examine);
+        self
     }
 
     /// How many clients there are.
@@ -75,7 +86,7 @@ impl Serving<'_> {
             [VERSION, kind, body @ ..] => (*kind, body),
             _ => return Err(Refusal::Versions(Versions::own())),
         };
-        let Sessions { hello, lanes, ports, open, .. } = self.sessions;
+        let Sessions { hello, lanes, ports, doctor, open, .. } = self.sessions;
         match kind {
             kind::HELLO => {
                 let theirs: Versions = serde_json::from_slice(body).ok().ok_or(malformed)?;
@@ -102,6 +113,13 @@ impl Serving<'_> {
                 }
                 Ok(message(kind, &wanted.open(ports, connection, peer)?))
             }
+            kind::DOCTOR => {
+                let wanted: WantedFindings = serde_json::from_slice(body).ok().ok_or(malformed)?;
+                if !open.contains(&connection) {
+                    return Err(Refusal::NotAllowed {});
+                }
+                Ok(message(kind, &doctor.answer(connection, wanted)))
+            }
             _ => Err(malformed),
         }
     }
@@ -121,5 +139,6 @@ impl Beside for Serving<'_> {
         self.sessions.open.remove(&connection);
         self.sessions.lanes.give_back(connection);
         self.sessions.ports.close(connection);
+        self.sessions.doctor.forget(connection);
     }
 }

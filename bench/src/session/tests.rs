@@ -56,7 +56,7 @@ impl Server {
             let config = KeyServerConfig::new(listen, credentials, policy);
             let mut keys = InlineKeyServer::open(&host, &config).unwrap();
             tell.send((keys.address(), invitation)).unwrap();
-            let (mut sessions, mut meter) = (Sessions::new(hello(lanes)), Meter::new(true));
+            let (mut sessions, mut meter) = (sessions(lanes), Meter::new(true));
             while !until.load(Relaxed) {
                 let worked = host.turn() > 0;
                 meter.turned(worked);
@@ -103,6 +103,17 @@ impl Drop for Server {
             _ = thread.join();
         }
     }
+}
+
+fn sessions(lanes: u32) -> Sessions {
+    Sessions::new(hello(lanes)).with_doctor(Arc::new(findings))
+}
+
+/// More than a message holds, and one that none would.
+fn findings() -> Vec<Finding> {
+    let step = |id| rma_doctor::path::Step { id, interface: Some("eth1") };
+    let many = (0..100).map(|_| step("some").mend("found", "w".repeat(500), "a command"));
+    many.chain([step("long").ok("f".repeat(100_000), "why")]).collect()
 }
 
 /// A UDP port that nobody has.
@@ -176,6 +187,24 @@ fn writers_have_lanes_apart_and_one_that_is_gone_leaves_its_own_to_others() {
     // Not what its owner may still write to.
     assert_eq!(lane, Lane { offset: half + 1152, len: 64 });
     assert_eq!(server.refused(), 0, "what cannot be had is no fault");
+}
+
+#[test]
+fn clients_are_told_what_the_server_finds_as_soon_as_that_is_known() {
+    let server = Server::start(2);
+    let mut clients = [(); 2].map(|()| server.session());
+    for session in &mut clients {
+        let found = loop {
+            match session.findings().unwrap() {
+                Some(found) => break found,
+                None => thread::yield_now(),
+            }
+        };
+        assert_eq!(found[..100], findings()[..100]);
+        assert_eq!((found.len(), &*found[100].id), (101, "long"));
+        assert!(found[100].found.len() < 1000, "of a length that a message holds");
+    }
+    assert_eq!(server.refused(), 0);
 }
 
 #[test]

@@ -9,8 +9,21 @@
 //!
 //! Invariant: whatever the kernel, a file or a journal says, nothing here panics.
 
+pub mod checks;
 pub mod finding;
+pub mod genl;
+pub mod mend;
+pub mod page;
+pub mod path;
+pub mod see;
 pub mod setting;
+pub mod snapshot;
 
+pub use checks::{Wanted, check};
 pub use finding::{Class, Finding, State};
+pub use see::Look;
 pub use setting::Setting;
+pub use snapshot::Snapshot;
+
+/// The TCP port of keys and sessions, unless another is given.
+pub const SESSION_PORT: u16 = 7471;

@@ -50,11 +50,9 @@ mod steering;
 pub mod umem;
 mod watch;
 
-pub(crate) use self::{
-    attachment::SINGLE_BUFFER_MTU,
-    follower::{Follower, InterfaceWatch},
-};
+pub(crate) use self::follower::{Follower, InterfaceWatch};
 pub use self::{
+    attachment::SINGLE_BUFFER_MTU,
     backend::XdpBackend,
     broken::{Broken, Release},
     capabilities::Capabilities,

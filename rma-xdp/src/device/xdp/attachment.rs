@@ -40,7 +40,7 @@ use crate::device::{
 /// Ethernet header and two VLAN tags: what a packet has besides its MTU.
 pub(super) const LINK_HEADERS: usize = ETHERNET_LEN + packet::VLAN_TAGS_MAX * packet::VLAN_TAG_LEN;
 /// The largest MTU whose packets fit into one chunk.
-pub(crate) const SINGLE_BUFFER_MTU: u32 = (CHUNK_DATA - LINK_HEADERS) as u32;
+pub const SINGLE_BUFFER_MTU: u32 = (CHUNK_DATA - LINK_HEADERS) as u32;
 /// The smallest MTUs of a link, from RFC 1122 (576 octets) and RFC 8200 (1280).
 const MTU_MIN_V4: u32 = 576;
 const MTU_MIN_V6: u32 = 1280;

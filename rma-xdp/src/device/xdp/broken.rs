@@ -16,7 +16,9 @@ impl Release {
         Self::of(&rustix::system::uname().release().to_string_lossy())
     }
 
-    pub(super) fn of(text: &str) -> Self {
+    /// Reads the first two numbers of a release's name. Zeros if it has none.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
         let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|it| it.parse().ok());
         let mut next = || numbers.next().flatten().unwrap_or_default();
         Self { major: next(), minor: next() }
@@ -40,7 +42,8 @@ pub struct Broken {
 
 impl Broken {
     /// Returns the known fault of a driver, with this release.
-    pub(super) fn of(driver: &str, release: Release) -> Option<Self> {
+    #[must_use]
+    pub fn of(driver: &str, release: Release) -> Option<Self> {
         let is_broken =
             |it: &Self| it.driver == driver && it.mended.is_none_or(|mended| release < mended);
         BROKEN.into_iter().find(is_broken)

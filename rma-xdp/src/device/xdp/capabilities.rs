@@ -52,6 +52,13 @@ impl Capabilities {
         Self::missing_of(there, unlimited)
     }
 
+    /// Returns those that a thread lacks which has these, as a mask in the kernel's order, and
+    /// whose locked memory has no limit if `unlimited`.
+    #[must_use]
+    pub fn lacking(there: u64, unlimited: bool) -> Self {
+        Self::missing_of(CapabilitySet::from_bits_retain(there), unlimited)
+    }
+
     fn missing_of(there: CapabilitySet, unlimited: bool) -> Self {
         let mut missing = Self::NEEDED.0 - there;
         if there.contains(CapabilitySet::SYS_ADMIN) {
@@ -75,7 +82,8 @@ impl Capabilities {
     }
 
     /// As `setcap` takes them.
-    pub(super) fn as_setcap(self) -> String {
+    #[must_use]
+    pub fn as_setcap(self) -> String {
         let names: Vec<String> = self.names().map(str::to_lowercase).collect();
         format!("{}+ep", names.join(","))
     }
