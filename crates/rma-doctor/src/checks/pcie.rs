@@ -50,7 +50,7 @@ pub(super) fn near(subject: &Subject<'_>) -> Result<Vec<usize>, Unseen> {
 }
 
 pub(super) fn numa(subject: &Subject<'_>) -> Answered {
-    if *subject.interface.driver.get()? == None {
+    if subject.interface.driver.get()?.is_none() {
         return Ok(Answer::does_not_apply("there is no device behind it"));
     }
     let near = near(subject)?;

@@ -19,7 +19,7 @@ pub(super) fn fields(subject: &Subject<'_>) -> Answered {
     let (Some(first), name) = (short.first(), subject.name()) else { return Ok(Answer::ok(ALL)) };
     let command =
         |it: &&(&str, &String, bool)| format!("ethtool -N {name} rx-flow-hash {} {ALL}", it.0);
-    let commands: Vec<String> = short.iter().map(|it| command(it)).collect();
+    let commands: Vec<String> = short.iter().map(command).collect();
     let answer = Answer::mend(format!("{:?} for {}", first.1, first.0))
         .wanted(ALL)
         .command(commands.join("; "));
