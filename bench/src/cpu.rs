@@ -1,4 +1,4 @@
-//! The processor time of a thread or of this program, and what the machine gave to others meanwhile.
+//! The processor time of a thread or of this program, and what the machine gave others meanwhile.
 
 use core::time::Duration;
 use std::fs;

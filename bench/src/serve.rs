@@ -91,8 +91,8 @@ pub struct HostArgs {
     /// another.
     #[arg(long, value_enum, value_name = "HOW")]
     numa: Option<Numa>,
-    /// Write this host's packets to a file, as pcapng, with what became of each frame: the first 128
-    /// octets of each.
+    /// Write this host's packets to a file, as pcapng, with what became of each frame: the first
+    /// 128 octets of each.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Keep the machine's cores out of idle states that take long to leave. Needs root.

@@ -258,7 +258,7 @@ const NEVERS: &[Never] = &[
     Never { who: "rma_figures", from: &["rma_tests"], but: &[], why: "a benchmark is no test" },
     Never {
         who: "rma_bench",
-        from: &["rma_figures", "rma_sim", "rma_star", "rma_tests"],
+        from: &["rma_figures", "rma_sim", "rma_tests"],
         but: &[],
         why: "operators run it: what measures the project and the papers stands on it",
     },
