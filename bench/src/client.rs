@@ -474,11 +474,11 @@ mod tests {
         let timing = Timing::new(Duration::from_millis(5), Duration::from_millis(10));
         let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
         let open = |addr| InlineHost::open(HostConfig::udp(addr).with(|it| it.nic = nic)).unwrap();
-        let mut server = open(server_addr);
+        let server = open(server_addr);
         let host = open(client_addr);
         let region = server.register(4096, Permissions::READ).unwrap();
         let initiator = (client_addr, host.pid());
-        let grants = Grants::make(&mut server, &region, initiator, &[OpType::Read]).unwrap();
+        let grants = Grants::make(&server, &region, initiator, &[OpType::Read]).unwrap();
         let pattern = Pattern::new(1);
         pattern.fill_region(&region);
         let mut client = Client::new(host, grants, pattern, 8).unwrap();
