@@ -474,7 +474,7 @@ mod tests {
         let timing = Timing::new(Duration::from_millis(5), Duration::from_millis(10));
         let nic = NicConfigBuilder::default().with(|it| it.timing = timing);
         let open = |addr| InlineHost::open(HostConfig::udp(addr).with(|it| it.nic = nic)).unwrap();
-        let server = open(server_addr);
+        let mut server = open(server_addr);
         let host = open(client_addr);
         let region = server.register(4096, Permissions::READ).unwrap();
         let initiator = (client_addr, host.pid());
