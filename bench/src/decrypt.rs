@@ -153,7 +153,7 @@ pub fn decrypt(capture: File, keys: Keys, out: &mut impl Write) -> io::Result<u6
     Ok(tally.octets)
 }
 
-/// What opens the frames of a capture.
+/// The keys and requests by which the frames of a capture are opened.
 #[derive(Debug)]
 struct Decrypter {
     keys: Keys,

@@ -62,8 +62,7 @@ const PRODUCT: [&str; 11] = [
 const PLAIN: usize = 5;
 
 /// The features that such a program does not ask for.
-const FEATURES: [&str; 6] =
-    ["capture", "channel", "keylog", "keys", "metrics-endpoint", "star"];
+const FEATURES: [&str; 6] = ["capture", "channel", "keylog", "keys", "metrics-endpoint", "star"];
 
 /// Prints the lines by crate, and fails beyond a limit.
 pub(crate) fn run() -> Result<(), Error> {

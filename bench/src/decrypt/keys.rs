@@ -116,7 +116,7 @@ impl Keys {
         Ok(keys.once())
     }
 
-    /// What a reader should know of the log, a sentence each.
+    /// Remarks on the log for its reader, a sentence each.
     pub(super) fn notes(&self) -> Vec<String> {
         let Self { count, strange, first_strange, .. } = self;
         let mut notes = Vec::new();
@@ -172,6 +172,7 @@ impl Keys {
     }
 
     /// Each key once, however often hosts logged it.
+    #[expect(clippy::iter_over_hash_type, reason = "each is put in order by itself")]
     fn once(mut self) -> Self {
         for held in self.derived.values_mut() {
             held.keys.sort_unstable_by_key(|it| *it.expose());

@@ -12,7 +12,7 @@ use crate::line;
 pub enum Shut {
     /// The key log has no key for it.
     NoKey,
-    /// What it answers is not in the capture before it.
+    /// The frame that it answers is not in the capture before it.
     NoRequest,
     /// Its tag is wrong under all keys that it could have.
     WrongTag,

@@ -42,7 +42,7 @@ pub(super) struct Connections {
     guides: HashMap<GuideOf, (Iv, FrameKey)>,
 }
 
-/// What an answer gives back of the RD or GD that it answers.
+/// The part of an RD or GD that its answer gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct GuideOf {
     binding: Binding,

@@ -172,7 +172,7 @@ fn packets(capture: &[u8]) -> Vec<Vec<u8>> {
 /// The golden frames of 1RMA, a packet each; with a key log of K_r, and one of K_d.
 struct Golden {
     packets: Vec<Vec<u8>>,
-    /// Where the payload of each lies, and what it is in clear: of those that can be opened.
+    /// The payload of each in clear, of those that can be opened.
     plain: Vec<Option<Vec<u8>>>,
     key_log: String,
     of_regions: String,
@@ -292,7 +292,7 @@ fn golden_frames_of_star_open_but_those_whose_keys_were_never_told() {
 }
 
 #[test]
-fn what_stays_shut_says_why() {
+fn a_frame_that_stays_shut_says_why() {
     let golden = one_rma();
     let whole = PCAPNG.capture(&golden.packets);
     let shut = |capture: &[u8], log: &str| decrypted(capture, log).tally.shut;

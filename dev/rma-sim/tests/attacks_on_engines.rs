@@ -3,6 +3,7 @@
 //!
 //! Engines of one host joined by their rings, in one thread, with a clock that the test moves. The
 //! attacker has recordings of all that went over the wire, and chooses where each frame lands.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use core::{cell::Cell, time::Duration};
 use std::{rc::Rc, sync::Arc};

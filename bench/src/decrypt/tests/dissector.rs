@@ -19,7 +19,7 @@ fn version() -> Option<(u32, u32)> {
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// What tshark prints of a capture, without an error of Lua. `None` where there is no tshark.
+/// Has tshark print a capture, without an error of Lua. `None` where there is no tshark.
 fn tshark(name: &str, capture: &[u8], arguments: &[&str], key_log: &str) -> Option<String> {
     if version().is_none() {
         not_run(format_args!("{name}: there is no tshark; as root, apt-get install tshark"));
