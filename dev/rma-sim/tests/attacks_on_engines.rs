@@ -487,14 +487,15 @@ fn a_read_that_two_engines_answer_has_the_bytes_of_one_of_them_whichever_parts_a
             answers.push(scene.victim.sent());
             region.write(0, &[2; LEN]).unwrap();
         }
-        let parts = answers[0].len();
-        assert!(parts > 1 && answers[1].len() == parts, "{parts} parts");
+        let [one, other] = &answers[..] else { panic!("two engines") };
+        assert!(one.len() > 1 && other.len() == one.len(), "{} parts", one.len());
         let mut first = Vec::new();
         let mut rest = Vec::new();
-        for part in 0..parts {
-            let by = choice >> part & 1;
-            first.push(answers[by][part].clone());
-            rest.push(answers[1 - by][part].clone());
+        for (part, (one, other)) in one.iter().zip(other).enumerate() {
+            let is_other = choice >> part & 1 == 1;
+            let (now, later) = if is_other { (other, one) } else { (one, other) };
+            first.push(now.clone());
+            rest.push(later.clone());
         }
         let mut status = None;
         for frame in first.iter().chain(&rest) {
