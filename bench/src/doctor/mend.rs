@@ -109,7 +109,8 @@ impl MendArgs {
             count += usize::from(say_unset(finding));
         }
         if chosen.is_empty() {
-            line!("  nothing is to be mended");
+            let left = findings.iter().filter(|it| it.state == State::Mend).count();
+            line!("  {}", nothing(left));
         }
         if count > 0 { Err(NotMended::Some { count }) } else { Ok(()) }
     }
@@ -173,13 +174,24 @@ fn say(told: &[Told]) -> usize {
     told.iter().filter(|it| it.is_failure()).count()
 }
 
+/// Tells that nothing is set, with so many findings to be mended otherwise.
+fn nothing(left: usize) -> String {
+    match left {
+        0 => "nothing is to be mended".to_owned(),
+        _ => format!(
+            "nothing is set: none of the {left} to mend is safe and can be set here; without --apply \
+             each is shown with its command"
+        ),
+    }
+}
+
 /// Tells why nothing is set of a check that was named, and whether that is a failure.
 fn say_unset(Finding { id, state, found, why, command, .. }: &Finding) -> bool {
     let by_hand = |command: &String| format!("a person decides on that: {command}");
     let words = match state {
         State::Ok => format!("{found} already"),
-        State::Unknown => format!("not seen: {why}"),
-        State::DoesNotApply => format!("does not apply: {why}"),
+        State::Unknown => format!("not seen: {found}"),
+        State::DoesNotApply => format!("does not apply: {found}"),
         _ => command.as_ref().map_or_else(|| why.clone(), by_hand),
     };
     line!("  {id:<14}{words}");

@@ -153,7 +153,9 @@ impl Page {
                 _ => return,
             };
             let (id, found, why) = (plain(&it.id), plain(&it.found), plain(&it.why));
-            line!("  {head:<6}{state:<8}{id:<16}{found}: {why}");
+            let wanted = it.wanted.as_deref().filter(|_| it.state != State::Ok);
+            let wanted = wanted.map_or_else(String::new, |it| format!(" (wanted: {})", plain(it)));
+            line!("  {head:<6}{state:<8}{id:<16}{found}{wanted}: {why}");
             if let Some(command) = it.command.as_deref().filter(|_| it.state != State::Ok) {
                 line!("  {:<30}{}", "", plain(command));
             }
@@ -364,6 +366,7 @@ impl Probing<'_> {
     /// Looks whether frames arrive, and how long ones. The device there takes packets of
     /// `mtu_there` bytes.
     fn go(&self, mtu_there: u32) {
+        let began = self.clock.now();
         let mut client = match self.open() {
             Ok(client) => client,
             Err(why) => return self.path.say(self.why_not(why)),
@@ -388,16 +391,20 @@ impl Probing<'_> {
             let found = Largest { arrives, vanishes };
             return self.path.say(frame.of_largest(&peer, device_mtu, found));
         }
+        // A probe that is lost takes another host and two timeouts. Who began one too many would
+        // tell nothing of those before it.
+        let mut longest = self.clock.now().since(began).saturating_add(self.timeout * 2);
         let mut client = Some(client);
         let found = largest(LEAST.min(most), most, |len| {
-            let is_over = Duration::from_nanos(self.clock.now().as_nanos()) > ALL - 2 * PROBE;
-            if is_over {
+            let began = self.clock.now();
+            if Duration::from_nanos(began.as_nanos()).saturating_add(longest) > ALL - 2 * PROBE {
                 return None;
             }
             // Who has lost some sends shorter ones: each that was lost needs another host.
             let mut probe = client.take().map_or_else(|| self.open(), Ok).ok()?;
             let arrives = (0..2).any(|_| read(&mut probe, len.saturating_sub(overhead)));
             client = Some(probe).filter(|_| arrives);
+            longest = longest.max(self.clock.now().since(began));
             Some(arrives)
         });
         self.path.say(frame.of_largest(&peer, device_mtu, found));

@@ -13,15 +13,13 @@ mod pcie;
 mod ports;
 mod queues;
 mod rss;
-mod text;
 
 use crate::{
     finding::{Class, Finding, State},
     setting::Setting,
-    snapshot::{Interface, Machine, Snapshot, Unseen},
+    snapshot::{Interface, Machine, SESSION_PORT, Snapshot, Unseen},
+    text::quoted,
 };
-
-pub(crate) use text::{cores, quoted};
 
 /// The use that a machine is to be put to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ impl Default for Wanted {
             engines: 1,
             cores: Vec::new(),
             port: rma_xdp::config::DEFAULT_PORT,
-            session_port: crate::SESSION_PORT,
+            session_port: SESSION_PORT,
             busy_poll: false,
             udp: false,
             region: 64 << 20,

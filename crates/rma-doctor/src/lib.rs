@@ -18,12 +18,10 @@ pub mod path;
 pub mod see;
 pub mod setting;
 pub mod snapshot;
+mod text;
 
 pub use checks::{Wanted, check};
 pub use finding::{Class, Finding, State};
 pub use see::Look;
 pub use setting::Setting;
-pub use snapshot::Snapshot;
-
-/// The TCP port of keys and sessions, unless another is given.
-pub const SESSION_PORT: u16 = 7471;
+pub use snapshot::{SESSION_PORT, Snapshot};

@@ -56,7 +56,7 @@ impl fmt::Display for Count {
 /// all others if it is `verbose`.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// The snapshot.
+    /// The snapshot that was judged.
     pub snapshot: &'a Snapshot,
     /// Its findings.
     pub findings: &'a [Finding],
@@ -112,6 +112,9 @@ fn line(f: &mut fmt::Formatter<'_>, finding: &Finding) -> fmt::Result {
     let found = printable(&finding.found);
     write!(f, "  {word:<7} {:<14} {found}", finding.id)?;
     if matches!(finding.state, State::Mend | State::Note) {
+        if let Some(wanted) = &finding.wanted {
+            write!(f, " (wanted: {})", printable(wanted))?;
+        }
         write!(f, ": {}", printable(&finding.why))?;
     }
     writeln!(f)?;
@@ -123,7 +126,10 @@ fn line(f: &mut fmt::Formatter<'_>, finding: &Finding) -> fmt::Result {
                 Class::Person => "person",
                 Class::Bench => "bench",
             };
-            writeln!(f, "{:25}{}   [{class}]", "", printable(command))
+            let is_set = matches!(finding.class, Class::Person | Class::Bench)
+                || !finding.settings.is_empty();
+            let by_hand = if is_set { "" } else { ", by hand" };
+            writeln!(f, "{:25}{}   [{class}{by_hand}]", "", printable(command))
         }
         None => Ok(()),
     }

@@ -1,6 +1,9 @@
 //! The path to another host: the largest packet that arrives, and what a step on the way means.
 
-use crate::finding::{Class, Finding, State};
+use crate::{
+    finding::{Class, Finding, State},
+    text::quoted,
+};
 
 /// The packets that were found to arrive, and not to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,8 @@ pub fn largest(least: u32, most: u32, mut probe: impl FnMut(u32) -> Option<bool>
                 break;
             }
             Some(false) => found.vanishes = Some(len),
-            None => return found,
+            // Of a long one alone that vanished it is not known whether any arrives.
+            None => return Largest { arrives: None, vanishes: None },
         }
     }
     while let Largest { arrives: Some(arrives), vanishes: Some(vanishes) } = found
@@ -81,7 +85,7 @@ impl Step<'_> {
     /// The largest packet of at most `device_mtu` bytes that arrived from `peer`.
     #[must_use]
     pub fn of_largest(self, peer: &str, device_mtu: u32, found: Largest) -> Finding {
-        let words = crate::setting::word(self.interface.unwrap_or("INTERFACE"));
+        let words = quoted(self.interface.unwrap_or("INTERFACE"));
         match found {
             Largest { arrives: Some(arrives), vanishes: None } => self.ok(
                 format!("{arrives} B"),
@@ -132,6 +136,7 @@ mod tests {
         assert_eq!(largest(576, 1500, |_| Some(true)), both(Some(1500), None));
         assert_eq!(largest(576, 1500, |_| Some(false)), both(None, Some(576)));
         assert_eq!(largest(576, 1500, |_| None), both(None, None));
+        assert_eq!(largest(576, 1500, |len| (len == 1500).then_some(false)), both(None, None));
         let mut probes = 0;
         let found = largest(576, 9000, |len| {
             probes += 1;

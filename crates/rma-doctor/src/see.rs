@@ -17,7 +17,7 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 
-use crate::snapshot::{Files, Interface, Seen, Snapshot, VERSION};
+use crate::snapshot::{Files, Interface, SESSION_PORT, Seen, Snapshot, VERSION};
 
 /// How far apart two readings of counters are.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub struct Look {
 impl Look {
     /// Looks at an interface, or all that have an address.
     pub fn at(interface: Option<&str>) -> Self {
-        let ports = [rma_xdp::config::DEFAULT_PORT, crate::SESSION_PORT];
+        let ports = [rma_xdp::config::DEFAULT_PORT, SESSION_PORT];
         Self { interface: interface.map(str::to_owned), root: "/".into(), twice: true, ports }
     }
 
@@ -54,7 +54,10 @@ impl Look {
         let mut interfaces = match before {
             Ok(interfaces) => interfaces,
             Err(error) => {
-                let unseen = format!("the kernel was not asked over netlink: {error}");
+                let unseen = match error.kind() {
+                    io::ErrorKind::NotFound => error.to_string(),
+                    _ => format!("the kernel was not asked over netlink: {error}"),
+                };
                 let name = self.interface.clone().unwrap_or_default();
                 let interface =
                     Interface { name, link: Seen::unseen(&unseen), ..Interface::default() };
@@ -149,7 +152,7 @@ impl Reader {
     }
 }
 
-/// What a program prints, if it is there and succeeds.
+/// Runs a program, and returns the text that it prints, if it is there and succeeds.
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     #[ignore = "needs root: cargo xtask test"]
-    fn what_is_wrong_with_a_veth_pair_is_found() {
+    fn faults_of_a_veth_pair_are_found() {
         let lab = Lab::new(&LabConfig::default()).unwrap();
         let find = |id: &str| {
             let _inside = lab.a().enter().unwrap();

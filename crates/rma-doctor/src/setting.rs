@@ -5,6 +5,8 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::quoted;
+
 /// A setting and the value that it is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "setting", rename_all = "kebab-case")]
@@ -135,12 +137,12 @@ impl Setting {
     #[must_use]
     pub fn command(&self) -> String {
         let value = self.value();
-        let of = self.interface().map(word).unwrap_or_default();
+        let of = self.interface().map(quoted).unwrap_or_default();
         match self {
             Self::Feature { name, .. } => {
                 let known = [("rx-lro", "lro"), ("rx-gro", "gro"), ("rx-vlan-hw-parse", "rxvlan")];
                 let known = known.into_iter().find(|(kernels, _)| kernels == name);
-                let name = known.map_or_else(|| word(name), |(_, ethtools)| ethtools.to_owned());
+                let name = known.map_or_else(|| quoted(name), |(_, ethtools)| ethtools.to_owned());
                 format!("ethtool -K {of} {name} {value}")
             }
             Self::RxRing { .. } => format!("ethtool -G {of} rx {value}"),
@@ -161,9 +163,9 @@ impl Setting {
             Self::File { path, .. } => match path.strip_prefix("/proc/sys/") {
                 Some(name) if !name.contains('.') => {
                     let assignment = format!("{}={value}", name.replace('/', "."));
-                    format!("sysctl -w {}", word(&assignment))
+                    format!("sysctl -w {}", quoted(&assignment))
                 }
-                _ => format!("echo {} > {}", word(&value), word(path)),
+                _ => format!("echo {} > {}", quoted(&value), quoted(path)),
             },
         }
     }
@@ -198,15 +200,6 @@ fn counts(rx: Option<u32>, tx: Option<u32>, combined: Option<u32>, between: &str
     let all = [("rx", rx), ("tx", tx), ("combined", combined)];
     let all = all.into_iter().filter_map(|(name, count)| Some(format!("{name} {}", count?)));
     all.collect::<Vec<_>>().join(between)
-}
-
-/// Writes a word so that a shell takes it as it is.
-pub(crate) fn word(text: &str) -> String {
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_./:=%@+,".contains(it);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

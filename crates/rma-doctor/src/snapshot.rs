@@ -1,4 +1,4 @@
-//! What was seen of a machine and its interfaces, as data.
+//! A machine and its interfaces as they were seen, as data.
 //!
 //! Files of `/proc` and `/sys` are kept as they were read, and understood by the checks: then a
 //! file that nobody expected is in a snapshot, and so in a test.
@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the format that this crate writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
+
+/// The TCP port of keys and sessions, unless another is given.
+pub const SESSION_PORT: u16 = 7471;
 
 /// The reason why something was not seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +99,7 @@ impl Files {
 /// A file that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileText<'a> {
-    /// The path.
+    /// The path, from the root of the file system, without its first slash.
     pub path: &'a str,
     /// The text, without white space at its ends.
     pub text: &'a str,
@@ -107,7 +110,7 @@ pub struct FileText<'a> {
 pub struct Snapshot {
     /// The version of the format.
     pub version: u32,
-    /// The machine.
+    /// All that is seen of no interface in particular.
     #[serde(default)]
     pub machine: Machine,
     /// The interfaces that were asked for.
@@ -187,7 +190,7 @@ fn hashed(key: &RandomState, text: &str) -> String {
     format!("hashed-{:016x}", key.hash_one(text))
 }
 
-/// What is the machine's, or this process's.
+/// All that is the machine's, or this process's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
@@ -239,19 +242,19 @@ pub struct StateDir {
 pub struct Socket {
     /// Whether it is one of TCP that listens; otherwise one of UDP.
     pub tcp: bool,
-    /// The port.
+    /// Its number, in the byte order of this machine.
     pub port: u16,
 }
 
-/// An interface.
+/// An interface, and all that is seen of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Interface {
-    /// The name.
+    /// The name that the kernel has for it.
     pub name: String,
-    /// What rtnetlink tells.
+    /// The link, as rtnetlink tells of it.
     pub link: Seen<Link>,
-    /// The addresses.
+    /// Addresses of IPv4 and IPv6 that it has.
     pub addresses: Seen<Vec<Address>>,
     /// The driver; `None` if there is no device behind the interface.
     pub driver: Seen<Option<String>>,
@@ -279,7 +282,7 @@ pub struct Interface {
     pub eee: Seen<Option<bool>>,
     /// Whether the link is half duplex; `None` if the driver does not tell.
     pub half_duplex: Seen<Option<bool>>,
-    /// Mbit/s.
+    /// The speed in Mbit/s; `None` if the driver does not tell.
     pub speed: Seen<Option<u32>>,
     /// Counters of losses, a second apart.
     pub losses: Seen<[Losses; 2]>,
@@ -293,7 +296,7 @@ pub struct Interface {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Link {
-    /// The index.
+    /// The index, by which the kernel knows it when it is renamed.
     pub index: u32,
     /// Bytes of the longest packet.
     pub mtu: u32,
@@ -324,7 +327,7 @@ pub struct Link {
 /// An XDP program that is attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The id.
+    /// The id that the kernel gave it when it was loaded.
     pub id: u32,
     /// The name; empty if the kernel does not tell.
     pub name: String,
@@ -376,7 +379,7 @@ pub struct Rings {
     pub rx_max: u32,
 }
 
-/// Queues.
+/// Queues that a device has, by their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channels {
     /// Receive queues that have no transmit queue.
@@ -421,10 +424,10 @@ pub struct Pause {
 pub struct Losses {
     /// Without a buffer for them: `rx_missed_errors`.
     pub missed: u64,
-    /// `rx_fifo_errors`.
+    /// In a queue of the device that overflowed: `rx_fifo_errors`.
     pub fifo: u64,
-    /// `rx_over_errors`.
+    /// Of a ring that overflowed: `rx_over_errors`.
     pub over: u64,
-    /// `rx_dropped`.
+    /// Thrown away by the driver or the kernel: `rx_dropped`.
     pub dropped: u64,
 }

@@ -1,9 +1,10 @@
 //! Cores, their clocks, and who else has them.
 
-use super::{Answer, Answered, Wanted, cores};
+use super::{Answer, Answered, Wanted};
 use crate::{
     setting::Setting,
     snapshot::{Machine, Unseen},
+    text::cores,
 };
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -169,7 +170,7 @@ pub(super) fn steal(machine: &Machine, _: &Wanted) -> Answered {
     let found = format!("{steal:.1} % stolen, longest gap {gap} us in 200 ms");
     Ok(if steal > STEAL_MAX || gap > GAP_MAX {
         Answer::mend(found)
-            .wanted(format!("{STEAL_MAX} %, {GAP_MAX} us"))
+            .wanted(format!("at most {STEAL_MAX} % and {GAP_MAX} us"))
             .command("top -bn1 | head -12")
     } else {
         Answer::ok(found)

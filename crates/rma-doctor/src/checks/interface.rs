@@ -2,8 +2,8 @@
 
 use rma_xdp::device::xdp::{Broken, Release, SINGLE_BUFFER_MTU};
 
-use super::{Answer, Answered, Subject, machine::MULTI_BUFFER, quoted};
-use crate::setting::Setting;
+use super::{Answer, Answered, Subject, machine::MULTI_BUFFER};
+use crate::{setting::Setting, text::quoted};
 
 /// The name of the steering program.
 const STEERING_PROGRAM: &str = "rma_steer";

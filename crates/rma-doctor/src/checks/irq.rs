@@ -1,7 +1,7 @@
 //! Interrupts: when they come, and where.
 
-use super::{Answer, Answered, Subject, cores};
-use crate::setting::Setting;
+use super::{Answer, Answered, Subject};
+use crate::{setting::Setting, text::cores};
 
 /// Microseconds that an interrupt may wait.
 const USECS_MAX: u32 = 4;

@@ -33,7 +33,8 @@ fn off(subject: &Subject<'_>, features: &[Feature], answer: fn(String) -> Answer
     let answer = answer(format!("{} on", names(|it| it.kernel, " and "))).wanted("off");
     if on.iter().any(|it| !seen.changeable.contains(it.kernel)) {
         return Ok(answer
-            .command(format!("ethtool -k {} (the driver lets nobody change it)", subject.name())));
+            .why("the driver lets nobody change it: take another device, or one of its older drivers")
+            .command(format!("ethtool -k {}", subject.name())));
     }
     let changes = names(|it| it.short, " off ");
     let answer = answer.command(format!("ethtool -K {} {changes} off", subject.name()));

@@ -1,7 +1,7 @@
 //! The place of the device: slot and node.
 
-use super::{Answer, Answered, Subject, cores};
-use crate::snapshot::Unseen;
+use super::{Answer, Answered, Subject};
+use crate::{snapshot::Unseen, text::cores};
 
 const NODE: &str = "sys/devices/system/node";
 
@@ -16,12 +16,12 @@ pub(super) fn pcie(subject: &Subject<'_>) -> Answered {
         return Ok(Answer::does_not_apply("it is in no PCIe slot"));
     };
     let number = |text: &str| text.split(' ').next().and_then(|it| it.parse::<f64>().ok());
-    let is_less = |(now, max): (&str, &str)| match (number(now), number(max)) {
+    let is_less = |now: &str, max: &str| match (number(now), number(max)) {
         (Some(now), Some(max)) => Ok(now < max),
         _ => Err(Unseen(format!("{now:?} and {max:?} are no speed or width"))),
     };
     let text = format!("{} x{}", speed.0, width.0);
-    Ok(if is_less(speed)? || is_less(width)? {
+    Ok(if is_less(speed.0, speed.1)? || is_less(width.0, width.1)? {
         Answer::mend(text).wanted(format!("{} x{}", speed.1, width.1)).command(
             match subject.interface.bus.get() {
                 Ok(Some(bus)) => format!("lspci -vv -s {bus}"),

@@ -287,7 +287,7 @@ fn each_check_finds_its_sickness_and_says_how_to_mend_it() {
 }
 
 #[test]
-fn what_was_not_seen_is_unknown_and_never_well() {
+fn a_thing_that_was_not_seen_is_unknown_and_never_well() {
     let nothing = Snapshot {
         version: VERSION,
         machine: Machine::default(),

@@ -255,10 +255,10 @@ impl Kernel for Running {
             }
             Setting::Channels { rx, tx, combined, .. } => {
                 let all = [(CHANNELS_RX, rx), (CHANNELS_TX, tx), (CHANNELS_COMBINED, combined)];
-                let with = |it: Attributes, (kind, count): (u16, &Option<u32>)| {
-                    count.map_or(it.clone(), |count| it.u32(kind, count))
-                };
-                self.tell(setting, &CHANNELS, |it| all.into_iter().fold(it, with))
+                let given = all.into_iter().filter_map(|(kind, count)| Some((kind, (*count)?)));
+                self.tell(setting, &CHANNELS, |it| {
+                    given.fold(it, |it, (kind, count)| it.u32(kind, count))
+                })
             }
             Setting::Coalescing { adaptive, rx_usecs, .. } => {
                 // Who has no choice of its own refuses to be told so.

@@ -1,5 +1,5 @@
-//! What the families `ethtool` and `netdev` tell, and the program `ethtool` where the kernel tells
-//! nothing over netlink.
+//! Answers of the families `ethtool` and `netdev`, and of the program `ethtool` where the kernel
+//! tells nothing over netlink.
 
 use std::io;
 

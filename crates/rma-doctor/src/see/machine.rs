@@ -168,7 +168,8 @@ fn sockets(reader: &Reader, [udp, tcp]: [u16; 2]) -> Seen<Vec<Socket>> {
     Seen::Value(sockets)
 }
 
-/// Whether a line of `/proc/net/udp` or `tcp` is of a socket with that port: `0: 00000000:28E8 …`.
+/// Whether a line of `/proc/net/udp` or `tcp` is of a socket with that port, as
+/// `0: 00000000:28E8 …`.
 fn has_port(line: &str, port: u16, listening: bool) -> bool {
     const LISTEN: &str = "0A";
     let mut words = line.split_whitespace().skip(1);
@@ -226,7 +227,7 @@ pub(super) fn spin(reader: &Reader, machine: &mut Machine) {
     machine.stat = before.and_then(|before| Ok([before, stat()?])).into();
 }
 
-/// What files tell of an interface.
+/// Reads the files that tell of an interface.
 pub(super) fn look_at_interface(reader: &Reader, interface: &mut Interface) {
     let folder = format!("sys/class/net/{}", interface.name);
     let unseen = match (reader.read(&format!("{folder}/ifindex")), interface.link.get()) {

@@ -15,12 +15,12 @@ pub(crate) fn cores(text: &str) -> Vec<usize> {
 
 /// A word as a shell takes it: in quotes if it has anything else than letters, digits, and a few
 /// signs that mean nothing.
-pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-@/".contains(it);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_./:=%@+,".contains(it);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
