@@ -171,7 +171,7 @@ impl Grant {
         if responder.is_ipv4() != initiator.is_ipv4() {
             return Err(GrantError::Family { initiator, responder });
         }
-        Ok(keylog::granted(Self {
+        Ok(Self {
             responder,
             region: RegionId::from_bits(u32::from_be_bytes(part(octets, field::REGION))),
             region_len: u64::from_be_bytes(part(octets, field::REGION_LEN)),
@@ -179,7 +179,8 @@ impl Grant {
             pid: Pid(u32::from_be_bytes(part(octets, field::PID))),
             op_type,
             key: DerivedRegionKey::from_bytes(part(octets, field::KEY)),
-        }))
+        }
+        .logged())
     }
 
     /// The same permission under another region key: what its holder needs once a Rekey has
@@ -190,7 +191,22 @@ impl Grant {
         let Self { responder, initiator, pid, op_type, .. } = *self;
         let binding = KeyBinding { initiator, responder, pid, op_type };
         let key = RegionKeySchedule::new(key).derive(&binding);
-        keylog::granted(Self { key, ..*self })
+        Self { key, ..*self }.logged()
+    }
+
+    /// Tells the key log of K_d, in builds that have one: of a grant that was made here, or came
+    /// here. Returns the grant.
+    #[must_use]
+    #[inline]
+    pub fn logged(self) -> Self {
+        let Self { initiator, responder, pid, op_type, region, key, .. } = &self;
+        let (op, region) = (*op_type as u8, region.to_bits());
+        keylog::line(format_args!(
+            "1RMA_KD {initiator} {responder} {} {op} {region} {}",
+            pid.0,
+            keylog::Hex(key.expose())
+        ));
+        self
     }
 }
 

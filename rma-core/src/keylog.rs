@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::{addr::LocalAddresses, crypto::RegionKey, grant::Grant, region::RegionId};
+use crate::{addr::LocalAddresses, crypto::RegionKey, region::RegionId};
 
 /// The key log of this process.
 #[cfg(feature = "keylog")]
@@ -45,20 +45,6 @@ pub fn line(line: fmt::Arguments<'_>) {
     if let Some(log) = LOG.get() {
         (log.write)(line);
     }
-}
-
-/// Tells the K_d of a grant that was made here, or came here. Returns the grant.
-#[must_use]
-#[inline]
-pub fn granted(grant: Grant) -> Grant {
-    let Grant { initiator, responder, pid, op_type, region, key, .. } = &grant;
-    let (op, region) = (*op_type as u8, region.to_bits());
-    line(format_args!(
-        "1RMA_KD {initiator} {responder} {} {op} {region} {}",
-        pid.0,
-        Hex(key.expose())
-    ));
-    grant
 }
 
 /// Tells the K_r that a region of the host with these addresses has from now on.

@@ -103,7 +103,7 @@ pub struct Nic {
     rest_is_next: bool,
     /// When a command of the latency class came last, or an authentic frame of one.
     latency_class_seen_at: Option<Instant>,
-    /// Who is told what becomes of each frame.
+    /// The place where the fate of each frame is told, while somebody asks.
     verdicts: Option<Arc<Verdicts>>,
 }
 

@@ -41,7 +41,6 @@ use rma_core::{
     crypto::{EngineId, KeyBinding, RegionKey},
     error::RegionError,
     grant::Grant,
-    keylog,
     nic::RegionEntry,
     op::OpType,
     portal::{FlagLender, PortalConfig, portal},
@@ -321,7 +320,7 @@ impl<P: ControlPath> Driver<P> {
         let key = self.shards.ask_any(Derive(region.id(), binding), &mut self.ledger)??;
         let longest_message = self.ledger.accounts().buffer_len(region.id());
         tracing::debug!(region = %region.id(), %initiator, %pid, %op_type, "grant made");
-        Ok(keylog::granted(Grant {
+        Ok(Grant {
             responder,
             region: region.id(),
             region_len: longest_message.unwrap_or(region.reach()),
@@ -329,7 +328,8 @@ impl<P: ControlPath> Driver<P> {
             pid,
             op_type,
             key,
-        }))
+        }
+        .logged())
     }
 
     /// Allocates `slots` command slots as a portal, of `engine` if one is asked for. Its PID is the

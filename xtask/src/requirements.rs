@@ -68,7 +68,7 @@ const FOR_THE_LAB: &[Requirement] = &[
     needs(Look::Program("ethtool"), "ethtool", "interfaces that get more queues while hosts run"),
 ];
 
-/// To see what Wireshark makes of a capture. Where it is missing, its tests say that they did not run.
+/// To see what Wireshark makes of a capture. Without it, its tests say that they did not run.
 const FOR_CAPTURES: &[Requirement] =
     &[needs(Look::Program("tshark"), "tshark", "the tests of docs/dissector.lua")];
 

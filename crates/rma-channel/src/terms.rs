@@ -17,7 +17,6 @@ use rma_core::{
     crypto::DerivedRegionKey,
     gate::{Identity, Peer, Refused},
     grant::Grant,
-    keylog,
     op::OpType,
     region::RegionId,
 };
@@ -250,7 +249,7 @@ fn grant(rest: &mut &[u8]) -> Option<Grant> {
     let [op_type] = take(rest)?;
     let op_type = OpType::from_code(op_type)?;
     let key = DerivedRegionKey::from_bytes(take(rest)?);
-    Some(keylog::granted(Grant { responder, region, region_len, initiator, pid, op_type, key }))
+    Some(Grant { responder, region, region_len, initiator, pid, op_type, key }.logged())
 }
 
 /// The parts of the other end's terms that this end needs.

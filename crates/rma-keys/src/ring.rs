@@ -17,7 +17,6 @@ use core::time::Duration;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     grant::Grant,
-    keylog,
     op::{OpStatus, OpType},
     region::RegionId,
     time::Instant,
@@ -438,15 +437,7 @@ impl KeyRing {
             [Some(&present), next.as_ref()].into_iter().flatten().flat_map(|it| &it.keys)
         {
             let (op_type, key) = (*op_type, key.derived_key());
-            let _ = keylog::granted(Grant {
-                responder,
-                region,
-                region_len,
-                initiator,
-                pid,
-                op_type,
-                key,
-            });
+            let _ = Grant { responder, region, region_len, initiator, pid, op_type, key }.logged();
         }
         let place = Place { responder, region, region_len, initiator, pid: holder.pid };
         let latest = next.as_ref().map_or(present.epoch, |it| it.epoch);

@@ -69,7 +69,7 @@ pub struct Star {
     /// after that while its thread stands still: what they say of time is about now, not then.
     seen_at: Instant,
     counters: Arc<StarCounters>,
-    /// Who is told of each packet.
+    /// The place where each packet is told of, while somebody asks.
     verdicts: Option<Arc<Verdicts>>,
 }
 

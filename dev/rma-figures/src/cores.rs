@@ -39,7 +39,7 @@ type Both = [Place; 2];
 struct Lane {
     asking: Issuer,
     asked: Issuer,
-    /// What comes to the engine that reads.
+    /// Frames to the engine that reads.
     back: Rc<RefCell<Wire>>,
     local: RegisteredRegion,
     grant: Grant,
@@ -149,7 +149,7 @@ pub fn together(cores: &[usize], rounds: usize) -> Together {
     Together { engines: cores.len() as u16, over_one: over(0), over_hosts: over(1) }
 }
 
-/// What a stranger floods the first engine with.
+/// The frames that a stranger floods the first engine with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flood {
     /// Nothing: it takes turns that find nothing.

@@ -32,7 +32,7 @@ const NEXT_KEY: RegionKey = RegionKey::from_bytes([2; 16]);
 const LEN: usize = 4096;
 const SLOTS: u16 = 16;
 
-/// What a host asks for that is not answered in so many rounds never is.
+/// Rounds after which an op that has not been answered never will be.
 const ROUNDS: usize = 64;
 
 /// An engine's share of frames in one turn: [`rma_core::engine::BURST`].
@@ -160,7 +160,7 @@ impl Host {
         }
     }
 
-    /// What its engines have sent.
+    /// Takes what its engines have sent.
     fn sent(&mut self) -> Vec<Carried> {
         self.engines.iter_mut().flat_map(|it| it.engine.backend_mut().sent.drain(..)).collect()
     }

@@ -53,7 +53,7 @@ const TAIL: u64 = 1;
 const PACKET: u64 = 2;
 
 impl Verdicts {
-    /// None.
+    /// No verdict yet.
     #[must_use]
     pub fn new() -> Self {
         let told = (0..TOLD_MAX).map(|_| Cell::default()).collect();

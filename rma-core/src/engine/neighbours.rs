@@ -16,8 +16,8 @@
 //!
 //! * A turn fetches frames, then takes the new keys that other engines have put, and then handles
 //!   what it fetched ([`KeyRings`](crate::nic::KeyRings) says why).
-//! * While frames of its own wait, an engine takes no more than half of what a turn may receive from
-//!   its rings, in messages and in octets.
+//! * While frames of its own wait, an engine takes no more than half of what a turn may receive
+//!   from its rings, in messages and in octets.
 //! * A ring without room loses a frame, which is counted, and keeps room for words.
 //! * A packet whose frames end at two engines has one notice to a stranger at most (P10): whoever
 //!   has its first frame may send it, and all others count it as sent.
@@ -85,8 +85,8 @@ impl HandOvers {
     }
 }
 
-/// The most that a turn takes out of the rings: another engine's flood must not delay this one's own
-/// frames.
+/// The most that a turn takes out of the rings: another engine's flood must not delay this one's
+/// own frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub(super) messages: usize,

@@ -473,8 +473,8 @@ impl RegionTable {
     }
 
     /// Names another engine of the host as the home of `region`, if that is registered. Only once
-    /// the one before has ended, and every other engine has taken all keys that it had put: so there
-    /// is one order of a region's keys.
+    /// the one before has ended, and every other engine has taken all keys that it had put: so
+    /// there is one order of a region's keys.
     pub fn move_home(&mut self, region: RegionId, home: EngineId) {
         if let Some(entry) = named_mut(&mut self.rows, region) {
             entry.home = home;

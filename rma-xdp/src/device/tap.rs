@@ -713,7 +713,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_ring_has_no_room_for_is_counted_and_told_with_the_next_packet() {
+    fn packets_that_a_full_ring_has_no_room_for_are_counted_and_told_with_the_next_one() {
         let (mut tap, mut reader) = Tap::with_lines(128, 64);
         for _ in 0..1000 {
             burst(&mut tap, &mut [vec![7; 128]], |verdicts, places| {

@@ -88,7 +88,7 @@ impl Side {
         self.sockets.socket_mut(queue).expect("each queue has one")
     }
 
-    /// What has come, of 1RMA, in the order of each queue.
+    /// Takes what has come, of 1RMA, in the order of each queue.
     fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         for queue in 0..self.queues {
@@ -183,7 +183,7 @@ impl Drop for PatchPanel {
 pub struct Patched {
     /// The hosts. Dropped first.
     pub hosts: Hosts,
-    /// The panel.
+    /// The panel between them.
     pub panel: PatchPanel,
     _namespaces: Namespaces,
 }

@@ -499,8 +499,8 @@ fn a_settle_finds_the_record_of_its_op_whichever_engine_it_comes_to() {
     }
 }
 
-/// What an initiator is told of a recorded op that was applied, and of a message, where what asks
-/// for it comes to an engine that it is not for.
+/// Returns what an initiator is told of a recorded op that was applied, and of a message, where the
+/// frame that asks for it comes to an engine that it is not for.
 fn told_by_the_wrong_engine(setup: Setup) -> (Option<Verdict>, OpStatus) {
     let mut net = Net::against([1, 2], ROUTES[0], setup);
     let region = net.hosts[1].register(64, Permissions::ATOMIC, 0);

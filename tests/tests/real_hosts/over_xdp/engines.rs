@@ -27,13 +27,13 @@ use rma_xdp::{
 
 use super::interface_lost::{Scene, wait_attachments, wait_for, wait_state};
 
-/// What engine 1 of a host is to do with the next frame.
+/// The fate of the next frame at engine 1 of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
     /// Go on.
     #[default]
     Go,
-    /// Panic.
+    /// The engine panics.
     Panic,
     /// Stand still.
     Stand,
