@@ -80,6 +80,8 @@ impl Side {
     fn open(interface: &str, to: HostAddr, queues: usize) -> Result<Self, XdpError> {
         let mut config = XdpConfig::new(interface, &[Port(rma_xdp::config::DEFAULT_PORT)], &[to]);
         config.mode = Mode::Native;
+        // Each queue's socket transmits.
+        config.engines = Engines::Count(queues as u32);
         let tap = Tap::open(interface).expect("a packet socket");
         Ok(Self { sockets: SteeredSockets::open(&config, MTU)?, tap, queues })
     }
@@ -122,6 +124,14 @@ fn carry_others(from: &Tap, to: &Tap, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Frames are steered to sockets by addresses that the kernel has itself. This one is silent about
+/// it: 8 stands for no answer to any ARP request, so the far host alone gives one.
+fn let_be_local(middle: &Netns, interface: &str, address: HostAddr) {
+    middle.sysctl(&format!("ipv4/conf/{interface}/arp_ignore"), "8").expect("a setting");
+    let address = format!("{}/32", address.ip());
+    middle.ip(&["addr", "add", &address, "dev", interface]).expect("the ip command");
+}
+
 /// The thread in the middle. Dropped, it ends.
 #[derive(Debug)]
 pub struct PatchPanel {
@@ -133,10 +143,13 @@ pub struct PatchPanel {
 impl PatchPanel {
     fn start(middle: &Netns, hosts: [HostAddr; 2], queues: usize, hash: Hash) -> Self {
         let mut sides = {
-            let _inside = middle.enter().expect("the middle namespace");
             let [a, b] = WIRE_INTERFACES;
-            [(a, hosts[1]), (b, hosts[0])]
-                .map(|(interface, to)| Side::open(interface, to, queues).expect("AF_XDP sockets"))
+            let ends = [(a, hosts[1]), (b, hosts[0])];
+            for (interface, to) in ends {
+                let_be_local(middle, interface, to);
+            }
+            let _inside = middle.enter().expect("the middle namespace");
+            ends.map(|(interface, to)| Side::open(interface, to, queues).expect("AF_XDP sockets"))
         };
         let hash = Arc::new(AtomicU64::new(hash.to_word()));
         let is_over = Arc::new(AtomicBool::new(false));

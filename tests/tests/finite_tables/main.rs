@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod engines;
 mod star;
 
 use core::{

@@ -11,7 +11,7 @@ use super::{
     share::Share,
     socket::Socket,
 };
-use crate::device::{engines::Engines, net::PathTable};
+use crate::device::net::PathTable;
 
 /// The sockets of an interface, one for each receive queue: what comes over its wire for the UDP
 /// ports goes to them, past the kernel's network stack. For who writes and reads packets himself,
@@ -20,7 +20,8 @@ use crate::device::{engines::Engines, net::PathTable};
 /// Dropped, they leave the interface as it was.
 #[derive(Debug)]
 pub struct SteeredSockets {
-    share: Box<Share>,
+    /// Of each engine's.
+    shares: Box<[Box<Share>]>,
     counters: Arc<Counters>,
 }
 
@@ -31,20 +32,19 @@ impl SteeredSockets {
     /// # Errors
     /// An [`XdpError`] for each cause, with the next step. Nothing stays attached or bound.
     pub fn open(config: &XdpConfig, mtu: u32) -> Result<Self, XdpError> {
-        let config = XdpConfig { engines: Engines::One, ..config.clone() };
         config.check()?;
         let counters = Arc::default();
         let (paths, _) = PathTable::new(mtu);
-        let attachment = Arc::new(Attachment::open(&config, &paths, Learnt::default())?);
-        let mut shares = Share::open_each(&attachment, &config, &[Some(&counters)])?;
-        let share = shares.pop().flatten().expect("one for the engine");
-        Ok(Self { share, counters })
+        let attachment = Arc::new(Attachment::open(config, &paths, Learnt::default())?);
+        let each = vec![Some(&counters); attachment.engines as usize];
+        let shares = Share::open_each(&attachment, config, &each)?;
+        Ok(Self { shares: shares.into_iter().flatten().collect(), counters })
     }
 
     /// Describes the attachment, and what works less well than it could.
     #[must_use]
     pub fn describe(&self) -> &Description {
-        self.share.attachment.description()
+        self.shares[0].attachment.description()
     }
 
     /// Returns the sockets' counters, for any thread to read.
@@ -53,9 +53,11 @@ impl SteeredSockets {
         &self.counters
     }
 
-    /// The socket of a receive queue. That of the first one transmits, too. `None` if there is no
-    /// such queue.
+    /// The socket of a receive queue. As many of the first ones transmit, too, as the configuration
+    /// has engines. `None` if there is no such queue.
     pub fn socket_mut(&mut self, queue: usize) -> Option<&mut Socket> {
-        self.share.queues.get_mut(queue).map(|queue| &mut queue.socket)
+        let engines = self.shares.len();
+        let queue = self.shares[queue % engines].queues.get_mut(queue / engines)?;
+        Some(&mut queue.socket)
     }
 }
