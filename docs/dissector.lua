@@ -169,24 +169,28 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
     local asks, ivs, facts = {}, {}, {}
     function proto.init() asks, ivs, facts = {}, {}, {} end
 
-    -- The type and the length of the frame at an octet; or nil, and why there is none.
+    -- The type and the length of the frame at an octet, and how much of it the capture has, which are
+    -- all its headers; or nil, and why there is none.
     local function frame_at(packet, at, count)
-        local left = packet:len() - at
+        local left, on_wire = packet:len() - at, packet:reported_len() - at
         if count == FRAMES_MAX then return nil, "too many frames" end
-        if left < at_least then return nil, "length" end
+        if on_wire < at_least then return nil, "length" end
+        if left < at_least then return nil, "cut" end
         if packet(at, 1):uint() ~= version then return nil, "version" end
         local kind = kind_at(packet, at)
         if not kind then return nil, "frame type" end
-        if left < kind[2] + TAG then return nil, "length" end
+        if on_wire < kind[2] + TAG then return nil, "length" end
+        if left < kind[2] then return nil, "cut" end
         local len = kind[2] + TAG + payload_len(kind, packet, at)
-        if len > left then return nil, "length" end
-        return kind, len
+        if len > on_wire then return nil, "length" end
+        return kind, len, math.min(len, left)
     end
 
     -- The facts of a frame that is seen first.
     local function look(packet, at, len, kind, info)
         local fact = {}
-        local iv, tag = tostring(info.src) .. " " .. iv_of(packet, at), hex(packet, at + len - TAG, TAG)
+        local iv = tostring(info.src) .. " " .. iv_of(packet, at)
+        local tag = at + len <= packet:len() and hex(packet, at + len - TAG, TAG) or ""
         local before = ivs[iv]
         if before then
             fact.iv_in, fact.is_twice = before.number, before.tag == tag
@@ -231,21 +235,23 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
         local known = facts[info.number] or {}
         facts[info.number] = known
         while at < packet:len() do
-            local kind, len = frame_at(packet, at, #names)
+            local kind, len, there = frame_at(packet, at, #names)
             if not kind then
-                root:add(packet(at), string.format("tail of %d octets: %s", packet:len() - at, len))
+                local tail = root:add(packet(at), string.format("tail of %d octets: %s", packet:len() - at, len))
                 names[#names + 1] = "tail: " .. len
+                show(tail, {}, verdicts[#names])
                 break
             end
             names[#names + 1] = kind[1]
-            local frame = root:add(packet(at, len), string.format("[%d] %s, %d octets", #names, kind[1], len))
+            local frame = root:add(packet(at, there), string.format("[%d] %s, %d octets%s", #names, kind[1], len,
+                there < len and ", cut" or ""))
             for _, rows in ipairs({ common, kind[4], kind[5] }) do
                 for _, row in ipairs(rows) do frame:add(declared[key(row)], packet(at + row[2], row[3])) end
             end
             local fact = known[at] or look(packet, at, len, kind, info)
             known[at] = fact
             local payload = len - kind[2] - TAG
-            if payload > 0 then
+            if payload > 0 and there == len then
                 local octets, is_plain = packet(at + kind[2], payload), plain.all or plain[#names]
                 frame:add(is_plain and declared.plain or declared.payload, octets)
                 local text = not is_plain and GcryptCipher and proto.open and
@@ -255,7 +261,7 @@ local function protocol(id, name, version, at_least, common, types, kind_at, pay
                     frame:add(declared.plain, tvb())
                 end
             end
-            frame:add(declared.tag, packet(at + len - TAG, TAG))
+            if there == len then frame:add(declared.tag, packet(at + len - TAG, TAG)) end
             show(frame, fact, verdicts[#names])
             at = at + len
         end

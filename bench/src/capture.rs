@@ -29,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a host may take for the end of a capture.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
+/// Octets that are kept of each packet, if nothing else is said: the headers of a lone frame.
+pub(crate) const SNAP: u32 = 128;
+
 /// Arguments of `capture`.
 #[derive(Args, Clone, Debug)]
 pub struct CaptureArgs {
@@ -39,7 +42,7 @@ pub struct CaptureArgs {
     #[arg(short, long, value_name = "FILE")]
     write: PathBuf,
     /// Octets that are kept of each packet, headers included. 0: times, lengths and verdicts alone.
-    #[arg(long, value_name = "OCTETS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    #[arg(long, value_name = "OCTETS", default_value_t = SNAP, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     snap: u32,
     /// End after so many packets. Default: go on until Ctrl-C, or the host's end.
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -299,12 +302,17 @@ fn without_packets_beyond(mut blocks: &[u8], mut room: u64) -> Vec<u8> {
 static OWN: Mutex<Vec<(PathBuf, Capture)>> = Mutex::new(Vec::new());
 
 /// Captures a host of this program to a file, until [`end_own`].
-pub(crate) fn begin_own(host: &HostOf<impl EngineKind>, path: &Path) -> Result<(), CapturingError> {
+pub(crate) fn begin_own(
+    host: &HostOf<impl EngineKind>,
+    path: &Path,
+    snap: u32,
+) -> Result<(), CapturingError> {
     let file = WholeFile::create(path).map_err(|source| {
         let path = path.to_owned();
         CapturingError::Write { path, packets: 0, source }
     })?;
-    let capture = host.capture_source().start(file, CaptureConfig::default())?;
+    let config = CaptureConfig::default().with(|it| it.snap = snap as usize);
+    let capture = host.capture_source().start(file, config)?;
     OWN.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), capture));
     Ok(())
 }

@@ -29,7 +29,7 @@ use rma_xdp::{
 use crate::{
     backend::{DeviceArgs, DeviceError},
     bytes::Bytes,
-    capture::{CapturingError, begin_own},
+    capture::{CapturingError, SNAP, begin_own},
     conditions::{Conditions, Pinning, interface_of},
     cores::{self, Cores, CoresError},
     cpu::CoreTimes,
@@ -91,10 +91,13 @@ pub struct HostArgs {
     /// another.
     #[arg(long, value_enum, value_name = "HOW")]
     numa: Option<Numa>,
-    /// Write this host's packets to a file, as pcapng, with what became of each frame: the first
-    /// 128 octets of each.
+    /// Write this host's packets to a file, as pcapng, with what became of each frame.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+    /// Octets that `--capture` keeps of each packet, headers included. `rma-bench decrypt` needs
+    /// whole packets: 65535.
+    #[arg(long, value_name = "OCTETS", default_value_t = SNAP, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    capture_snap: u32,
     /// Keep the machine's cores out of idle states that take long to leave. Needs root.
     #[arg(long)]
     pub(crate) low_latency: bool,
@@ -110,7 +113,7 @@ impl HostArgs {
     /// Of a device, with all else as it is by default.
     pub(crate) fn of_device(device: DeviceArgs) -> Self {
         let (address, cores, numa, low_latency, capture) = (Vec::new(), None, None, false, None);
-        Self { device, address, cores, numa, low_latency, capture }
+        Self { device, address, cores, numa, low_latency, capture, capture_snap: SNAP }
     }
 
     /// The cores that were asked for, engines' first.
@@ -564,7 +567,7 @@ fn open_as<P: EngineKind>(
     });
     let opened = opened?;
     if let Some(path) = &host.capture {
-        begin_own(&opened, path)?;
+        begin_own(&opened, path, host.capture_snap)?;
     }
     Ok(opened)
 }
@@ -844,7 +847,9 @@ fn serve_captures(
     let source = host.capture_source().clone();
     match &args.capture_directory {
         Some(directory) => CaptureEndpoint::start(directory, source).map(Some),
-        None => Ok(CaptureEndpoint::start(Path::new(DIRECTORY), source).ok()),
+        None => Ok(CaptureEndpoint::start(Path::new(DIRECTORY), source)
+            .inspect_err(|error| line!("  capture   none: {error} (--capture-directory)"))
+            .ok()),
     }
 }
 

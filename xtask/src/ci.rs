@@ -64,7 +64,7 @@ const VECTORS_NEED: &str = "import cryptography";
 const NETWORKS: Range<u64> = 2_000..25_000;
 
 /// The features of a host, each of which is linted alone: first none.
-const FEATURES: [&str; 6] = ["", "xdp", "channel", "star", "keys", "keylog"];
+const FEATURES: [&str; 7] = ["", "xdp", "channel", "star", "keys", "keylog", "capture"];
 
 /// The examples of the host that run in one process.
 const EXAMPLES: [&str; 8] =
@@ -107,6 +107,9 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     // Off in all other builds: it brings QUIC.
     let clippy = ["clippy", "--package", "rma-bench", "--lib", "--features", "quic"];
     Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
+    // Off in all other builds as well: keys are secrets.
+    Cargo::new(&["test", "--package", "rma-xdp", "--lib", "--features", "keylog", "keylog"])
+        .run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);
     doc.flags("RUSTDOCFLAGS", "--deny warnings").run()?;
     if requirements::for_target(OTHER_TARGET) {

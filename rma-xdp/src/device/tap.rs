@@ -7,6 +7,11 @@
 //! A record is a head line, its octets, and, of packets that came, a later record with the fates of
 //! the frames of all packets of a burst. A packet is copied before its frames are opened in place.
 
+#![cfg_attr(
+    not(any(feature = "xdp", test)),
+    expect(dead_code, reason = "of packets that have their headers, which AF_XDP alone gives")
+)]
+
 use core::{
     mem,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},

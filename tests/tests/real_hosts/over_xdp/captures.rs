@@ -131,7 +131,7 @@ fn a_capture_of_reads_has_both_directions_with_verdicts_and_a_drop_has_its_reaso
         };
         assert_eq!(count(true, "1rma 1/1 ok"), 100, "{packets:?}");
         assert_eq!(count(false, "1rma 1/1 sent"), 101, "answers, and a refusal");
-        assert_eq!(count(true, "1rma 1/1 drop=RequestUnauthenticated"), 1);
+        assert_eq!(count(true, "1rma 1/1 drop=OldKey"), 1, "{packets:?}");
     }
 }
 

@@ -103,6 +103,7 @@ fn everything_holds_behind_a_random_hash_and_behind_one_without_ports() {
 }
 
 /// Runs `scenario` while the hash changes ten times a second.
+#[expect(clippy::disallowed_methods, reason = "the hash is to change ten times a second")]
 fn while_it_changes(patched: &Patched, scenario: impl FnOnce(&Hosts)) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
