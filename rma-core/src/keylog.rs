@@ -1,5 +1,5 @@
 //! Keys told to whoever is to decrypt captures of this process's frames: only in builds with the
-//! feature `keylog`, and only once [`start`] has been called. In others all of this is nothing.
+//! feature `keylog`, and only once `start` has been called. In others all of this is nothing.
 //!
 //! A key is told where it is derived for a grant, where a grant comes in, and where a region gets
 //! it: on no path of frames. The lines are those of `docs/RMA-BENCH.md`.
