@@ -1,7 +1,7 @@
 //! `rma-bench decrypt`: puts the plaintext of frames in place in a capture, by a key log.
 //!
-//! What it reads and writes is in [`blocks`], which octets are frames in [`datagram`], the keys in
-//! [`keys`], and what a frame is opened with in [`one_rma`] and [`star`]. One pass: a frame can be
+//! What it reads and writes is in `blocks`, which octets are frames in `datagram`, the keys in
+//! `keys`, and what a frame is opened with in `one_rma` and `star`. One pass: a frame can be
 //! opened only behind the frame that it answers, as in a capture in the order of time.
 
 mod blocks;

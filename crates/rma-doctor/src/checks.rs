@@ -1,6 +1,6 @@
 //! Checks: pure functions from what was seen to what is wrong.
 //!
-//! One row a check in [`CHECKS`], and a file for each group. A check answers, or gives the reason
+//! One row a check in `CHECKS`, and a file for each group. A check answers, or gives the reason
 //! why it cannot; a panic is not among its answers, whatever is in a snapshot.
 
 mod cpu;
