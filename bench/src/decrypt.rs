@@ -13,9 +13,9 @@ mod shut;
 mod star;
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -130,7 +130,10 @@ pub fn run(args: &DecryptArgs, each: bool, interrupt: &Interrupt) -> Result<(), 
     let mut capture = Capture::open(capture).ok_or_else(none)?;
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(output);
-    let mut out = BufWriter::new(file.map_err(write)?);
+    let file = file.map_err(write)?;
+    // One that was there before may be open to all.
+    file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(write)?;
+    let mut out = BufWriter::new(file);
     let mut decrypter = Decrypter::new(found, *ports);
     let tally = decrypter.run(&mut capture, &mut out, each, || interrupt.is_set());
     let tally = tally.map_err(write)?;

@@ -46,6 +46,9 @@ use crate::compare::{fetch::Way, remote::Opened};
 /// How long an answer may take. It comes between turns of an engine that may have others to serve.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The most findings that are taken from a server.
+const FINDINGS_MAX: usize = 4096;
+
 /// An error of the session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -276,7 +279,7 @@ impl Session {
             let Some(all) = all else { return Ok(None) };
             let is_end = part.is_empty();
             found.extend(part);
-            if is_end || found.len() >= all {
+            if is_end || found.len() >= all.min(FINDINGS_MAX) {
                 return Ok(Some(found));
             }
         }

@@ -149,21 +149,39 @@ impl MendArgs {
 fn undo(interface: Option<&str>) -> Result<(), NotMended> {
     let all = || {
         let all = nix::ifaddrs::getifaddrs().into_iter().flatten().map(|it| it.interface_name);
-        all.collect::<BTreeSet<String>>()
+        // An address may have a label, as eth0:1.
+        let name = |it: String| it.split(':').next().unwrap_or_default().to_owned();
+        all.map(name).collect::<BTreeSet<String>>()
     };
     let interfaces = interface.map_or_else(all, |it| BTreeSet::from([it.to_owned()]));
-    let (mut count, mut said) = (0, 0);
+    let (mut count, mut said, mut last) = (0, 0, None);
     for interface in interfaces.iter().map(|it| Some(&**it)).chain([None]) {
-        let mut kernel = Running::new(interface)?;
-        let place = Place::here(kernel.interface().cloned())?;
-        let told = mend::undo(&mut kernel, &place)?;
-        said += told.len();
-        count += say(&told);
+        match undo_one(interface) {
+            Ok(told) => {
+                said += told.len();
+                count += say(&told);
+            }
+            // The others are set back all the same.
+            Err(why) => {
+                if let Some(why) = last.replace(why) {
+                    line!("  {why}");
+                }
+            }
+        }
+    }
+    if let Some(why) = last {
+        return Err(why);
     }
     if said == 0 {
         line!("  nothing is to be undone");
     }
     if count > 0 { Err(NotMended::Some { count }) } else { Ok(()) }
+}
+
+fn undo_one(interface: Option<&str>) -> Result<Vec<Told>, NotMended> {
+    let mut kernel = Running::new(interface)?;
+    let place = Place::here(kernel.interface().cloned())?;
+    Ok(mend::undo(&mut kernel, &place)?)
 }
 
 /// Tells what became of each, and returns how many failed.

@@ -143,7 +143,7 @@ impl Page {
     /// Writes it for people.
     pub(crate) fn say(&self) {
         // Somebody else's words: none of them moves a cursor.
-        let plain = |text: &str| text.replace(char::is_control, "");
+        let plain = |text: &str| text.replace(|it: char| !(' '..='~').contains(&it), "?");
         let say = |head: &str, it: &Finding| {
             let state = match it.state {
                 State::Ok => "ok",
@@ -315,7 +315,11 @@ impl Path {
         match service.session() {
             Ok(Some(session)) => {
                 self.say(proved());
-                let found = session.hello().versions.to_string().replace(char::is_control, "");
+                let found = session
+                    .hello()
+                    .versions
+                    .to_string()
+                    .replace(|it: char| !(' '..='~').contains(&it), "?");
                 self.say(version.ok(found, "both sides understand each other"));
                 return Some(session);
             }

@@ -17,6 +17,9 @@ pub struct Largest {
 /// The shortest difference that is looked for, in bytes: an MTU is told to four.
 const PRECISION: u32 = 4;
 
+/// The least MTU with which an interface has IPv6, in bytes.
+const IPV6_MTU: u32 = 1280;
+
 /// Looks for the largest packet of at least `least` and at most `most` bytes that arrives. `probe`
 /// sends one of a length, and says whether it came, or none once there is no more time.
 pub fn largest(least: u32, most: u32, mut probe: impl FnMut(u32) -> Option<bool>) -> Largest {
@@ -91,6 +94,19 @@ impl Step<'_> {
                 format!("{arrives} B"),
                 "packets as long as 1RMA sends them there arrive",
             ),
+            // Below that IPv6 is gone, too; and what lies far apart was not looked at for long enough.
+            Largest { arrives: Some(arrives), vanishes: Some(vanishes) }
+                if vanishes.saturating_sub(arrives) > PRECISION || arrives < IPV6_MTU =>
+            {
+                self.mend(
+                    format!(
+                        "packets of {arrives} B arrive from {peer}, and of {vanishes} B do not"
+                    ),
+                    "something between here and there drops what is longer without a word; what the path carries lies \
+                     between the two, and there was no time to find it, or it is too little for IPv6",
+                    &format!("tracepath -n {}", quoted(peer)),
+                )
+            }
             Largest { arrives: Some(arrives), vanishes: Some(vanishes) } => self.mend(
                 format!("packets of {arrives} B arrive from {peer}, and of {vanishes} B do not"),
                 format!(
@@ -154,5 +170,10 @@ mod tests {
         assert_eq!(finding.state, State::Mend);
         assert_eq!(finding.command.unwrap(), "ip link set dev 'a b' mtu 1472");
         assert!(finding.found.contains("1472") && finding.why.contains("9000"));
+        for (arrives, vanishes) in [(576, 9000), (1000, 1002)] {
+            let found = Largest { arrives: Some(arrives), vanishes: Some(vanishes) };
+            let command = step.of_largest("192.0.2.2", 9000, found).command.unwrap();
+            assert_eq!(command, "tracepath -n 192.0.2.2", "no MTU that nobody has found");
+        }
     }
 }

@@ -6,9 +6,11 @@ mod route;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -152,20 +154,47 @@ impl Reader {
     }
 }
 
+/// How long a program may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Runs a program, and returns the text that it prints, if it is there and succeeds.
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
-    let output = command.output().map_err(|error| match error.kind() {
+    let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!("`{program}` is not installed, which would tell"),
         _ => format!("`{program}` could not be run: {error}"),
-    })?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
+    };
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    // Read meanwhile: a program that prints much waits for that.
+    let read = |from: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            from.map(|mut it| it.read_to_end(&mut text));
+            text
+        })
+    };
+    let printed = read(child.stdout.take().map(|it| Box::new(it) as _));
+    let complained = read(child.stderr.take().map(|it| Box::new(it) as _));
+    let end = monotonic() + PATIENCE;
+    while child.try_wait().map_err(failed)?.is_none() {
+        if monotonic() > end {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("`{program}` does not end"));
+        }
+        sleep(Duration::from_millis(5));
+    }
+    let status = child.wait().map_err(failed)?;
+    let (printed, complained) =
+        (printed.join().unwrap_or_default(), complained.join().unwrap_or_default());
+    if !status.success() {
+        let text = String::from_utf8_lossy(&complained);
         let line = text.lines().next().unwrap_or_default();
         return Err(format!("`{program} {}` failed: {line}", arguments.join(" ")));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&printed).into_owned())
 }
 
 fn monotonic() -> Duration {

@@ -1,5 +1,7 @@
 //! Texts of the kernel's files, and names for a shell.
 
+use std::collections::BTreeSet;
+
 /// The highest number of a core.
 const CORE_MAX: usize = 1 << 13;
 
@@ -10,7 +12,8 @@ pub(crate) fn cores(text: &str) -> Vec<usize> {
         let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
         (first <= last && last < CORE_MAX).then_some(first..=last)
     };
-    text.split(',').filter_map(range).flatten().collect()
+    // Each once, however often a text names it.
+    text.split(',').filter_map(range).flatten().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// A word as a shell takes it: in quotes if it has anything else than letters, digits, and a few

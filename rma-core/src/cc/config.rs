@@ -328,7 +328,7 @@ impl CcConfig {
             Algorithm::Swift => {
                 Controller::Swift(Swift::new(self, Signal::IssueDelay, target_delay))
             }
-            Algorithm::Own(policy) => Controller::Own(Own::new(self, policy.local(self))),
+            Algorithm::Own(policy) => Controller::Own(Own::new(self, || policy.local(self))),
         }
     }
 
@@ -352,7 +352,9 @@ impl CcConfig {
             Algorithm::Swift => {
                 Controller::Swift(Swift::new(self, Signal::RemoteDelay, target_delay))
             }
-            Algorithm::Own(policy) => Controller::Own(Own::new(self, policy.remote(self, moves))),
+            Algorithm::Own(policy) => {
+                Controller::Own(Own::new(self, || policy.remote(self, moves)))
+            }
         }
     }
 

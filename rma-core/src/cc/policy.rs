@@ -22,7 +22,8 @@ use crate::{op::Moves, time::Instant};
 /// [`Algorithm::Own`](super::Algorithm::Own).
 ///
 /// Its windows are boxes: one is allocated for the local NIC, and one whenever a remote NIC is new.
-/// They react on the application's thread, once per completion, and should not block.
+/// They react on the application's thread, once per completion, and should not block. (Those that
+/// StaR is configured with react on the engine's.)
 ///
 /// ```
 /// use rma_core::{
@@ -111,10 +112,14 @@ pub struct Own {
 }
 
 impl Own {
-    pub(super) fn new(config: &CcConfig, controller: Box<dyn CongestionController>) -> Self {
+    /// The window that `make` makes. One that panics makes none: the window stays as it begins.
+    pub(super) fn new(
+        config: &CcConfig,
+        make: impl FnOnce() -> Box<dyn CongestionController>,
+    ) -> Self {
         let settings = config.settings();
         let mut own = Self {
-            controller: Some(controller),
+            controller: catch_unwind(AssertUnwindSafe(make)).ok(),
             cwnd: settings.cwnd_initial,
             cwnd_min: settings.cwnd_min,
             cwnd_max: settings.cwnd_max,

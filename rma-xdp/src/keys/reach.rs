@@ -41,6 +41,10 @@ impl Reach for OverPortal {
         self.identity
     }
 
+    fn has_room(&mut self) -> bool {
+        self.portal.next_slot().is_some()
+    }
+
     fn issue(&mut self, grant: &Grant, key: Option<RegionKey>) -> Option<CommandSlotId> {
         let issued = match key {
             Some(key) => self.portal.rekey(grant, key),

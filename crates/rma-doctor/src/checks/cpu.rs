@@ -135,11 +135,16 @@ impl Times {
 }
 
 pub(super) fn smt(machine: &Machine, wanted: &Wanted) -> Answered {
-    let Some(engine) = wanted.cores.first() else {
+    if wanted.cores.is_empty() {
         return Ok(Answer::does_not_apply("no cores were named"));
-    };
-    let path = format!("{CPU}/cpu{engine}/topology/thread_siblings_list");
-    for sibling in cores(machine.files.text(&path)?).iter().filter(|it| *it != engine) {
+    }
+    let mut pairs = Vec::new();
+    for engine in wanted.cores.iter().take(wanted.engines.max(1) as usize) {
+        let path = format!("{CPU}/cpu{engine}/topology/thread_siblings_list");
+        let siblings = cores(machine.files.text(&path)?);
+        pairs.extend(siblings.into_iter().filter(|it| it != engine).map(|it| [*engine, it]));
+    }
+    for [engine, sibling] in pairs {
         let times = Times::between(machine, &format!("cpu{sibling}"))?;
         let busy = times.percent(times.all.saturating_sub(times.idle));
         if busy > BUSY_MAX {

@@ -1,6 +1,7 @@
 //! Interrupts: when they come, and where.
 
 use super::{Answer, Answered, Subject};
+use crate::snapshot::Unseen;
 use crate::{setting::Setting, text::cores};
 
 /// Microseconds that an interrupt may wait.
@@ -10,7 +11,9 @@ pub(super) fn coalescing(subject: &Subject<'_>) -> Answered {
     let Some(seen) = *subject.interface.coalescing.get()? else {
         return Ok(Answer::does_not_apply("the driver delays no interrupts"));
     };
-    let usecs = seen.rx_usecs.unwrap_or_default();
+    let Some(usecs) = seen.rx_usecs else {
+        return Ok(Answer::does_not_apply("the driver tells no delay of interrupts"));
+    };
     let found = format!("rx-usecs {usecs}{}", if seen.adaptive { ", adaptive" } else { "" });
     if usecs <= USECS_MAX && !seen.adaptive {
         return Ok(Answer::ok(found));
@@ -33,18 +36,26 @@ pub(super) fn irq(subject: &Subject<'_>) -> Answered {
         return Ok(Answer::does_not_apply("it has no interrupts of its own"));
     }
     let near = super::pcie::near(subject)?;
-    let engine = subject.wanted.cores.first();
-    let is_good = |core: &usize| near.contains(core) && Some(core) != engine;
-    let mut bad = Vec::new();
+    let is_good = |core: &usize| near.contains(core) && !subject.wanted.cores.contains(core);
+    let (mut bad, mut seen) = (Vec::new(), 0);
     for number in numbers {
         let path = format!("proc/irq/{number}/smp_affinity_list");
         let Some(list) = interface.files.find(&path)? else { continue };
+        seen += 1;
         // One that may go to good cores as well is left to the kernel.
         if !cores(list).iter().any(is_good) {
             bad.push(*number);
         }
     }
+    if seen == 0 {
+        return Err(Unseen("no file tells which cores the interrupts go to".to_owned()));
+    }
     let good = near.iter().find(|it| is_good(it));
+    if good.is_none() && !bad.is_empty() {
+        return Ok(Answer::mend("on threads' cores, and no other is near the device")
+            .wanted("a core near the device that no thread is pinned to")
+            .command("rma-bench doctor --cores LIST"));
+    }
     let (Some(first), Some(good)) = (bad.first(), good) else {
         return Ok(match machine.irqbalance.get()? {
             true => Answer::note("irqbalance runs, and may move interrupts to an engine's core"),

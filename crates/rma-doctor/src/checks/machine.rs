@@ -52,7 +52,10 @@ pub(super) fn capabilities(machine: &Machine, _: &Wanted) -> Answered {
     if let Ok(Some(of_file)) = machine.file_capabilities.get()
         && Capabilities::lacking(*of_file, unlimited).is_empty()
     {
-        return Ok(Answer::ok("all, of the program's file"));
+        return Ok(Answer::mend(format!("lacks {lacking}, which the program's file has"))
+            .wanted(Capabilities::NEEDED)
+            .why("the kernel does not grant them: the file system is mounted nosuid, or new privileges are forbidden")
+            .command("findmnt -no OPTIONS -T \"$(command -v rma-bench)\"; grep NoNewPrivs /proc/self/status"));
     }
     let setcap = Capabilities::NEEDED.as_setcap();
     Ok(Answer::mend(format!("lacks {lacking}"))
@@ -152,18 +155,20 @@ pub(super) fn huge_pages(machine: &Machine, wanted: &Wanted) -> Answered {
         return Ok(Answer::ok("transparent"));
     }
     let meminfo = machine.files.text("proc/meminfo")?;
-    let free = meminfo.lines().find_map(|it| it.strip_prefix("HugePages_Free:"));
-    let free: u64 = free.and_then(|it| it.trim().parse().ok()).unwrap_or_default();
-    let need = wanted.region.div_ceil(HUGE_PAGE);
+    let number = |name: &str| {
+        let value = meminfo.lines().find_map(|it| it.strip_prefix(name));
+        value.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+    };
+    let [free, total] = ["HugePages_Free:", "HugePages_Total:"].map(number);
+    let page = (number("Hugepagesize:") << 10).max(HUGE_PAGE);
+    let need = wanted.region.div_ceil(page);
+    // The setting is of all pages, those that others have among them.
+    let all = total + need.saturating_sub(free);
     Ok(if free >= need {
         Answer::ok(format!("{free} free"))
     } else {
         Answer::mend(format!("{free} free, and none that are transparent"))
             .wanted(format!("{need} free"))
-            .command(format!("sysctl -w vm.nr_hugepages={need}"))
-            .setting(Setting::File {
-                path: "/proc/sys/vm/nr_hugepages".into(),
-                value: need.to_string(),
-            })
+            .command(format!("sysctl -w vm.nr_hugepages={all}"))
     })
 }

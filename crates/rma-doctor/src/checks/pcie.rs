@@ -1,7 +1,10 @@
 //! The place of the device: slot and node.
 
 use super::{Answer, Answered, Subject};
-use crate::{snapshot::Unseen, text::cores};
+use crate::{
+    snapshot::Unseen,
+    text::{cores, quoted},
+};
 
 const NODE: &str = "sys/devices/system/node";
 
@@ -24,7 +27,7 @@ pub(super) fn pcie(subject: &Subject<'_>) -> Answered {
     Ok(if is_less(speed.0, speed.1)? || is_less(width.0, width.1)? {
         Answer::mend(text).wanted(format!("{} x{}", speed.1, width.1)).command(
             match subject.interface.bus.get() {
-                Ok(Some(bus)) => format!("lspci -vv -s {bus}"),
+                Ok(Some(bus)) => format!("lspci -vv -s {}", quoted(bus)),
                 _ => "lspci -vv".to_owned(),
             },
         )

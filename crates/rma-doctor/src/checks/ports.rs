@@ -1,7 +1,7 @@
 //! The ports of hosts, keys and sessions.
 
 use super::{Answer, Answered, Wanted};
-use crate::snapshot::{Machine, Socket};
+use crate::snapshot::{Machine, Socket, Unseen};
 
 pub(super) fn port(machine: &Machine, wanted: &Wanted) -> Answered {
     taken(machine, Socket { tcp: false, port: wanted.port })
@@ -25,13 +25,21 @@ fn taken(machine: &Machine, socket: Socket) -> Answered {
 
 pub(super) fn firewall(machine: &Machine, wanted: &Wanted) -> Answered {
     let rules = machine.firewall.get()?;
-    let counts = |rule: &&String| {
-        wanted.udp || rule.contains("hook input") || rule.contains(&wanted.session_port.to_string())
+    let names = |rule: &&String, port: u16| {
+        let mut words = rule.split(|it: char| !it.is_ascii_alphanumeric());
+        rule.contains("dport") && words.any(|it| it == port.to_string())
     };
-    Ok(match rules.iter().find(counts) {
-        Some(rule) => Answer::mend(rule)
+    let ours =
+        |rule: &&String| names(rule, wanted.session_port) || wanted.udp && names(rule, wanted.port);
+    if let Some(rule) = rules.iter().find(ours) {
+        return Ok(Answer::mend(rule)
             .wanted(format!("TCP port {} open", wanted.session_port))
-            .command("nft -a list ruleset"),
-        None => Answer::ok("no rule drops these ports"),
-    })
+            .command("nft -a list ruleset"));
+    }
+    match rules.iter().find(|it| !it.contains("dport")) {
+        None => Ok(Answer::ok("no rule drops these ports")),
+        Some(rule) => Err(Unseen(format!(
+            "rules are not followed here, and one may drop them ({rule}): `nft list ruleset`"
+        ))),
+    }
 }

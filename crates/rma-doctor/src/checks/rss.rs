@@ -66,7 +66,8 @@ pub(super) fn ntuple(subject: &Subject<'_>) -> Answered {
     Ok(match rules.iter().find(takes) {
         None => Answer::ok("no rule for 1RMA's port"),
         Some(rule) => {
-            let number = rule.split(' ').nth(1).unwrap_or("NUMBER");
+            let number = rule.split(' ').nth(1).and_then(|it| it.parse::<u32>().ok());
+            let number = number.map_or_else(|| "NUMBER".to_owned(), |it| it.to_string());
             Answer::mend(rule)
                 .wanted("none")
                 .command(format!("ethtool -N {} delete {number}", subject.name()))

@@ -239,7 +239,14 @@ fn rules(text: &str) -> Vec<String> {
             let line = part.lines().find(|it| it.trim().starts_with(label))?;
             line.split_once(':')?.1.split_whitespace().next().map(str::to_owned)
         };
-        let port = after("Dest port").unwrap_or_else(|| "any".into());
+        let line = part.lines().find(|it| it.trim().starts_with("Dest port"));
+        // A mask of all bits says that the port does not matter.
+        let is_any = line.is_none_or(|it| it.contains("mask: 0xffff"));
+        let port = after("Dest port").filter(|_| !is_any).unwrap_or_else(|| "any".into());
+        // What is no IP takes none of ours.
+        if after("Rule Type").is_some_and(|it| it == "Raw") {
+            return None;
+        }
         let action = part.lines().find_map(|it| it.trim().strip_prefix("Action:"));
         Some(format!("rule {number} port {port} to {}", action.unwrap_or("elsewhere").trim()))
     };

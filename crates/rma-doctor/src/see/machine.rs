@@ -179,10 +179,15 @@ fn has_port(line: &str, port: u16, listening: bool) -> bool {
 }
 
 fn firewall(ports: [u16; 2]) -> Seen<Vec<String>> {
+    let is_port = |word: &str| {
+        let word = word.trim_matches([',', '{', '}']);
+        ports.iter().any(|port| word == port.to_string())
+    };
+    // Any rule that may drop, whatever its port: which packets reach it is not followed here.
     let named = |line: &str| {
+        let mut words = line.split_whitespace();
         let drops = line.contains("drop") || line.contains("reject");
-        let ours = ports.iter().any(|port| line.contains(&format!(" {port}")));
-        drops && (ours || line.contains("hook input"))
+        drops && (line.contains("policy drop") || !line.contains("dport") || words.any(is_port))
     };
     let rules = output("nft", &["list", "ruleset"]);
     rules

@@ -214,7 +214,7 @@ impl Keeper {
         let epoch =
             self.regions.publish(now, host, &mut self.recorded, name.clone(), region, schedule)?;
         if let Some(remotes) = self.remotes.as_mut().filter(|it| it.has(&name)) {
-            remotes.remove(&name)?;
+            remotes.displace(now, &name);
         }
         Ok(epoch)
     }
@@ -253,11 +253,10 @@ impl Keeper {
         host: &dyn Gate,
         name: &RegionName,
     ) -> Result<(), PublishError> {
-        self.regions.remove(now, host, &mut self.recorded, name)?;
-        match self.remotes.as_mut().filter(|it| it.has(name)) {
-            Some(remotes) => remotes.remove(name),
-            None => Ok(()),
+        if let Some(remotes) = self.remotes.as_mut().filter(|it| it.has(name)) {
+            remotes.remove(name)?;
         }
+        self.regions.remove(now, host, &mut self.recorded, name)
     }
 
     /// Changes the key of a region now. What is announced already is installed.

@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     fs,
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -84,14 +84,21 @@ impl Reach for Network {
         Identity { addresses: addresses(&["192.0.2.3"]), pid: Pid(11) }
     }
 
+    fn has_room(&mut self) -> bool {
+        let fates = &mut self.0.lock().unwrap().fates;
+        let is_full = fates.front() == Some(&Fate::NoSlot);
+        if is_full && fates.len() > 1 {
+            fates.pop_front();
+        }
+        !is_full
+    }
+
     fn issue(&mut self, grant: &Grant, key: Option<RegionKey>) -> Option<CommandSlotId> {
         let it = &mut *self.0.lock().unwrap();
         let fate =
             if it.fates.len() > 1 { it.fates.pop_front() } else { it.fates.front().copied() };
         let fate = fate.unwrap_or(Fate::Arrives);
-        if fate == Fate::NoSlot {
-            return None;
-        }
+        assert_ne!(fate, Fate::NoSlot, "there is no room");
         assert_eq!(grant.op_type, if key.is_some() { OpType::Rekey } else { OpType::Read });
         let Grant { initiator, responder, pid, op_type, .. } = *grant;
         let binding = KeyBinding { initiator, responder, pid, op_type };
@@ -125,10 +132,14 @@ struct World {
     millis: u64,
 }
 
-fn keeper(scratch: &Scratch, network: &Network, now: Now) -> Result<Keeper, PublishError> {
+fn alone() -> Keeper {
     let config = KeeperConfig::new(Policy::parse(POLICY).unwrap());
-    let mut keeper = Keeper::new(addresses(&["192.0.2.3"]), &config).unwrap();
-    keeper.reach_others(now, &file(scratch), Box::new(network.clone()))?;
+    Keeper::new(addresses(&["192.0.2.3"]), &config).unwrap()
+}
+
+fn keeper(path: &Path, network: &Network, now: Now) -> Result<Keeper, PublishError> {
+    let mut keeper = alone();
+    keeper.reach_others(now, path, Box::new(network.clone()))?;
     Ok(keeper)
 }
 
@@ -149,7 +160,7 @@ impl World {
         let network = Network(Arc::new(Mutex::new(there)));
         let peer = Peer { address: [192, 0, 2, 3].into(), pid: Pid(11) };
         let (scratch, host) = (Scratch::new(), FakeHosts::default().host(peer));
-        let keeper = keeper(&scratch, &network, after(0)).unwrap();
+        let keeper = keeper(&file(&scratch), &network, after(0)).unwrap();
         let mut world = Self { scratch, host, network, keeper, millis: 0 };
         world.publish().unwrap();
         world
@@ -157,15 +168,20 @@ impl World {
 
     /// The owner publishes the region, with the key that it goes by.
     fn publish(&mut self) -> Result<(), PublishError> {
-        let region = RemoteRegion {
+        let region = self.region();
+        let schedule = Schedule::every(Duration::from_secs(2));
+        let now = after(self.millis);
+        self.keeper.publish_remote(now, &self.host, name(INDEX), &region, schedule).map(drop)
+    }
+
+    /// The region as it is now.
+    fn region(&self) -> RemoteRegion {
+        RemoteRegion {
             responders: addresses(&["192.0.2.2"]),
             id: RegionId::from_bits(5),
             len: 4096,
             key: self.there(|it| it.key),
-        };
-        let schedule = Schedule::every(Duration::from_secs(2));
-        let now = after(self.millis);
-        self.keeper.publish_remote(now, &self.host, name(INDEX), &region, schedule).map(drop)
+        }
     }
 
     fn there<T>(&self, look: impl FnOnce(&mut There) -> T) -> T {
@@ -179,7 +195,11 @@ impl World {
     /// The service starts again: what is in memory is gone, and what was under way as well.
     fn start_again(&mut self) {
         self.there(|it| it.ended.clear());
-        self.keeper = keeper(&self.scratch, &self.network, after(self.millis)).unwrap();
+        let path = file(&self.scratch);
+        let second = keeper(&path, &self.network, after(self.millis)).unwrap_err();
+        assert!(second.to_string().contains("another service has"), "{second}");
+        self.keeper = alone();
+        self.keeper = keeper(&path, &self.network, after(self.millis)).unwrap();
     }
 
     fn pass(&mut self, millis: u64) {
@@ -295,30 +315,56 @@ fn a_client_that_is_shut_out_holds_no_key_and_a_removed_region_is_left_to_its_ow
 #[test]
 fn a_file_of_keys_that_is_not_in_order_is_told_and_no_key_changes_without_one() {
     let mut world = World::new();
-    let path = file(&world.scratch);
-    let text = fs::read_to_string(&path).unwrap();
+    let text = fs::read_to_string(file(&world.scratch)).unwrap();
+    let copy = world.scratch.path().join("copy");
     let error = |text: &str| {
-        fs::write(&path, text).unwrap();
-        keeper(&world.scratch, &world.network, after(0)).unwrap_err().to_string()
+        fs::write(&copy, text).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).unwrap();
+        keeper(&copy, &world.network, after(0)).unwrap_err().to_string()
     };
     for cut in [1, text.len() / 3, text.len() - 20] {
-        assert!(error(&text[..cut]).contains("keys.toml is not what a service has written"));
+        assert!(error(&text[..cut]).contains("copy is not what a service has written"));
     }
     let key = "01".repeat(16);
     let wrong = error(&text.replace(&key, &key[1..]));
     assert!(wrong.contains("line ") && !wrong.contains(&key[2..]), "{wrong}");
-    fs::write(&path, &text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    let error = keeper(&world.scratch, &world.network, after(0)).unwrap_err().to_string();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o640)).unwrap();
+    let error = keeper(&copy, &world.network, after(0)).unwrap_err().to_string();
     assert!(error.contains("chmod 600"), "{error}");
     // Where nothing can be written, nothing is changed.
+    let path = file(&world.scratch);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     world.pass(10_000);
     assert_eq!((world.there(|it| it.keys.len()), world.is_usable()), (1, true));
-    assert!(matches!(world.publish(), Err(PublishError::KeyFile(_))) && !world.is_usable());
+    let mut region = world.region();
+    region.id = RegionId::from_bits(6);
+    let schedule = Schedule::default();
+    let (now, other) = (after(world.millis), name("kv/other"));
+    let published = world.keeper.publish_remote(now, &world.host, other, &region, schedule);
+    assert!(matches!(published, Err(PublishError::KeyFile(_))), "{published:?}");
+    let removed = world.keeper.remove(now, &world.host, &name(INDEX));
+    assert!(matches!(removed, Err(PublishError::KeyFile(_))) && world.is_usable());
     fs::remove_dir(&path).unwrap();
-    world.publish().unwrap();
     world.pass(20_000);
     assert!(world.there(|it| it.keys.len()) > 1 && world.is_usable());
+}
+
+#[test]
+fn a_region_that_is_kept_keeps_its_key_whoever_publishes_it_again_with_its_first() {
+    let mut world = World::new();
+    let first = world.region();
+    world.publish().unwrap();
+    world.pass(5_000);
+    assert!(world.rotated() > 0);
+    for _ in 0..2 {
+        let (now, schedule) = (after(world.millis), Schedule::default());
+        let again = world.keeper.publish_remote(now, &world.host, name(INDEX), &first, schedule);
+        assert!(matches!(again, Err(PublishError::AlreadyKept { .. })), "{again:?}");
+        assert!(world.is_usable());
+        world.start_again();
+    }
+    let before = world.rotated();
+    world.pass(5_000);
+    assert!(world.rotated() > before && world.is_usable());
 }

@@ -49,6 +49,14 @@ pub enum PublishError {
         /// The region.
         name: RegionName,
     },
+    /// The region is kept already, and goes by another key by now.
+    #[error(
+        "the region {name} is kept already, and goes by another key by now: publish it once; if its owner has started again, remove it first"
+    )]
+    AlreadyKept {
+        /// The region.
+        name: RegionName,
+    },
     /// The host of the region has no address of a family that this one has.
     #[error(
         "the host of the region {name} has no address of a family that this host has: give one to either"

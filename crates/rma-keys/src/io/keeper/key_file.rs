@@ -15,6 +15,10 @@ use rma_core::{
     addr::{HostAddr, LocalAddresses},
     region::RegionId,
 };
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use zeroize::Zeroizing;
 
@@ -38,6 +42,12 @@ pub enum KeyFileError {
         doing: &'static str,
         /// The system's reason.
         why: io::Error,
+    },
+    /// Another service has it.
+    #[error("another service has the file of region keys {}: give each a file of its own", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
     },
     /// Others may read it.
     #[error("others than its owner may read the file of region keys {0}: chmod 600 {0}", path.display())]
@@ -72,6 +82,9 @@ pub(super) struct Keys {
 #[derive(Debug)]
 pub(super) struct KeyFile {
     path: PathBuf,
+    /// Locked as long as this is there, as two services would write each other's keys away. Not the
+    /// file itself, which is replaced.
+    _lock: File,
 }
 
 #[derive(Deserialize)]
@@ -106,7 +119,7 @@ impl<'de> Deserialize<'de> for Hex {
 impl KeyFile {
     /// The file at `path`, and what is in it. It is made if there is none.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Keys>), KeyFileError> {
-        let file = Self { path: path.to_owned() };
+        let file = Self { path: path.to_owned(), _lock: lock(path)? };
         let text = match fs::read_to_string(path) {
             Ok(text) => Zeroizing::new(text),
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
@@ -153,10 +166,14 @@ impl KeyFile {
     }
 
     fn replace(&self, octets: &[u8]) -> io::Result<()> {
-        let temporary = self.path.with_extension("new");
+        let temporary = beside(&self.path, ".new");
+        // One that a crash has left may have another mode, or be somebody's link.
+        match fs::remove_file(&temporary) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&temporary)?;
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(octets)?;
         file.sync_all()?;
         fs::rename(&temporary, &self.path)?;
@@ -166,6 +183,25 @@ impl KeyFile {
 
     fn failed(&self, doing: &'static str, why: io::Error) -> KeyFileError {
         KeyFileError::File { path: self.path.clone(), doing, why }
+    }
+}
+
+/// The path with something behind its name.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn lock(path: &Path) -> Result<File, KeyFileError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let failed = |why| KeyFileError::File { path: path.to_owned(), doing: "locked", why };
+    let file = options.open(beside(path, ".lock")).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(KeyFileError::Locked { path: path.to_owned() }),
+        Err(why) => Err(failed(why.into())),
     }
 }
 

@@ -30,11 +30,11 @@ use crate::{
     catalog::{CatalogError, Region},
     epoch::Epoch,
     jitter::Jitter,
-    limits::STEP_RETRY_MIN,
+    limits::{STEP_RETRY_MAX, STEP_RETRY_MIN},
     name::RegionName,
     policy::Policy,
     recorded::Recorded,
-    rotation::{Plan, Rotation, RotationCounters, Schedule, Todo, Turn, Way},
+    rotation::{Alarm, Plan, Rotation, RotationCounters, Schedule, Todo, Turn, Way},
     secret::RegionSecret,
     time::Now,
 };
@@ -48,8 +48,11 @@ pub trait Reach: fmt::Debug + Send {
     /// Returns the process that the ops come from.
     fn identity(&self) -> Identity;
 
-    /// Issues an op under `grant`: a Rekey to `key`, or a READ of some bytes. `None` if there is no
-    /// room for it now.
+    /// Whether there is room for an op now.
+    fn has_room(&mut self) -> bool;
+
+    /// Issues an op under `grant`: a Rekey to `key`, or a READ of some bytes. `None` if it cannot be
+    /// issued.
     fn issue(&mut self, grant: &Grant, key: Option<RegionKey>) -> Option<CommandSlotId>;
 
     /// Returns an op that has ended, if one has.
@@ -81,6 +84,8 @@ pub(super) struct Remotes {
     jitter: Jitter,
     gone: RotationCounters,
     pub(super) alarms: u64,
+    /// When the file is written again that still has a region which is gone.
+    write_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -93,6 +98,8 @@ struct Kept {
     /// The key that a Rekey has taken over the network, or will.
     next: Option<(Epoch, RegionSecret)>,
     is_asked: bool,
+    /// Whether all its keys were refused: its owner has started again, and may publish it anew.
+    is_lost: bool,
 }
 
 /// An op that is under way. Its region may be gone.
@@ -116,7 +123,8 @@ impl Remotes {
         let (file, found) = KeyFile::open(path)?;
         let (kept, under_way) = (BTreeMap::new(), BTreeMap::new());
         let jitter = Jitter(seed);
-        let mut all = Self { file, reach, kept, under_way, jitter, gone: ZERO, alarms: 0 };
+        let mut all =
+            Self { file, reach, kept, under_way, jitter, gone: ZERO, alarms: 0, write_at: None };
         for Keys { name, region, schedule, present, next } in found {
             let plan = all.plan(schedule);
             let begun = turn(now, recorded, |turn| {
@@ -128,8 +136,16 @@ impl Remotes {
             match begun {
                 Ok((rotation, next)) => {
                     let at = Some(now.boot);
-                    let kept =
-                        Kept { region, schedule, rotation, at, present, next, is_asked: false };
+                    let kept = Kept {
+                        region,
+                        schedule,
+                        rotation,
+                        at,
+                        present,
+                        next,
+                        is_asked: false,
+                        is_lost: false,
+                    };
                     all.kept.insert(name, kept);
                 }
                 Err(error) => {
@@ -153,7 +169,7 @@ impl Remotes {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.kept.values().filter_map(|it| it.at).min()
+        self.kept.values().filter_map(|it| it.at).chain(self.write_at).min()
     }
 
     pub(super) fn publish(
@@ -168,40 +184,64 @@ impl Remotes {
         let region = Region { responders, id, len };
         recorded.service().catalog().admits(&name, &region)?;
         self.initiator_for(&region).ok_or_else(|| PublishError::NoFamily { name: name.clone() })?;
+        if let Some(kept) = self.kept.get(&name)
+            && kept.region == region
+            && !kept.is_lost
+        {
+            // The key that it goes by by now must not be thrown away for one that it had once.
+            let entry = recorded.service().catalog().find(&name);
+            return match entry {
+                Some(entry) if *kept.present.region_key().expose() == *key.expose() => {
+                    Ok(entry.present().epoch())
+                }
+                _ => Err(PublishError::AlreadyKept { name }),
+            };
+        }
         let present = RegionSecret::new(&mut key.expose().to_owned());
+        // First into the file: nothing has changed if that cannot be.
+        let fresh = Keys { name, region, schedule, present, next: None };
+        let others = self.keys().filter(|it| it.name != fresh.name);
+        self.file.write(others.chain([copy_of(&fresh)]))?;
+        let Keys { name, present, .. } = fresh;
         let plan = self.plan(schedule);
         let rotation = turn(now, recorded, |turn| {
             Rotation::publish(turn, name.clone(), region, &present, plan)
         })?;
         let at = Some(now.boot);
-        let kept = Kept { region, schedule, rotation, at, present, next: None, is_asked: false };
         self.forget(&name);
+        let kept = Kept {
+            region,
+            schedule,
+            rotation,
+            at,
+            present,
+            next: None,
+            is_asked: false,
+            is_lost: false,
+        };
         self.kept.insert(name.clone(), kept);
-        if let Err(error) = self.write() {
-            // Without its keys in the file it could not be rotated.
-            self.kept.remove(&name);
-            recorded.change(now, |service| match service.remove(now, &name) {
-                Ok(event) => ((), vec![event]),
-                Err(_) => ((), Vec::new()),
-            });
-            return Err(error.into());
-        }
         let entry = recorded.service().catalog().find(&name);
         Ok(entry.expect("it was published").present().epoch())
     }
 
-    /// The catalog no longer has a region of this name, or has another.
-    pub(super) fn forget(&mut self, name: &RegionName) {
+    /// Another has the name now: it is forgotten, in the file as well.
+    pub(super) fn displace(&mut self, now: Now, name: &RegionName) {
+        self.forget(name);
+        self.write_at = Some(now.boot);
+    }
+
+    fn forget(&mut self, name: &RegionName) {
         if let Some(old) = self.kept.remove(name) {
             self.gone = add(self.gone, old.rotation.counters());
             self.under_way.retain(|_, asked| asked.name != *name);
         }
     }
 
-    /// Writes down that it is forgotten, too.
+    /// Forgets a region, and has that written down first: otherwise nothing has changed.
     pub(super) fn remove(&mut self, name: &RegionName) -> Result<(), PublishError> {
+        self.file.write(self.keys().filter(|it| it.name != *name))?;
         self.forget(name);
-        Ok(self.write()?)
+        Ok(())
     }
 
     /// Has a region's rotation do something, and then what follows from it.
@@ -242,6 +282,12 @@ impl Remotes {
 
     /// Takes the ends of ops, and does what time has come for.
     pub(super) fn handle_timeout(&mut self, now: Now, recorded: &mut Recorded<Policy>) {
+        if self.write_at.take_if(|at| *at <= now.boot).is_some()
+            && let Err(error) = self.write()
+        {
+            tracing::warn!(%error, "the file of keys still has a region that is gone");
+            self.write_at = Some(now.boot + STEP_RETRY_MAX);
+        }
         while let Some((slot, status)) = self.reach.poll() {
             if let Some(asked) = self.under_way.remove(&slot) {
                 self.end(now, recorded, &asked, status);
@@ -273,6 +319,7 @@ impl Remotes {
         let present = recorded.service().catalog().find(name).map(|it| it.present().epoch());
         if let Some((_, secret)) = kept.next.take_if(|(epoch, _)| Some(*epoch) == present) {
             kept.present = secret;
+            kept.is_lost = false;
             // Not needed for what follows: with both keys in the file, a READ would find out.
             if let Err(error) = self.write() {
                 tracing::warn!(%error, "the file of keys still has a key from before");
@@ -289,11 +336,17 @@ impl Remotes {
         let done = turn(now, recorded, |turn| kept.rotation.handle_timeout(turn));
         while let Some(alarm) = kept.rotation.poll_alarm() {
             self.alarms += 1;
+            kept.is_lost |= alarm == Alarm::BothRefused;
             tell(name, alarm);
         }
         if let Err(error) = done {
             tracing::error!(region = %name, %error, "a region's key cannot be changed");
             kept.at = Some(now.boot + STEP_RETRY_MIN);
+            return;
+        }
+        // Its turn comes when one of those that are under way is over.
+        if !self.reach.has_room() {
+            kept.at = Some(now.boot + LOOK_EVERY);
             return;
         }
         let (epoch, key, under) = match kept.rotation.poll_todo(now.boot, recorded.service()) {
@@ -365,14 +418,24 @@ impl Remotes {
     }
 
     fn write(&self) -> Result<(), KeyFileError> {
-        self.file.write(self.kept.iter().map(|(name, kept)| Keys {
+        self.file.write(self.keys())
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Keys> {
+        self.kept.iter().map(|(name, kept)| Keys {
             name: name.clone(),
             region: kept.region,
             schedule: kept.schedule,
             present: copy(&kept.present),
             next: kept.next.as_ref().map(|(_, secret)| copy(secret)),
-        }))
+        })
     }
+}
+
+fn copy_of(keys: &Keys) -> Keys {
+    let Keys { name, region, schedule, present, .. } = keys;
+    let (name, present) = (name.clone(), copy(present));
+    Keys { name, region: *region, schedule: *schedule, present, next: None }
 }
 
 fn copy(secret: &RegionSecret) -> RegionSecret {
