@@ -194,11 +194,14 @@ impl CaptureSource {
         let (taps, readers): (Vec<_>, Vec<_>) =
             self.0.engines.iter().map(|_| Tap::new(snap)).unzip();
         let mut writer = Writer::new(seat, readers, Box::new(out), snap, state.clone());
-        let thread = Worker::start("rma-capture", move || writer.run())
-            .map_err(|source| CaptureError::System { what: "starting the thread", source })?;
+        // Before there is a writer, which takes them out again when it ends.
         for (engine, tap) in self.0.engines.iter().zip(taps) {
             engine.offer(Some(tap));
         }
+        let thread = Worker::start("rma-capture", move || writer.run()).map_err(|source| {
+            self.0.engines.iter().for_each(|engine| engine.offer(None));
+            CaptureError::System { what: "starting the thread", source }
+        })?;
         tracing::info!(snap, "capture started");
         Ok(Capture { state, source: self.clone(), thread: Some(thread) })
     }

@@ -229,17 +229,18 @@ impl Tap {
         self.ring.publish();
     }
 
-    /// The same, of one whose headers the kernel writes, and whose octets lie in several places.
+    /// The same, of one whose headers are written elsewhere, between two ports, and whose octets lie
+    /// in several places.
     #[cold]
     pub(crate) fn left_without_headers<'a>(
         &mut self,
         [source, destination]: [HostAddr; 2],
-        port: Port,
+        [source_port, port]: [u16; 2],
         frames: usize,
         parts: impl Iterator<Item = &'a [u8]> + Clone,
     ) {
         let len = parts.clone().map(<[u8]>::len).sum();
-        let source_port = SourcePort(port.0);
+        let (source_port, port) = (SourcePort(source_port), Port(port));
         let head = Head {
             source,
             destination,
@@ -706,7 +707,7 @@ mod tests {
         tap.handled();
         tap.interface_is(false);
         tap.interface_is(true);
-        tap.left_without_headers([HERE; 2], Port(7), 1, [&[5; 30][..], &[6; 30]].into_iter());
+        tap.left_without_headers([HERE; 2], [7; 2], 1, [&[5; 30][..], &[6; 30]].into_iter());
         let read = reader.read(100);
         assert_eq!(read.len(), 3);
         assert!(read[..2].iter().all(|it| it.fates.is_empty() && it.octets.is_empty()));
@@ -745,7 +746,7 @@ mod tests {
             let ways = [[192, 0, 2, 1], [192, 0, 2, 2]].map(HostAddr::from);
             let parts = [vec![1; 70], vec![2; 1], vec![3; 79]];
             let octets = parts.iter().map(|it| &**it);
-            tap.left_without_headers(ways, Port(10_472), 3, octets);
+            tap.left_without_headers(ways, [10_472; 2], 3, octets);
             let read = reader.read(1);
             assert_eq!((read[0].len, read[0].octets.len()), (42 + 150, kept), "snap {snap}");
             if snap == SNAP {

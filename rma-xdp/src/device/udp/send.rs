@@ -392,7 +392,7 @@ impl Outbox {
                 let parts = &self.parts[packet.parts.clone()];
                 let octets = parts.iter().map(|part| bytes(&self.memory, *part));
                 let way = [address, packet.destination];
-                tap.left_without_headers(way, port, parts.len(), octets);
+                tap.left_without_headers(way, [port.0; 2], parts.len(), octets);
             });
         }
         if count > 1 {

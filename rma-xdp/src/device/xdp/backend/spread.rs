@@ -143,7 +143,8 @@ impl<'p> Planned<'p> {
         tapped!(state.tap, tap => {
             let [source, destination] = [transmit.source, transmit.destination];
             let frames = self.packet.frames();
-            tap.left_without_headers([source, destination], transmit.port, frames, self.octets(0));
+            let ports = [transmit.source_port.0, transmit.port.0];
+            tap.left_without_headers([source, destination], ports, frames, self.octets(0));
         });
     }
 }
