@@ -23,7 +23,7 @@ use clap::Args;
 use rma_core::port::Port;
 
 use self::{
-    blocks::Out,
+    blocks::{Out, may_call_plain},
     datagram::Datagram,
     reader::{Capture, Kind},
     shut::{FrameSeen, Tally},
@@ -203,7 +203,9 @@ impl Decrypter {
                     }
                     let comments = shut::comments(&self.frames);
                     match &packet.stamp {
-                        None if comments.is_empty() => out.verbatim(raw)?,
+                        None if comments.is_empty() && !may_call_plain(raw) => {
+                            out.verbatim(raw)?;
+                        }
                         None => out.patched(raw, packet, &self.packet, &comments)?,
                         Some(stamp) => out.packet(stamp, packet, &self.packet, &comments)?,
                     }

@@ -113,7 +113,7 @@ impl<W: Write> Out<W> {
         body.extend_from_slice(data);
         let options = raw.get(packet.data.end.next_multiple_of(4)..raw.len() - 4);
         let options = options.unwrap_or_default();
-        self.finish(order, body, before_end(order, options), comments)
+        self.finish(order, body, &own_options(order, options), comments)
     }
 
     fn finish(
@@ -143,18 +143,29 @@ impl<W: Write> Out<W> {
     }
 }
 
-/// The options before the one that ends them.
-fn before_end(order: Order, options: &[u8]) -> &[u8] {
-    let mut at = 0;
+/// The options before the one that ends them, without comments that call octets plain: that is said
+/// here alone, of what was opened.
+fn own_options(order: Order, options: &[u8]) -> Vec<u8> {
+    let (mut at, mut kept) = (0, Vec::new());
     while let Some(&[a, b, c, d]) = options[at..].first_chunk() {
-        if order.u16_of([a, b]) == OPTION_END {
+        let (kind, len) = (order.u16_of([a, b]), usize::from(order.u16_of([c, d])));
+        let Some(option) = options.get(at..at + 4 + len.next_multiple_of(4)) else { break };
+        if kind == OPTION_END {
             break;
         }
-        let next = at + 4 + usize::from(order.u16_of([c, d])).next_multiple_of(4);
-        if next > options.len() {
-            break;
+        if kind != OPTION_COMMENT || !calls_plain(&option[4..4 + len]) {
+            kept.extend_from_slice(option);
         }
-        at = next;
+        at += option.len();
     }
-    &options[..at]
+    kept
+}
+
+fn calls_plain(comment: &[u8]) -> bool {
+    comment.starts_with(b"1rma") && comment.ends_with(b"plain")
+}
+
+/// Whether a block may hold such a comment.
+pub(super) fn may_call_plain(raw: &[u8]) -> bool {
+    raw.windows(5).any(|it| it == b"plain")
 }

@@ -199,11 +199,10 @@ impl Keys {
         {
             let binding = KeyBinding { initiator, responder, pid: Pid(pid), op_type };
             for key in self.regions.get(&(responder, region)).into_iter().flatten() {
-                let derived = RegionKeySchedule::new(key).derive(&binding);
-                if !held.keys.contains(&derived) {
-                    held.keys.push(derived);
-                }
+                held.keys.push(RegionKeySchedule::new(key).derive(&binding));
             }
+            held.keys.sort_unstable_by_key(|it| *it.expose());
+            held.keys.dedup();
         }
         held
     }

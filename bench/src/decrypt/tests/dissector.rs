@@ -30,15 +30,15 @@ fn tshark(name: &str, capture: &[u8], arguments: &[&str], key_log: &str) -> Opti
         std::env::temp_dir().join(format!("rma-dissector-{}-{name}.{of}", std::process::id()))
     };
     let [file, keys] = ["pcapng", "keys"].map(path);
-    std::fs::write(&file, capture).unwrap();
-    std::fs::write(&keys, key_log).unwrap();
+    fs::write(&file, capture).unwrap();
+    fs::write(&keys, key_log).unwrap();
     let mut command = Command::new("tshark");
     command.args(["-X", script, "-n", "-r"]).arg(&file).args(arguments);
     let Output { status, stdout, stderr } =
         command.env("RMA_KEYLOGFILE", &keys).output().expect("it runs");
     let [said, text] = [stderr, stdout].map(|it| String::from_utf8_lossy(&it).into_owned());
     for path in [file, keys] {
-        std::fs::remove_file(path).unwrap();
+        fs::remove_file(path).unwrap();
     }
     for text in [&said, &text] {
         assert!(!text.to_lowercase().contains("lua error"), "{text}");
@@ -74,7 +74,7 @@ fn printed(value: &Value) -> Option<String> {
 /// Compares the fields of golden frames, a packet each, with what our own parser wrote of them.
 fn compare(protocol: &str, wire: &str, packets: &[Vec<u8>]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/dissector.lua");
-    let script = std::fs::read_to_string(path).unwrap();
+    let script = fs::read_to_string(path).unwrap();
     let all = vectors(wire);
     let frames = all["frames"].as_array().unwrap();
     let of = |frame: &Value| -> BTreeMap<String, String> {
