@@ -1,5 +1,7 @@
-//! Simulated networks with a purpose: calls, keys that rotate, a Rekey at each point, and stories.
+//! Simulated networks with a purpose: calls, keys that rotate, a Rekey at each point, stories, and
+//! attacks on hosts of several engines.
 
+mod attacks_on_engines;
 mod calls;
 mod keys;
 mod rekey_hops;
