@@ -94,7 +94,7 @@ impl Step<'_> {
                 format!("{arrives} B"),
                 "packets as long as 1RMA sends them there arrive",
             ),
-            // Below that IPv6 is gone, too; and what lies far apart was not looked at for long enough.
+            // Below that IPv6 is gone, too; what lies far apart was not looked at for long enough.
             Largest { arrives: Some(arrives), vanishes: Some(vanishes) }
                 if vanishes.saturating_sub(arrives) > PRECISION || arrives < IPV6_MTU =>
             {

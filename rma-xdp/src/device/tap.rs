@@ -229,8 +229,8 @@ impl Tap {
         self.ring.publish();
     }
 
-    /// The same, of one whose headers are written elsewhere, between two ports, and whose octets lie
-    /// in several places.
+    /// The same, of one whose headers are written elsewhere, between two ports, and whose octets
+    /// lie in several places.
     #[cold]
     pub(crate) fn left_without_headers<'a>(
         &mut self,

@@ -51,8 +51,8 @@ pub trait Reach: fmt::Debug + Send {
     /// Whether there is room for an op now.
     fn has_room(&mut self) -> bool;
 
-    /// Issues an op under `grant`: a Rekey to `key`, or a READ of some bytes. `None` if it cannot be
-    /// issued.
+    /// Issues an op under `grant`: a Rekey to `key`, or a READ of some bytes. `None` if it cannot
+    /// be issued.
     fn issue(&mut self, grant: &Grant, key: Option<RegionKey>) -> Option<CommandSlotId>;
 
     /// Returns an op that has ended, if one has.
