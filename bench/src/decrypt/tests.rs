@@ -18,7 +18,7 @@ const STRANGE: u32 = 0x0bad_cafe;
 /// The golden vectors of a wire.
 fn vectors(name: &str) -> Value {
     let path = format!("{}/../docs/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    serde_json::from_slice(&std::fs::read(path).expect("in git")).expect("JSON")
+    serde_json::from_slice(&fs::read(path).expect("in git")).expect("JSON")
 }
 
 fn text(value: &Value) -> &str {
