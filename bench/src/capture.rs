@@ -66,7 +66,7 @@ pub enum CapturingError {
         else { "each a number and .sock" }
     )]
     Which {
-        /// The directory.
+        /// The directory that was looked into.
         directory: PathBuf,
         /// How many there are.
         count: usize,
@@ -76,31 +76,31 @@ pub enum CapturingError {
         "no host at {}: look whether the process runs and serves captures, as `rma-bench serve` does", path.display()
     )]
     NoHost {
-        /// The socket.
+        /// The path that was asked for.
         path: PathBuf,
     },
     /// The host that had the socket is gone.
     #[error("the host of {} is gone: start it again, and name its new process", path.display())]
     Gone {
-        /// The socket.
+        /// The socket that it left behind.
         path: PathBuf,
     },
     /// Another user's.
     #[error("{} belongs to another user: capture as that user, or as root with sudo", path.display())]
     Forbidden {
-        /// The socket.
+        /// The socket, with its owner and mode.
         path: PathBuf,
     },
     /// The host refuses.
     #[error("the host refuses: {reason}")]
     Refused {
-        /// Its reason.
+        /// The host's own words.
         reason: String,
     },
     /// The file cannot be written.
     #[error("{} cannot be written: {source}; {packets} packets are in it, whole", path.display())]
     Write {
-        /// The file.
+        /// The file of the capture.
         path: PathBuf,
         /// How many packets are in it.
         packets: u64,
@@ -110,15 +110,15 @@ pub enum CapturingError {
     /// The host ended, or was killed.
     #[error("the host has ended: {packets} packets are in {}, which is whole", path.display())]
     HostEnded {
-        /// The file.
+        /// The file of the capture.
         path: PathBuf,
         /// How many packets are in it.
         packets: u64,
     },
-    /// Something else.
+    /// The connection failed otherwise.
     #[error("talking to the host at {}: {source}", path.display())]
     System {
-        /// The socket.
+        /// The socket of the host.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -1,8 +1,8 @@
 //! `rma-bench decrypt`: puts the plaintext of frames in place in a capture, by a key log.
 //!
-//! What it reads and writes is in `blocks`, which octets are frames in `datagram`, the keys in
-//! `keys`, and what a frame is opened with in `one_rma` and `star`. One pass: a frame can be
-//! opened only behind the frame that it answers, as in a capture in the order of time.
+//! The module `blocks` writes the file, `datagram` finds the frames in a packet, `keys` reads the
+//! log, and `one_rma` and `star` open frames. It takes one pass: a frame opens only if the frame
+//! that it answers came before it, as it does in a capture in the order of time.
 
 mod blocks;
 mod datagram;

@@ -17,7 +17,7 @@ use rma_doctor::{
 };
 use serde::Serialize;
 
-use crate::{cores::Cores, interrupt::Interrupt, keys::PORT, line};
+use crate::{cores::Cores, interrupt::Interrupt, line};
 use mend::{MendArgs, NotMended};
 use peer::PeerArgs;
 
@@ -151,7 +151,6 @@ fn wanted(args: &DoctorArgs) -> Wanted {
     wanted.engines = args.engines;
     wanted.cores = args.cores.as_ref().map_or_else(Vec::new, |it| it.all().to_vec());
     wanted.busy_poll = args.busy_poll;
-    wanted.session_port = PORT;
     wanted
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn queue_name(region: &RegionName) -> Result<RegionName, KeysError> {
 }
 
 /// The TCP port at which keys are served unless another is given.
-pub(crate) const PORT: u16 = 7471;
+pub(crate) const PORT: u16 = rma_doctor::SESSION_PORT;
 
 /// The seed of a region's pattern unless another is given.
 pub(crate) const SEED: u64 = 1;

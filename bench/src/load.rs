@@ -428,14 +428,14 @@ impl Run<'_> {
         let Point { size, depth, class, .. } = point;
         let areas = self.task.parts(client.area().with_len_at_most(self.span), size)?;
         let at = Place { clock: &clock, interrupt };
-        let (done, left) = if size <= u64::from(OP_SIZE_MAX) {
+        let (done, (left, failures)) = if size <= u64::from(OP_SIZE_MAX) {
             let ops = Small { size: size as u32, class };
             self.measured(PortalWork::all(client, mix, ops, &areas)?, remote, point, at)
         } else {
             let calls = Calls { size, depth, class, cc: args.cc(size) };
             self.measured(CallWork::all(client, mix, calls, &areas)?, remote, point, at)
         };
-        client.left(left);
+        client.left(left, &failures);
         done
     }
 
@@ -665,7 +665,7 @@ fn limits(args: &args::OutputArgs, row: &Row) -> Vec<Limit> {
 
 impl Client {
     /// Takes note of what works have left, and of how their ops failed.
-    fn left(&mut self, (left, failures): (Vec<Left>, Vec<Failures>)) {
+    fn left(&mut self, left: Vec<Left>, failures: &[Failures]) {
         self.failures.join(failures.iter());
         left.into_iter().for_each(|it| it.tell(self));
     }
@@ -691,8 +691,8 @@ impl Client {
         let plan = Plan::of_one([Extent::Ops(warm_up), Extent::Ops(count)], 1, interrupt);
         let mut recorder = Recorder::new(1, 1);
         let done = crew.run(Schedule::closed_of(1), &[], &clock, plan, &mut recorder);
-        let left = crew.finish();
-        self.left(left);
+        let (left, failures) = crew.finish();
+        self.left(left, &failures);
         done.map(|()| recorder.into_latencies())
     }
 
@@ -714,8 +714,8 @@ impl Client {
         let plan = Plan::of_one([Extent::Ops(warm_up), Extent::Ops(count)], depth, interrupt);
         let mut recorder = Recorder::new(1, 1);
         let done = crew.run(Schedule::closed_of(1), &[], &clock, plan, &mut recorder);
-        let left = crew.finish();
-        self.left(left);
+        let (left, failures) = crew.finish();
+        self.left(left, &failures);
         done.map(|()| recorder.moved().per_second(recorder.elapsed).gbit_per_s)
     }
 }

@@ -1,7 +1,7 @@
 //! A file of the keys that frames of this process are sealed under, to decrypt captures by
 //! (`rma-bench decrypt`). Only in builds with the feature `keylog`.
 //!
-//! Who can read the file can read, and forge, all that was or will be sealed under those keys.
+//! Anyone who can read the file can read and forge all that was or will be sealed under those keys.
 
 use std::{
     fs::{File, OpenOptions, Permissions},

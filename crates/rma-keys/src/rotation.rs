@@ -262,7 +262,7 @@ impl Rotation {
         let term = self.term(turn, boot);
         let (epoch, event) = turn.service.announce(turn.now, &self.name, secret, boot, term)?;
         turn.events.push(event);
-        let secret = RegionSecret::new(&mut secret.region_key().expose().to_owned());
+        let secret = secret.copied();
         let (next, swap) = (Next { epoch, secret }, Swap::taken_up(self.way, boot));
         self.phase = Phase::Swapping { next, swap };
         Ok(epoch)

@@ -57,6 +57,11 @@ impl RegionSecret {
         secret
     }
 
+    /// Another owner of the same key: not `Clone`, so that no copy is made unasked.
+    pub(crate) const fn copied(&self) -> Self {
+        Self(self.0)
+    }
+
     /// The key, for a Rekey or a host. This copy is the caller's to forget.
     #[must_use]
     pub const fn region_key(&self) -> RegionKey {

@@ -66,7 +66,7 @@ pub enum Comment<'a> {
         /// The fate.
         fate: Fate,
     },
-    /// Something else.
+    /// A remark in words.
     Text(&'a str),
 }
 

@@ -61,7 +61,7 @@ pub enum CaptureEndpointError {
         path.display()
     )]
     Listen {
-        /// The socket.
+        /// The path for the socket.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -426,18 +426,14 @@ impl Remotes {
             name: name.clone(),
             region: kept.region,
             schedule: kept.schedule,
-            present: copy(&kept.present),
-            next: kept.next.as_ref().map(|(_, secret)| copy(secret)),
+            present: kept.present.copied(),
+            next: kept.next.as_ref().map(|(_, secret)| secret.copied()),
         })
     }
 }
 
 fn copy_of(keys: &Keys) -> Keys {
     let Keys { name, region, schedule, present, .. } = keys;
-    let (name, present) = (name.clone(), copy(present));
+    let (name, present) = (name.clone(), present.copied());
     Keys { name, region: *region, schedule: *schedule, present, next: None }
-}
-
-fn copy(secret: &RegionSecret) -> RegionSecret {
-    RegionSecret::new(&mut secret.region_key().expose().to_owned())
 }
