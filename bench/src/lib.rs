@@ -19,6 +19,7 @@ pub mod decrypt;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
+pub mod drawing;
 pub mod error;
 pub mod failures;
 pub mod floor;

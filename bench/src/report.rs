@@ -2,8 +2,6 @@
 //!
 //! No script that runs, no request, no date: equal rows give equal bytes.
 
-mod svg;
-
 use core::fmt::Write;
 use std::{
     collections::BTreeMap,
@@ -13,8 +11,8 @@ use std::{
 
 use clap::Args;
 
-use self::svg::{Axis, CURVES_MAX, Curve, Figure, Point, Scale, escape};
 use crate::{
+    drawing::{Axis, CURVES_MAX, Curve, Form, Panel, Picture, Point, Scale, escape},
     line,
     saved::{FileError, Key, Saved},
 };
@@ -66,7 +64,7 @@ pub fn run(args: &ReportArgs) -> Result<(), FileError> {
 /// All of `index.html`.
 fn page(runs: &[Run]) -> String {
     let all = figures(runs);
-    let drawn = all.iter().filter_map(|it| Some((it.title, it.draw()?)));
+    let drawn = all.iter().filter_map(|it| Some((&it.title, it.draw()?)));
     let drawn = drawn
         .map(|(title, svg)| format!("<figure><figcaption>{title}</figcaption>\n{svg}</figure>\n"));
     format!(
@@ -174,17 +172,17 @@ impl Group<'_> {
     ) -> Curve {
         let point = |row: &&Saved| {
             let is_saturated = row.marks().contains(&"saturated");
-            Some(Point { x: x(&row.key()), y: y(row)?, is_saturated })
+            Some(Point { is_saturated, ..Point::new(x(&row.key()), y(row)?) })
         };
         let points = self.rows.iter().filter_map(point).collect();
-        Curve { name: format!("{}{name}", self.name), colour: 0, dash: 0, points }
+        curve(format!("{}{name}", self.name), points)
     }
 }
 
 const MICROSECONDS: Axis = Axis { name: "µs", scale: Scale::Log };
 const SIZES: Axis = Axis { name: "bytes of an op", scale: Scale::Bytes };
 
-fn figures(runs: &[Run]) -> Vec<Figure> {
+fn figures(runs: &[Run]) -> Vec<Picture> {
     let sizes =
         groups(runs, false, |it| format!("{} {}, depth {}", it.command, it.load.op, it.load.depth));
     let rates =
@@ -208,9 +206,18 @@ fn percentiles(run: &Run, row: &Saved) -> Curve {
     let it = &row.latency_us;
     let all =
         [(50.0, it.p50), (90.0, it.p90), (99.0, it.p99), (99.9, it.p99_9), (99.99, it.p99_99)];
-    let points = all.into_iter().filter_map(|(x, y)| Some(Point { x, y: y?, is_saturated: false }));
-    let name = run.label(&row.key().to_string());
-    Curve { name, colour: 0, dash: 0, points: points.collect() }
+    let points = all.into_iter().filter_map(|(x, y)| Some(Point::new(x, y?)));
+    curve(run.label(&row.key().to_string()), points.collect())
+}
+
+const fn curve(name: String, points: Vec<Point>) -> Curve {
+    Curve { name, colour: 0, dash: 0, form: Form::Marked, points }
+}
+
+/// A picture of one panel.
+fn single(title: &str, x: Axis, y: Axis, curves: Vec<Curve>) -> Picture {
+    let panel = Panel { title: String::new(), x, y, curves, marks: Vec::new() };
+    Picture { title: title.to_owned(), conditions: String::new(), panels: vec![panel] }
 }
 
 /// Two percentiles of each group, of one colour, as many to a figure as are told apart.
@@ -219,24 +226,24 @@ fn latencies(
     x: Axis,
     groups: &[Group<'_>],
     at: fn(&Key) -> f64,
-) -> Vec<Figure> {
+) -> Vec<Picture> {
     let figure = |part: &[Group<'_>]| {
         let curves = part.iter().zip(0..).flat_map(|(group, colour)| {
             let p50 = group.curve(", 50 %", at, |it| it.latency_us.p50);
             let p99 = group.curve(", 99 %", at, |it| it.latency_us.p99);
             [Curve { colour, ..p50 }, Curve { colour, dash: 1, ..p99 }]
         });
-        Figure { title, x, y: MICROSECONDS, curves: curves.collect() }
+        single(title, x, MICROSECONDS, curves.collect())
     };
     groups.chunks(CURVES_MAX / 2).map(figure).collect()
 }
 
 /// Curves of a colour each.
-fn singles(title: &'static str, x: Axis, y: Axis, curves: Vec<Curve>) -> Vec<Figure> {
+fn singles(title: &'static str, x: Axis, y: Axis, curves: Vec<Curve>) -> Vec<Picture> {
     let figure = |part: &[Curve]| {
         let coloured =
             part.iter().zip(0..).map(|(it, n)| Curve { colour: n, dash: n, ..it.clone() });
-        Figure { title, x, y, curves: coloured.collect() }
+        single(title, x, y, coloured.collect())
     };
     curves.chunks(CURVES_MAX).map(figure).collect()
 }

@@ -1,11 +1,15 @@
-//! Curves as SVG: axes, lines, marks, a legend. Colours are classes of the page's style.
+//! Pictures as SVG: panels side by side, with axes, curves, intervals, the numbers that somebody
+//! else gave, and the names of curves beside the field. Reports and the papers' figures are drawn
+//! by it.
+//!
+//! Equal pictures give equal bytes. Colours are classes of the page's style.
 
 use core::fmt::Write;
 
 use crate::saved::in_bytes;
 
-/// Curves of a figure that are told apart, at most.
-pub(super) const CURVES_MAX: usize = 8;
+/// Curves of a panel that are told apart, at most.
+pub const CURVES_MAX: usize = 8;
 
 const WIDTH: f64 = 720.0;
 /// The edges of the field that curves are in.
@@ -18,11 +22,38 @@ const LINE: f64 = 18.0;
 
 const DASHES: [&str; 4] = ["none", "7 4", "2 3", "9 3 2 3"];
 
+/// Panels that share a title and the conditions of their values.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The quantity that is drawn.
+    pub title: String,
+    /// The conditions of all values, in one line below.
+    pub conditions: String,
+    /// The panels, from left to right.
+    pub panels: Vec<Panel>,
+}
+
+/// A field with two axes.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What tells it from the other panels.
+    pub title: String,
+    /// The axis at the bottom.
+    pub x: Axis,
+    /// The axis at the left.
+    pub y: Axis,
+    /// The curves, [`CURVES_MAX`] at most.
+    pub curves: Vec<Curve>,
+    /// The numbers of others beside the curves.
+    pub marks: Vec<Mark>,
+}
+
 /// The places of values on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub enum Scale {
     /// From 0.
     Linear,
+    /// By powers of ten.
     Log,
     /// Bytes, by powers of two.
     Bytes,
@@ -30,35 +61,100 @@ pub(super) enum Scale {
     Nines,
 }
 
+/// An axis.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
-    pub(super) name: &'static str,
-    pub(super) scale: Scale,
+pub struct Axis {
+    /// The quantity, with its unit.
+    pub name: &'static str,
+    /// The places of values.
+    pub scale: Scale,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
+/// A value of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// The place on the axis at the bottom.
+    pub x: f64,
+    /// The value.
+    pub y: f64,
+    /// The interval of the value, if it has one.
+    pub interval: Option<[f64; 2]>,
     /// Whether the load was too much there: a cross.
-    pub(super) is_saturated: bool,
+    pub is_saturated: bool,
 }
 
+impl Point {
+    /// A value without an interval.
+    #[must_use]
+    pub const fn new(x: f64, y: f64) -> Self {
+        Self { x, y, interval: None, is_saturated: false }
+    }
+}
+
+/// A curve.
 #[derive(Clone, Debug)]
-pub(super) struct Curve {
-    pub(super) name: String,
+pub struct Curve {
+    /// The name beside the field.
+    pub name: String,
     /// Below [`CURVES_MAX`].
-    pub(super) colour: usize,
-    pub(super) dash: usize,
-    pub(super) points: Vec<Point>,
+    pub colour: usize,
+    /// The dashes of its line.
+    pub dash: usize,
+    /// The form of its line.
+    pub form: Form,
+    /// Its values.
+    pub points: Vec<Point>,
 }
 
+/// The form of a curve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// A line with a mark at each value.
+    #[default]
+    Marked,
+    /// A line without marks, for many values.
+    Line,
+    /// Marks without a line.
+    Marks,
+    /// Steps that begin at each value, for shares of a distribution.
+    Steps,
+}
+
+/// A number of the paper, or a theory's, in the field.
 #[derive(Clone, Debug)]
-pub(super) struct Figure {
-    pub(super) title: &'static str,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    pub(super) curves: Vec<Curve>,
+pub enum Mark {
+    /// A value at one place: a hollow mark with its name.
+    Value {
+        /// The place.
+        x: f64,
+        /// The value.
+        y: f64,
+        /// The name, such as "paper: 0.79".
+        name: String,
+    },
+    /// A value everywhere: a dashed line across.
+    Level {
+        /// The value.
+        y: f64,
+        /// The name.
+        name: String,
+    },
+    /// A place, such as a knee: a dashed line upwards.
+    Place {
+        /// The place.
+        x: f64,
+        /// The name.
+        name: String,
+    },
+    /// A ratio of two values at one place: an arrow from one to the other.
+    Ratio {
+        /// The place.
+        x: f64,
+        /// The values at its ends.
+        between: [f64; 2],
+        /// The name, such as "2.1, paper 2.2".
+        name: String,
+    },
 }
 
 /// An axis with its ends, which are ticks as well.
@@ -137,7 +233,8 @@ impl Ruler {
 }
 
 /// Text of a file, as text of the page.
-pub(super) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -165,9 +262,18 @@ fn mark(colour: usize, x: f64, y: f64) -> String {
     format!("<path class='{fill}' d='M{x:.1} {y:.1}{form}'/>")
 }
 
-impl Figure {
-    /// The figure as SVG; `None` if there is no curve of two points.
-    pub(super) fn draw(&self) -> Option<String> {
+impl Picture {
+    /// The picture as SVG; `None` if no panel has a curve of two points.
+    #[must_use]
+    pub fn draw(&self) -> Option<String> {
+        let drawn: Vec<String> = self.panels.iter().filter_map(Panel::draw).collect();
+        (!drawn.is_empty()).then(|| drawn.concat())
+    }
+}
+
+impl Panel {
+    /// The panel as SVG; `None` if there is no curve of two points.
+    fn draw(&self) -> Option<String> {
         // All else cannot be placed.
         let placed = |it: f64| (1e-12..1e18).contains(&it);
         let mut curves = self.curves.clone();
@@ -184,7 +290,7 @@ impl Figure {
         let y = |value: f64| BOTTOM - (BOTTOM - TOP) * y_ruler.share(value);
 
         let height = BOTTOM + 50.0 + LINE * curves.len() as f64;
-        let title = self.title;
+        let title = escape(&self.title);
         let mut svg =
             format!("<svg viewBox='0 0 {WIDTH} {height}' role='img' aria-label='{title}'>\n");
         let out = &mut svg;
@@ -208,13 +314,13 @@ impl Figure {
                 "<text transform='translate(14 {up})rotate(-90)' class='x'>{name}</text>"
             )?;
             for (curve, place) in curves.iter().zip(0_u32..) {
-                let Curve { name, colour, dash, points } = curve;
+                let Curve { name, colour, dash, points, .. } = curve;
                 let dash = DASHES[dash % DASHES.len()];
                 writeln!(out, "<g class='c{colour}'>")?;
                 let line = points.iter().map(|it| format!("{:.1},{:.1}", x(it.x), y(it.y)));
                 let line = line.collect::<Vec<_>>().join(" ");
                 writeln!(out, "<polyline stroke-dasharray='{dash}' points='{line}'/>")?;
-                for Point { x: at, y: value, is_saturated } in points {
+                for Point { x: at, y: value, is_saturated, .. } in points {
                     let (x, y) = (x(*at), y(*value));
                     out.write_str(&mark(*colour, x, y))?;
                     if *is_saturated {
@@ -261,19 +367,24 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_placed_are_left_out() {
-        let point = |x: f64, y: f64| Point { x, y, is_saturated: false };
         let points = [(1.0, 1.0), (2.0, 1e308), (0.0, 1.0), (-1.0, 1.0), (9.0, 7.0)];
-        let points = points.map(|(x, y)| point(x, y)).to_vec();
-        let curve = Curve { name: "a".to_owned(), colour: 0, dash: 0, points };
+        let points = points.map(|(x, y)| Point::new(x, y)).to_vec();
+        let curve = Curve { name: "a".to_owned(), colour: 0, dash: 0, form: Form::Marked, points };
         let axis = |scale| Axis { name: "axis", scale };
+        let panel = |x, curves| Panel {
+            title: "t".to_owned(),
+            x,
+            y: axis(Scale::Log),
+            curves,
+            marks: Vec::new(),
+        };
         for scale in [Scale::Linear, Scale::Log, Scale::Bytes] {
             let curves = vec![curve.clone()];
-            let svg = Figure { title: "t", x: axis(scale), y: axis(Scale::Log), curves }.draw();
+            let svg = panel(axis(scale), curves).draw();
             let svg = svg.expect("two points are left");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
-        let curves = vec![Curve { points: vec![point(1.0, 1.0)], ..curve }];
-        let figure = Figure { title: "t", x: axis(Scale::Log), y: axis(Scale::Log), curves };
-        assert!(figure.draw().is_none());
+        let curves = vec![Curve { points: vec![Point::new(1.0, 1.0)], ..curve }];
+        assert!(panel(axis(Scale::Log), curves).draw().is_none());
     }
 }

@@ -1,0 +1,27 @@
+//! `rma-figures paper`: the evaluations of the three papers, reproduced: for each figure and table
+//! its values here, the paper's claims about it as formulas, and verdicts that are computed.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`figure`] | the trait of a figure: what it says, its points, its claims, its picture |
+//! | [`points`] | what a figure's run leaves behind, as it is stored |
+//! | [`claims`] | claims of a paper, held against points, and verdicts |
+//! | [`run`] | the scale, seeds and threads of a run |
+//! | [`one_rma`], [`star`], [`channels`] | the figures of each paper, a file each |
+//!
+//! A figure is a file of its own and a line in its paper's list. Nothing else knows it.
+
+pub(crate) mod channels;
+pub(crate) mod claims;
+pub(crate) mod figure;
+pub(crate) mod one_rma;
+pub(crate) mod points;
+pub(crate) mod run;
+pub(crate) mod star;
+
+use figure::Figure;
+
+/// All figures, in the order of the page.
+pub(crate) fn figures() -> impl Iterator<Item = &'static dyn Figure> {
+    [one_rma::FIGURES, star::FIGURES, channels::FIGURES].into_iter().flatten().copied()
+}
