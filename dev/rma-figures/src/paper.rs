@@ -6,6 +6,7 @@
 //! | [`figure`] | the trait of a figure: what it says, its points, its claims, its picture |
 //! | [`points`] | what a figure's run leaves behind, as it is stored |
 //! | [`claims`] | claims of a paper, held against points, and verdicts |
+//! | [`drawn`] | points as pictures |
 //! | [`run`] | the scale, seeds and threads of a run |
 //! | [`one_rma`], [`star`], [`channels`] | the figures of each paper, a file each |
 //!
@@ -13,6 +14,7 @@
 
 pub(crate) mod channels;
 pub(crate) mod claims;
+pub(crate) mod drawn;
 pub(crate) mod figure;
 pub(crate) mod one_rma;
 pub(crate) mod points;

@@ -144,7 +144,7 @@ impl Transfers {
         &mut self,
         client: &mut Client,
         count: u64,
-        beside: bool,
+        beside: Option<u64>,
         interrupt: &Interrupt,
     ) -> Result<(Latencies, Moved), PairError> {
         let grant = client.grants.get(OpType::Read)?;
@@ -153,7 +153,7 @@ impl Transfers {
             remote_offset: 0,
             local: &self.large,
             local_offset: 0,
-            len: LARGE,
+            len: beside.unwrap_or(LARGE),
         }];
         let small = [Piece { local: &self.small, len: SMALL, remote_offset: LARGE, ..large[0] }];
         let large = Call::of(&large).with(|it| it.class = Some(ClassOfService::Throughput));
@@ -165,7 +165,7 @@ impl Transfers {
         let start = client.clock.now();
         while started < count || foreground.is_some() || background.is_some() {
             let now = client.clock.now();
-            if beside && background.is_none() && started < count {
+            if beside.is_some() && background.is_none() && started < count {
                 background = Some(self.executor.submit(now, &large).map_err(TransferError::from)?);
             }
             if foreground.is_none() && started < count {
@@ -223,11 +223,11 @@ mod tests {
                 .unwrap();
             assert_eq!(moved.bytes, 2 * LARGE);
         }
-        for beside in [false, true] {
+        for beside in [None, Some(LARGE)] {
             let run = |client: &mut Client| transfers.small(client, 300, beside, &interrupt);
             let (latencies, moved) = pair.run(run).unwrap();
             assert_eq!(latencies.count(), 300);
-            assert_eq!(moved.bytes > 0, beside, "{moved:?}");
+            assert_eq!(moved.bytes > 0, beside.is_some(), "{moved:?}");
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     conditions::{CONDITIONS, MTU, lab},
     spec::Measured,
 };
-use crate::transfers::Transfers;
+use crate::transfers::{LARGE, Transfers};
 
 /// Rounds. An odd number has a middle one.
 const ROUNDS: u64 = 11;
@@ -44,7 +44,7 @@ impl Beside {
     }
 
     /// p99 of small reads, in microseconds.
-    fn small(&mut self, beside: bool, interrupt: &Interrupt) -> Result<f64, PairError> {
+    fn small(&mut self, beside: Option<u64>, interrupt: &Interrupt) -> Result<f64, PairError> {
         let Self { pair, transfers, .. } = self;
         let run = |client: &mut Client| transfers.small(client, SMALL_COUNT, beside, interrupt);
         let (latencies, large) = pair.run(run)?;
@@ -74,8 +74,8 @@ pub(super) fn beside(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
     let transfers = Transfers::open(&mut pair.client.host, None)?;
     let mut shared = Beside { pair, transfers, alone: 0.0, beside: 0.0 };
     let mut large = |shared: &mut Beside| shared.large(interrupt);
-    let mut alone = |shared: &mut Beside| shared.small(false, interrupt);
-    let mut beside = |shared: &mut Beside| shared.small(true, interrupt);
+    let mut alone = |shared: &mut Beside| shared.small(None, interrupt);
+    let mut beside = |shared: &mut Beside| shared.small(Some(LARGE), interrupt);
     let mut background = |shared: &mut Beside| shared.background();
     let measures: [&mut rates::Measure<'_, Beside>; 4] =
         [&mut large, &mut alone, &mut beside, &mut background];
