@@ -29,15 +29,18 @@
 //!
 //! Octets are those of the wire: encrypted, as they came or went, and cut to the snap length. With
 //! a snap length of 0 there are no octets, and fates still. Where the kernel has the headers
-//! (UDP sockets, the simulator) those of Ethernet, IP and UDP are made up ([`headers`]): addresses,
+//! (UDP sockets, the simulator) those of Ethernet, IP and UDP are made up (`headers`): addresses,
 //! ports and lengths are right, and hop limits and hardware addresses mean nothing. What a host
 //! sends to itself is in no capture.
 
 mod fate;
+#[cfg(feature = "capture")]
 pub mod headers;
+#[cfg(feature = "capture")]
 mod pcapng;
 mod verdicts;
 
 pub use fate::Fate;
+#[cfg(feature = "capture")]
 pub use pcapng::{Blocks, Captured, Comment, Direction};
 pub use verdicts::{Told, Verdicts};

@@ -109,10 +109,15 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, Error> {
             found.push(path);
         }
     }
-    for folder in folders.iter().filter(|it| !it.ends_with("target") && !it.ends_with(".git")) {
+    for folder in folders.iter().filter(|it| !is_output(it)) {
         found.append(&mut sources(folder)?);
     }
     Ok(found)
+}
+
+/// Whether a folder is what cargo or git made.
+fn is_output(folder: &Path) -> bool {
+    folder.ends_with(".git") || folder.join("CACHEDIR.TAG").exists()
 }
 
 fn is_of_tests(attribute: &str) -> bool {
