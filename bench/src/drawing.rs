@@ -2,25 +2,39 @@
 //! else gave, and the names of curves beside the field. Reports and the papers' figures are drawn
 //! by it.
 //!
-//! Equal pictures give equal bytes. Colours are classes of the page's style.
+//! Equal pictures give equal bytes. Colours are classes of [`STYLE`], which a page has once and a
+//! file has in itself.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `ruler` | the scale of an axis, its ends and ticks |
+//! | `labels` | how wide words are, and where they hide nothing |
+//! | `panel` | one panel: axes, curves, names |
+//! | `ink` | numbers of others and names, as they are drawn |
 
-use core::fmt::Write;
+mod ink;
+mod labels;
+mod panel;
+mod ruler;
 
-use crate::saved::in_bytes;
+use self::{
+    labels::{LINE, Spot, wrapped},
+    panel::{Placed, Slot},
+    ruler::Ruler,
+};
+
+/// The style of pictures on a page, light and dark.
+pub const STYLE: &str = include_str!("drawing/style.css");
 
 /// Curves of a panel that are told apart, at most.
 pub const CURVES_MAX: usize = 8;
 
-const WIDTH: f64 = 720.0;
-/// The edges of the field that curves are in.
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 690.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 320.0;
-/// The height of a line of the legend.
-const LINE: f64 = 18.0;
-
-const DASHES: [&str; 4] = ["none", "7 4", "2 3", "9 3 2 3"];
+/// The width of a picture of one panel, and of those of more, of which two stand in a row.
+const WIDTHS: [f64; 2] = [720.0, 960.0];
+/// The height of a field in each of them.
+const HEIGHTS: [f64; 2] = [320.0, 270.0];
+/// The widest that names beside a field are in each of them.
+const NAMES: [f64; 2] = [170.0, 130.0];
 
 /// Panels that share a title and the conditions of their values.
 #[derive(Clone, Debug)]
@@ -29,7 +43,7 @@ pub struct Picture {
     pub title: String,
     /// The conditions of all values, in one line below.
     pub conditions: String,
-    /// The panels, from left to right.
+    /// The panels, from left to right, two in a row. Axes of one name and scale have the same ends.
     pub panels: Vec<Panel>,
 }
 
@@ -55,6 +69,8 @@ pub enum Scale {
     Linear,
     /// By powers of ten.
     Log,
+    /// Linear, unless all values are above 0 and span more than 20 times.
+    Auto,
     /// Bytes, by powers of two.
     Bytes,
     /// Percentiles, by how many nines they have.
@@ -62,7 +78,7 @@ pub enum Scale {
 }
 
 /// An axis.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// The quantity, with its unit.
     pub name: &'static str,
@@ -96,7 +112,7 @@ impl Point {
 pub struct Curve {
     /// The name beside the field.
     pub name: String,
-    /// Below [`CURVES_MAX`].
+    /// Its colour and the shape of its marks, below [`CURVES_MAX`].
     pub colour: usize,
     /// The dashes of its line.
     pub dash: usize,
@@ -118,6 +134,9 @@ pub enum Form {
     Marks,
     /// Steps that begin at each value, for shares of a distribution.
     Steps,
+    /// A bar for each value, in a row of its own, over its interval, which here is one of the axis
+    /// at the bottom: what somebody did, and from when until when.
+    Spans,
 }
 
 /// A number of the paper, or a theory's, in the field.
@@ -157,81 +176,6 @@ pub enum Mark {
     },
 }
 
-/// An axis with its ends, which are ticks as well.
-struct Ruler {
-    scale: Scale,
-    ticks: Vec<f64>,
-}
-
-impl Scale {
-    /// The place of a value, before the axis is stretched over the field.
-    fn place(self, value: f64) -> f64 {
-        match self {
-            Self::Linear => value,
-            Self::Log => value.log10(),
-            Self::Bytes => value.log2(),
-            Self::Nines => -(1.0 - value / 100.0).log10(),
-        }
-    }
-
-    fn label(self, value: f64) -> String {
-        match value {
-            _ if self == Self::Bytes => in_bytes(value as u64),
-            1e6.. => format!("{}M", rounded(value / 1e6)),
-            1e4.. => format!("{}k", rounded(value / 1e3)),
-            _ => rounded(value),
-        }
-    }
-}
-
-/// A number without the digits that only its last bits make.
-fn rounded(value: f64) -> String {
-    let text = format!("{value:.6}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-impl Ruler {
-    /// For values of which there is at least one.
-    fn new(scale: Scale, values: impl Iterator<Item = f64> + Clone) -> Self {
-        let low = values.clone().fold(f64::MAX, f64::min);
-        let high = values.fold(f64::MIN, f64::max);
-        let ticks: Vec<f64> = match scale {
-            Scale::Nines => vec![50.0, 90.0, 99.0, 99.9, 99.99],
-            Scale::Bytes => {
-                let (first, last) = (low.log2().floor() as i32, high.log2().ceil() as i32);
-                let step = 1 + (last - first) / 12;
-                let steps = ((last - first + step - 1) / step).max(1);
-                (0..=steps).map(|it| 2_f64.powi(first + it * step)).collect()
-            }
-            Scale::Linear => {
-                let nice = [1.0, 2.0, 5.0, 10.0];
-                let power = 10_f64.powf((high / 5.0).log10().floor());
-                let step = nice.iter().map(|it| it * power).find(|it| high / it <= 6.0);
-                let step = step.unwrap_or(high);
-                (0..=(high / step).ceil() as u32).map(|it| f64::from(it) * step).collect()
-            }
-            Scale::Log => {
-                let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-                // Over a few decades, each has three.
-                let parts: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-                let all = (first..=last).flat_map(|it| parts.iter().map(move |part| (it, part)));
-                let all: Vec<f64> = all.map(|(it, part)| part * 10_f64.powi(it)).collect();
-                let from = all.iter().rposition(|it| *it <= low).unwrap_or(0);
-                let to = all.iter().position(|it| *it >= high).unwrap_or(all.len() - 1);
-                all[from..=to.max(from + 1).min(all.len() - 1)].to_vec()
-            }
-        };
-        Self { scale, ticks }
-    }
-
-    /// The share of the axis that is before a value.
-    fn share(&self, value: f64) -> f64 {
-        let place = |it: f64| self.scale.place(it);
-        let (first, last) = (place(self.ticks[0]), place(self.ticks[self.ticks.len() - 1]));
-        (place(value) - first) / (last - first)
-    }
-}
-
 /// Text of a file, as text of the page.
 #[must_use]
 pub fn escape(text: &str) -> String {
@@ -250,96 +194,96 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A mark, of another form for each colour, as an SVG path.
-fn mark(colour: usize, x: f64, y: f64) -> String {
-    let form = match colour % 4 {
-        0 => "m-3.5-3.5h7v7h-7z",
-        1 => "m0-4.5l4.5 8h-9z",
-        2 => "m0-5l5 5-5 5-5-5z",
-        _ => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
-    };
-    let fill = if colour < 4 { "full" } else { "open" };
-    format!("<path class='{fill}' d='M{x:.1} {y:.1}{form}'/>")
+/// Adds words at a place.
+fn add_text(svg: &mut String, Spot { x, y }: Spot, class: &str, words: &str) {
+    let words = escape(words);
+    let class = if class.is_empty() { String::new() } else { format!(" class='{class}'") };
+    *svg += &format!("<text{class} x='{x:.1}' y='{y:.1}'>{words}</text>\n");
 }
 
 impl Picture {
-    /// The picture as SVG; `None` if no panel has a curve of two points.
+    /// The picture as a part of a page that has [`STYLE`]; `None` if no panel has two values beside
+    /// each other.
     #[must_use]
     pub fn draw(&self) -> Option<String> {
-        let drawn: Vec<String> = self.panels.iter().filter_map(Panel::draw).collect();
-        (!drawn.is_empty()).then(|| drawn.concat())
+        self.svg("", "")
     }
-}
 
-impl Panel {
-    /// The panel as SVG; `None` if there is no curve of two points.
-    fn draw(&self) -> Option<String> {
-        // All else cannot be placed.
-        let placed = |it: f64| (1e-12..1e18).contains(&it);
-        let mut curves = self.curves.clone();
-        for curve in &mut curves {
-            curve.points.retain(|it| placed(it.x) && placed(it.y));
-            curve.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    /// The picture as a file of its own, with all that it needs inside.
+    #[must_use]
+    pub fn file(&self) -> Option<String> {
+        let inside =
+            format!("<style>\n{STYLE}</style>\n<path class='ground' d='M0 0h9999v9999h-9999z'/>\n");
+        self.svg(" xmlns='http://www.w3.org/2000/svg'", &inside)
+    }
+
+    fn svg(&self, attributes: &str, inside: &str) -> Option<String> {
+        let panels: Vec<Placed<'_>> = self.panels.iter().filter_map(|it| self.placed(it)).collect();
+        let columns = panels.len().clamp(1, 2);
+        let [width, height, names_max] = [WIDTHS, HEIGHTS, NAMES].map(|it| it[columns - 1]);
+        if panels.is_empty() {
+            return None;
         }
-        curves.retain(|it| !it.points.is_empty());
-        curves.iter().find(|it| it.points.len() > 1)?;
-        let points = curves.iter().flat_map(|it| &it.points);
-        let x_ruler = Ruler::new(self.x.scale, points.clone().map(|it| it.x));
-        let y_ruler = Ruler::new(self.y.scale, points.map(|it| it.y));
-        let x = |value: f64| LEFT + (RIGHT - LEFT) * x_ruler.share(value);
-        let y = |value: f64| BOTTOM - (BOTTOM - TOP) * y_ruler.share(value);
+        let mut svg = String::new();
+        let mut top = 4.0;
+        for line in wrapped(&self.title, width - 20.0) {
+            top += LINE;
+            add_text(&mut svg, Spot { x: 8.0, y: top - 2.0 }, "title", &line);
+        }
+        let names = panels.iter().map(|it| it.names_width(names_max)).fold(0.0, f64::max);
+        let slots = [0.0, 1.0].map(|it| {
+            let width = width / columns as f64;
+            Slot { left: width * it, width, names_max, names }
+        });
+        for row in panels.chunks(columns) {
+            let all = || row.iter().zip(&slots);
+            let heads = all().map(|(panel, slot)| panel.head(slot));
+            let names = all().map(|(panel, slot)| panel.names_height(slot));
+            let upper = heads.fold(top, |most, it| most.max(top + it));
+            let lower = upper + names.fold(height, f64::max);
+            for (panel, slot) in all() {
+                svg += &panel.draw(slot, upper, lower);
+            }
+            top = lower + Placed::BELOW;
+        }
+        for line in wrapped(&self.note(&panels), width - 20.0) {
+            top += LINE;
+            add_text(&mut svg, Spot { x: 8.0, y: top - 5.0 }, "", &line);
+        }
+        let (title, height) = (escape(&self.title), top + 4.0);
+        Some(format!(
+            "<svg{attributes} width='{width}' height='{height}' viewBox='0 0 {width} {height}' \
+             role='img' aria-label='{title}'>\n{inside}{svg}</svg>\n"
+        ))
+    }
 
-        let height = BOTTOM + 50.0 + LINE * curves.len() as f64;
-        let title = escape(&self.title);
-        let mut svg =
-            format!("<svg viewBox='0 0 {WIDTH} {height}' role='img' aria-label='{title}'>\n");
-        let out = &mut svg;
-        let written = (|| {
-            for tick in &x_ruler.ticks {
-                let (at, label) = (x(*tick), self.x.scale.label(*tick));
-                writeln!(out, "<path class='grid' d='M{at:.1} {TOP}V{BOTTOM}'/>")?;
-                writeln!(out, "<text x='{at:.1}' y='{}' class='x'>{label}</text>", BOTTOM + 16.0)?;
+    /// A panel on axes that it has in common with others of the same names.
+    fn placed<'a>(&'a self, panel: &'a Panel) -> Option<Placed<'a>> {
+        let with = |of: fn(&Panel) -> Axis, values: fn(&Panel) -> Vec<f64>| -> Vec<f64> {
+            let same = self.panels.iter().filter(|it| of(it) == of(panel));
+            same.flat_map(values).collect()
+        };
+        let x = Ruler::new(panel.x.scale, &with(|it| it.x, Panel::xs), true)?;
+        let y = Ruler::new(panel.y.scale, &with(|it| it.y, Panel::ys), false)?;
+        Placed::new(panel, x, y)
+    }
+
+    /// The conditions, and what is not in the picture.
+    fn note(&self, panels: &[Placed<'_>]) -> String {
+        let mut notes = vec![self.conditions.clone()];
+        match panels.iter().map(|it| it.left_out).sum() {
+            0_usize => {}
+            1 => notes.push("1 value has no place on these axes".to_owned()),
+            some => notes.push(format!("{some} values have no place on these axes")),
+        }
+        match self.panels.len() - panels.len() {
+            0 => {}
+            some => {
+                notes.push(format!("{some} of {} panels have no two values", self.panels.len()))
             }
-            for tick in &y_ruler.ticks {
-                let (at, label) = (y(*tick), self.y.scale.label(*tick));
-                writeln!(out, "<path class='grid' d='M{LEFT} {at:.1}H{RIGHT}'/>")?;
-                let (x, y) = (LEFT - 6.0, at + 4.0);
-                writeln!(out, "<text x='{x}' y='{y:.1}' class='y'>{label}</text>")?;
-            }
-            let (middle, below) = ((LEFT + RIGHT) / 2.0, BOTTOM + 33.0);
-            writeln!(out, "<text x='{middle}' y='{below}' class='x'>{}</text>", self.x.name)?;
-            let (up, name) = ((TOP + BOTTOM) / 2.0, self.y.name);
-            writeln!(
-                out,
-                "<text transform='translate(14 {up})rotate(-90)' class='x'>{name}</text>"
-            )?;
-            for (curve, place) in curves.iter().zip(0_u32..) {
-                let Curve { name, colour, dash, points, .. } = curve;
-                let dash = DASHES[dash % DASHES.len()];
-                writeln!(out, "<g class='c{colour}'>")?;
-                let line = points.iter().map(|it| format!("{:.1},{:.1}", x(it.x), y(it.y)));
-                let line = line.collect::<Vec<_>>().join(" ");
-                writeln!(out, "<polyline stroke-dasharray='{dash}' points='{line}'/>")?;
-                for Point { x: at, y: value, is_saturated, .. } in points {
-                    let (x, y) = (x(*at), y(*value));
-                    out.write_str(&mark(*colour, x, y))?;
-                    if *is_saturated {
-                        write!(
-                            out,
-                            "<path class='cross' d='M{x:.1} {y:.1}m-7-7l14 14m0-14l-14 14'/>"
-                        )?;
-                    }
-                }
-                let y = BOTTOM + 52.0 + LINE * f64::from(place);
-                writeln!(out, "<path stroke-dasharray='{dash}' d='M{LEFT} {y}h40'/>")?;
-                let (x, baseline) = (LEFT + 50.0, y + 4.0);
-                out.write_str(&mark(*colour, LEFT + 20.0, y))?;
-                writeln!(out, "<text x='{x}' y='{baseline}'>{}</text></g>", escape(name))?;
-            }
-            writeln!(out, "</svg>")
-        })();
-        let _: core::fmt::Result = written; // A string takes all.
-        Some(svg)
+        }
+        notes.retain(|it| !it.is_empty());
+        notes.join("; ")
     }
 }
 
@@ -347,44 +291,98 @@ impl Panel {
 mod tests {
     use super::*;
 
-    fn ticks(scale: Scale, values: &[f64]) -> Vec<String> {
-        let ruler = Ruler::new(scale, values.iter().copied());
-        ruler.ticks.iter().map(|it| scale.label(*it)).collect()
+    const fn axis(name: &'static str, scale: Scale) -> Axis {
+        Axis { name, scale }
     }
 
-    #[test]
-    fn ticks_are_round_and_reach_around_all_values() {
-        assert_eq!(ticks(Scale::Log, &[3.0, 18.0]), ["2", "5", "10", "20"]);
-        assert_eq!(ticks(Scale::Log, &[10.0]), ["10", "20"]);
-        assert_eq!(ticks(Scale::Log, &[0.3, 9e5]).first().map(String::as_str), Some("0.1"));
-        assert_eq!(
-            ticks(Scale::Linear, &[230e3, 12e3]),
-            ["0", "50k", "100k", "150k", "200k", "250k"]
-        );
-        assert_eq!(ticks(Scale::Bytes, &[64.0, 4096.0]).last().map(String::as_str), Some("4 KiB"));
-        assert_eq!(ticks(Scale::Bytes, &[1.0]), ["1 B", "2 B"]);
+    fn curve(points: &[(f64, f64)]) -> Curve {
+        let points = points.iter().map(|(x, y)| Point::new(*x, *y)).collect();
+        Curve { name: "a".to_owned(), colour: 0, dash: 0, form: Form::Marked, points }
     }
 
+    fn picture(scale: Scale, curves: Vec<Curve>, marks: Vec<Mark>) -> Picture {
+        let (x, y) = (axis("across", scale), axis("up", Scale::Auto));
+        let panel = Panel { title: "t".to_owned(), x, y, curves, marks };
+        Picture { title: "title".to_owned(), conditions: "two".to_owned(), panels: vec![panel] }
+    }
+
+    const SCALES: [Scale; 5] = [Scale::Linear, Scale::Log, Scale::Auto, Scale::Bytes, Scale::Nines];
+
     #[test]
-    fn values_that_cannot_be_placed_are_left_out() {
-        let points = [(1.0, 1.0), (2.0, 1e308), (0.0, 1.0), (-1.0, 1.0), (9.0, 7.0)];
-        let points = points.map(|(x, y)| Point::new(x, y)).to_vec();
-        let curve = Curve { name: "a".to_owned(), colour: 0, dash: 0, form: Form::Marked, points };
-        let axis = |scale| Axis { name: "axis", scale };
-        let panel = |x, curves| Panel {
-            title: "t".to_owned(),
-            x,
-            y: axis(Scale::Log),
-            curves,
-            marks: Vec::new(),
-        };
-        for scale in [Scale::Linear, Scale::Log, Scale::Bytes] {
-            let curves = vec![curve.clone()];
-            let svg = panel(axis(scale), curves).draw();
-            let svg = svg.expect("two points are left");
+    fn values_that_cannot_be_placed_are_left_out_and_counted() {
+        let points = [(1.0, 1.0), (2.0, 1e308), (3.0, f64::NAN), (f64::INFINITY, 1.0), (9.0, 7.0)];
+        for scale in SCALES {
+            let svg = picture(scale, vec![curve(&points)], Vec::new()).draw().unwrap();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+            assert!(svg.contains("two; 3 values have no place"), "{svg}");
         }
-        let curves = vec![Curve { points: vec![Point::new(1.0, 1.0)], ..curve }];
-        assert!(panel(axis(Scale::Log), curves).draw().is_none());
+        let negative = curve(&[(-1.0, 1.0), (1.0, -1.0), (2.0, 2.0)]);
+        let svg = picture(Scale::Linear, vec![negative], Vec::new()).draw().unwrap();
+        assert_eq!(svg.matches("class='full'").count(), 4, "{svg}");
+    }
+
+    #[test]
+    fn fewer_than_two_values_beside_each_other_are_no_picture() {
+        for scale in SCALES {
+            for points in [&[][..], &[(1.0, 1.0)], &[(1.0, 1.0), (1.0, 2.0)]] {
+                assert_eq!(picture(scale, vec![curve(points)], Vec::new()).draw(), None);
+            }
+            assert_eq!(picture(scale, Vec::new(), Vec::new()).draw(), None);
+        }
+    }
+
+    #[test]
+    fn every_form_and_mark_is_drawn_and_nothing_panics_whatever_its_values() {
+        let wild = [0.0, -1.0, 0.5, 1e300, f64::NAN, f64::NEG_INFINITY];
+        for form in [Form::Marked, Form::Line, Form::Marks, Form::Steps, Form::Spans] {
+            for scale in SCALES {
+                for value in wild {
+                    let mut curve =
+                        Curve { form, colour: 99, dash: 99, ..curve(&[(1.0, 1.0), (2.0, 2.0)]) };
+                    curve.points[0].interval = Some([value, 2.0]);
+                    curve.points[1].is_saturated = true;
+                    let (x, y, name) = (value, value, "paper: <1&2".to_owned());
+                    let marks = vec![
+                        Mark::Value { x, y, name: name.clone() },
+                        Mark::Level { y, name: name.clone() },
+                        Mark::Place { x, name: name.clone() },
+                        Mark::Ratio { x, between: [y, 1.0], name },
+                    ];
+                    let svg = picture(scale, vec![curve], marks).file().unwrap();
+                    assert!(
+                        !svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<1&"),
+                        "{svg}"
+                    );
+                    assert_eq!(svg.matches("paper: &lt;1&amp;2").count(), 4, "{svg}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_stand_beside_the_field_in_the_order_of_last_values() {
+        let named = |name: &str, last: f64| Curve {
+            name: name.to_owned(),
+            ..curve(&[(1.0, 5.0), (2.0, last)])
+        };
+        let all = vec![named("low", 1.0), named("high", 3.0), named("middle", 2.0)];
+        let svg = picture(Scale::Linear, all, Vec::new()).draw().unwrap();
+        let at = |name: &str| svg.find(&format!(">{name}<")).unwrap();
+        assert!(at("high") < at("middle") && at("middle") < at("low"), "{svg}");
+    }
+
+    #[test]
+    fn panels_with_axes_of_one_name_have_one_scale_and_stand_side_by_side() {
+        let mut it = picture(Scale::Linear, vec![curve(&[(0.0, 1.0), (4.0, 2.0)])], Vec::new());
+        let other =
+            Panel { curves: vec![curve(&[(0.0, 1.0), (40.0, 9.0)])], ..it.panels[0].clone() };
+        it.panels.push(other);
+        let svg = it.file().unwrap();
+        assert!(svg.contains("width='960'") && svg.contains("xmlns="));
+        assert_eq!(svg.matches(">40</text>").count(), 2, "{svg}");
+        it.panels[1].x.name = "another";
+        assert_eq!(it.file().unwrap().matches(">40</text>").count(), 1);
+        it.panels[1].curves.clear();
+        assert!(it.draw().unwrap().contains("1 of 2 panels have no two values"));
     }
 }

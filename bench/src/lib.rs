@@ -40,6 +40,7 @@ pub mod model;
 pub mod numa;
 pub mod one_way;
 pub mod out;
+pub mod page;
 pub mod pair;
 pub mod peers;
 pub mod pipelined;

@@ -13,11 +13,9 @@ use clap::Args;
 
 use crate::{
     drawing::{Axis, CURVES_MAX, Curve, Form, Panel, Picture, Point, Scale, escape},
-    line,
+    line, page,
     saved::{FileError, Key, Saved},
 };
-
-const STYLE: &str = include_str!("report/style.css");
 
 /// Arguments of `report`.
 #[derive(Args, Clone, Debug)]
@@ -64,21 +62,13 @@ pub fn run(args: &ReportArgs) -> Result<(), FileError> {
 /// All of `index.html`.
 fn page(runs: &[Run]) -> String {
     let all = figures(runs);
-    let drawn = all.iter().filter_map(|it| Some((&it.title, it.draw()?)));
-    let drawn = drawn
-        .map(|(title, svg)| format!("<figure><figcaption>{title}</figcaption>\n{svg}</figure>\n"));
-    format!(
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n\
-         <meta name='viewport' content='width=device-width'>\n\
-         <meta name='color-scheme' content='light dark'>\n\
-         <meta http-equiv='Content-Security-Policy' \
-         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>rma-bench</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>rma-bench</h1>\n\
-         {}<h2>Rows</h2>\n{}<h2>Conditions</h2>\n{}{}</body>\n</html>\n",
-        drawn.collect::<String>(),
-        table_of_rows(runs),
-        table_of_conditions(runs),
-        embedded(runs),
+    let drawn = all.iter().filter_map(Picture::draw);
+    let drawn: String = drawn.map(|svg| format!("<figure>\n{svg}</figure>\n")).collect();
+    let (rows, conditions) = (table_of_rows(runs), table_of_conditions(runs));
+    let embedded = embedded(runs);
+    page::page(
+        "rma-bench",
+        &format!("{drawn}<h2>Rows</h2>\n{rows}<h2>Conditions</h2>\n{conditions}{embedded}"),
     )
 }
 
@@ -180,7 +170,7 @@ impl Group<'_> {
 }
 
 const MICROSECONDS: Axis = Axis { name: "µs", scale: Scale::Log };
-const SIZES: Axis = Axis { name: "bytes of an op", scale: Scale::Bytes };
+const SIZES: Axis = Axis { name: "size of an op [B]", scale: Scale::Bytes };
 
 fn figures(runs: &[Run]) -> Vec<Picture> {
     let sizes =

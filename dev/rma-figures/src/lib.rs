@@ -29,7 +29,7 @@ pub mod kv;
 pub mod lone;
 mod memory;
 pub mod panel;
-mod paper;
+pub mod paper;
 pub mod parts;
 pub mod phases;
 pub mod plots;

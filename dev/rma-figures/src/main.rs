@@ -2,13 +2,13 @@
 
 #![deny(clippy::print_stdout)]
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rma_bench::{
     interrupt::Interrupt,
     mode::ModeArgs,
-    program::{self, Common},
+    program::{self, Common, Failure},
 };
 use rma_figures::{
     allocator::Counting,
@@ -18,6 +18,7 @@ use rma_figures::{
     figures::{self, FiguresArgs},
     flows::{self, FlowsArgs},
     key_rotation::{self, KeyRotationArgs},
+    paper::{self, PaperArgs},
     phases::{self, PhasesArgs},
     plots::{self, PlotsArgs},
     simulated,
@@ -60,6 +61,9 @@ enum Command {
     /// A server of the cache, for its figures.
     #[command(hide = true)]
     KvServer(ServerArgs),
+    /// Runs figures of the three papers, and shows what holds here of what the papers say of them,
+    /// on one page. Those on veth pairs need root.
+    Paper(PaperArgs),
     /// Draws the convergence of congestion control, in simulation.
     Flows(FlowsArgs),
     /// Measures and draws a figure of the channels' paper. Needs root.
@@ -81,10 +85,10 @@ static ALLOCATOR: Counting = Counting;
 fn main() -> ExitCode {
     let Cli { common, mode, command } = Cli::parse();
     mode.ask_for();
-    program::run("rma-figures", &common, |interrupt| Ok(run(&command, interrupt)?))
+    program::run("rma-figures", &common, |interrupt| run(&command, interrupt))
 }
 
-fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Box<dyn Error>> {
+fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     match command {
         Command::Measure(args) => figures::run(args, interrupt)?,
         Command::Crypto(args) => interrupt.leaving_at_once(|| crypto::crypto(args)),
@@ -94,6 +98,8 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Box<dyn Error>> {
         Command::Replica(args) => failover::replica(args, interrupt)?,
         Command::KeyRotation(args) => key_rotation::key_rotation(args, interrupt)?,
         Command::KvServer(args) => interrupt.leaving_at_once(|| rma_kv::server::serve(args))?,
+        Command::Paper(args) => paper::paper(args, interrupt)
+            .map_err(|error| Failure::with_status(error.status(), error))?,
         Command::Flows(args) => flows::run(args, interrupt)?,
         Command::Channels(args) => plots::run(args, interrupt)?,
         Command::Star(args) => star::run(args, interrupt)?,

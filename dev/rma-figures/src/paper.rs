@@ -3,10 +3,15 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`command`] | the command: which figures run, and what is written |
 //! | [`figure`] | the trait of a figure: what it says, its points, its claims, its picture |
 //! | [`points`] | what a figure's run leaves behind, as it is stored |
 //! | [`claims`] | claims of a paper, held against points, and verdicts |
 //! | [`drawn`] | points as pictures |
+//! | [`differences`] | reviewed reasons why claims do not hold |
+//! | [`judged`] | a figure with its points, claims and verdict |
+//! | [`page`] | all of them on one page, as HTML and as Markdown |
+//! | [`store`] | the folder that they are written to |
 //! | [`run`] | the scale, seeds and threads of a run |
 //! | [`one_rma`], [`star`], [`channels`] | the figures of each paper, a file each |
 //!
@@ -14,14 +19,26 @@
 
 pub(crate) mod channels;
 pub(crate) mod claims;
+mod command;
+#[cfg(test)]
+mod committed;
+mod differences;
 pub(crate) mod drawn;
 pub(crate) mod figure;
+mod judged;
 pub(crate) mod one_rma;
+mod page;
 pub(crate) mod points;
 pub(crate) mod run;
 pub(crate) mod star;
+mod store;
 
-use figure::Figure;
+use self::figure::Figure;
+pub use self::{
+    command::{PaperArgs, PaperError, paper},
+    differences::DifferencesError,
+    store::StoreError,
+};
 
 /// All figures, in the order of the page.
 pub(crate) fn figures() -> impl Iterator<Item = &'static dyn Figure> {

@@ -71,12 +71,13 @@ pub fn key_rotation(args: &KeyRotationArgs, interrupt: &Interrupt) -> Result<(),
     } else {
         "kernel UDP sockets on loopback".to_owned()
     };
-    line!(
+    let conditions = format!(
         "{} clients that probe 64 B without a pause over {hosts}; their keys from a service over TLS 1.3; {}; {}",
         args.clients,
         aead::words(),
         Machine::here().machine
     );
+    line!("{conditions}");
     let kinds = if args.kind.is_empty() { &Kind::ALL[..] } else { &args.kind };
     for &kind in kinds {
         let scene = Scene {
@@ -99,8 +100,10 @@ pub fn key_rotation(args: &KeyRotationArgs, interrupt: &Interrupt) -> Result<(),
             let mut path = prefix.clone().into_os_string();
             path.push(format!("-{}.svg", name.get_name()));
             let path = PathBuf::from(path);
-            let title = format!("{} clients; {}", args.clients, kind.words());
-            let svg = median.svg(&title).unwrap_or_default();
+            let conditions =
+                format!("{conditions}; the median one of {} rotations", rotations.count);
+            let drawn = median.picture(kind.words(), &conditions).and_then(|it| it.file());
+            let Some(svg) = drawn else { continue };
             fs::write(&path, svg)
                 .map_err(|error| KeyRotationError::Svg { path: path.clone(), error })?;
             line!("written to {}", path.display());

@@ -1,11 +1,12 @@
 //! The events around one rotation, drawn: figure 14 of the paper with many clients.
 //!
 //! As text, some of the clients, from the one that was back first to the one that was back last; as
-//! SVG, all of them in that order, a line each.
+//! a picture, all of them: how long each op took, and beside it who did what in that order.
 
-use core::fmt::Write as _;
-
-use rma_bench::timeline::{Event, Timeline};
+use rma_bench::{
+    drawing::{Axis, Curve, Form, Mark, Panel, Picture, Point, Scale},
+    timeline::{Event, Timeline},
+};
 use rma_core::time::Instant;
 
 /// An action of one of the parties.
@@ -48,17 +49,16 @@ pub struct History {
 /// Clients in a drawing of text.
 const ROWS: usize = 10;
 
-/// Pixels of an SVG: the width of its plot, what is left and above, and a client's line.
-const PLOT: f64 = 900.0;
-const LEFT: f64 = 110.0;
-const TOP: f64 = 60.0;
-const LINE: f64 = 6.0;
-
 impl History {
+    /// Whether an op failed on account of this change: clients that are slow still know of ops that
+    /// failed at the one before.
+    fn is_refused(&self, deed: &Deed) -> bool {
+        deed.what == What::Refused && self.swap.is_none_or(|it| deed.to >= it.from)
+    }
+
     /// When the first op that failed was issued.
     fn began(&self) -> Option<Instant> {
-        let refused = self.deeds.iter().filter(|it| it.what == What::Refused);
-        refused.map(|it| it.from).min()
+        self.deeds.iter().filter(|it| self.is_refused(it)).map(|it| it.from).min()
     }
 
     /// When each client issued the first read that succeeded after its last op that failed; those
@@ -67,7 +67,7 @@ impl History {
         let rows = self.deeds.iter().map(|it| it.row).max().map_or(0, |it| it + 1);
         let back = |row| {
             let own = || self.deeds.iter().filter(move |it| it.row == row);
-            let refused = own().filter(|it| it.what == What::Refused).map(|it| it.from).max()?;
+            let refused = own().filter(|it| self.is_refused(it)).map(|it| it.from).max()?;
             let reads = own().filter(|it| it.what == What::Read && it.from > refused);
             Some((reads.map(|it| it.from).min()?, row))
         };
@@ -129,88 +129,68 @@ impl History {
         Timeline { rows: &rows, events: &events, zero: zero.as_nanos(), shown }.to_string()
     }
 
-    /// All of its clients as an SVG; `None` if no op failed.
+    /// All of its clients as a picture; `None` if no op failed.
     #[must_use]
-    pub fn svg(&self, title: &str) -> Option<String> {
+    pub fn picture(&self, title: &str, conditions: &str) -> Option<Picture> {
         let (zero, length, (from, to)) = self.shown()?;
+        let is_long = length > 10_000_000;
+        let (unit, x) = if is_long {
+            (1e6, "since the first op that failed [ms]")
+        } else {
+            (1e3, "since the first op that failed [µs]")
+        };
+        let at = |nanos: u64| (nanos.clamp(from, to) as f64 - zero.as_nanos() as f64) / unit;
+        let is_shown = |it: &&Deed| it.to.as_nanos() >= from && it.from.as_nanos() <= to;
+        let took =
+            |it: &Deed| Point::new(at(it.from.as_nanos()), it.to.nanos_since(it.from) as f64 / 1e3);
+        let bar = |row: usize, it: &Deed| {
+            let ends = [it.from, it.to].map(|it| at(it.as_nanos()));
+            Point { interval: Some(ends), ..Point::new(ends[0], row as f64) }
+        };
         let backs = self.backs();
-        let x = |at: u64| {
-            LEFT + PLOT * at.clamp(from, to).saturating_sub(from) as f64 / (to - from) as f64
+        let rows = || backs.iter().zip(1..).map(|((_, client), row)| (*client, row));
+        let (mut times, mut bars) = (Vec::new(), Vec::new());
+        for (what, name, colour) in DRAWN {
+            let of = |it: &&Deed| it.what == what && is_shown(it);
+            let all = || self.deeds.iter().filter(of);
+            times.push(curve(name, colour, Form::Marks, all().map(took).collect()));
+            let of_row = |(client, row): (usize, usize)| {
+                all().filter(move |it| it.row == client).map(move |it| bar(row, it))
+            };
+            bars.push(curve(name, colour, Form::Spans, rows().flat_map(of_row).collect()));
+        }
+        let others = || self.others.iter().filter(is_shown);
+        let above = backs.len() + 2;
+        times.push(curve("another region", OTHER, Form::Marks, others().map(took).collect()));
+        let other = others().map(|it| bar(above, it)).collect();
+        bars.push(curve("another region", OTHER, Form::Spans, other));
+        let x = Axis { name: x, scale: Scale::Linear };
+        let marks: Vec<Mark> = self
+            .swap
+            .iter()
+            .map(|it| Mark::Place { x: at(it.from.as_nanos()), name: "the key changes".to_owned() })
+            .collect();
+        let panel = |title: &str, y: Axis, curves| Panel {
+            title: title.to_owned(),
+            x,
+            y,
+            curves,
+            marks: marks.clone(),
         };
-        let lines = backs.len() + 2;
-        let (width, height) = (LEFT + PLOT + 30.0, TOP + LINE * lines as f64 + 50.0);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-             <text x=\"{LEFT}\" y=\"20\" font-size=\"15\">{title}</text>\n"
-        );
-        let mut key = LEFT;
-        for (what, name) in [
-            (What::Read, "READ"),
-            (What::Refused, "refused"),
-            (What::Fetch, "fetches its key"),
-            (What::Swap, "the key changes"),
-        ] {
-            let colour = colour(what);
-            _ = writeln!(
-                svg,
-                "<rect x=\"{key}\" y=\"32\" width=\"18\" height=\"8\" fill=\"{colour}\"/>\
-                 <text x=\"{}\" y=\"41\">{name}</text>",
-                key + 24.0
-            );
-            key += 150.0;
-        }
-        let mut draw = |line: usize, deeds: &mut dyn Iterator<Item = &Deed>| {
-            let y = TOP + LINE * line as f64;
-            for deed in deeds.filter(|it| it.to.as_nanos() >= from && it.from.as_nanos() <= to) {
-                let (left, right) = (x(deed.from.as_nanos()), x(deed.to.as_nanos()));
-                let width = (right - left - 0.6).max(0.8);
-                _ = writeln!(
-                    svg,
-                    "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" \
-                     fill=\"{}\"/>",
-                    LINE - 1.0,
-                    colour(deed.what)
-                );
-            }
-        };
-        draw(0, &mut self.swap.iter());
-        for (i, (_, client)) in backs.iter().enumerate() {
-            draw(i + 1, &mut self.deeds.iter().filter(|it| it.row == *client));
-        }
-        draw(lines - 1, &mut self.others.iter());
-        let names = [(0, "rotation"), (1, "clients"), (lines - 1, "other region")];
-        for (line, name) in names {
-            let y = TOP + LINE * (line as f64 + 1.0);
-            _ = writeln!(svg, "<text x=\"8\" y=\"{y:.1}\">{name}</text>");
-        }
-        let base = TOP + LINE * lines as f64 + 18.0;
-        for part in 0..=4 {
-            let at = zero.as_nanos() + length * part / 4;
-            let micros = (length * part / 4) as f64 / 1e3;
-            _ = writeln!(
-                svg,
-                "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{TOP}\" y2=\"{1:.1}\" stroke=\"#bbb\" stroke-width=\"0.5\"/>\
-                 <text x=\"{0:.1}\" y=\"{2:.1}\" text-anchor=\"middle\">{micros:.1} us</text>",
-                x(at),
-                base - 14.0,
-                base
-            );
-        }
-        svg.push_str("</svg>\n");
-        Some(svg)
+        let latency = Axis { name: "latency of an op [µs]", scale: Scale::Auto };
+        let clients = Axis { name: "client, the first one back at 1", scale: Scale::Linear };
+        let panels = vec![panel("Latency", latency, times), panel("By client", clients, bars)];
+        Some(Picture { title: title.to_owned(), conditions: conditions.to_owned(), panels })
     }
 }
 
-/// Colours that people who see few of them tell apart.
-const fn colour(what: What) -> &'static str {
-    match what {
-        What::Read => "#0072b2",
-        What::Refused => "#d55e00",
-        What::Fetch => "#e69f00",
-        What::Swap => "#000000",
-    }
+/// What is drawn of clients, with its colour.
+const DRAWN: [(What, &str, usize); 3] =
+    [(What::Read, "READ", 0), (What::Refused, "refused", 1), (What::Fetch, "fetches its key", 5)];
+const OTHER: usize = 7;
+
+fn curve(name: &str, colour: usize, form: Form, points: Vec<Point>) -> Curve {
+    Curve { name: name.to_owned(), colour, dash: 0, form, points }
 }
 
 #[cfg(test)]
@@ -259,16 +239,35 @@ mod tests {
     }
 
     #[test]
-    fn an_svg_has_a_mark_for_each_deed_that_is_shown() {
-        let svg = history().svg("a title").unwrap();
-        for (what, marks) in
-            [(What::Read, 5), (What::Refused, 2), (What::Fetch, 2), (What::Swap, 1)]
-        {
-            // One more in its key.
-            let drawn = svg.matches(colour(what)).count();
-            assert_eq!(drawn, marks + 1, "{what:?} in {svg}");
+    fn a_picture_has_each_deed_with_its_latency_and_in_its_client_s_row() {
+        let picture = history().picture("a title", "two clients").unwrap();
+        let [times, bars] = &picture.panels[..] else { panic!("two panels") };
+        let counts = |it: &Panel| it.curves.iter().map(|it| it.points.len()).collect::<Vec<_>>();
+        assert_eq!((counts(times), counts(bars)), (vec![4, 2, 2, 1], vec![4, 2, 2, 1]));
+        // Client 1 was back first.
+        let fetches = &bars.curves[2].points;
+        assert_eq!(fetches[0], Point { interval: Some([15.0, 50.0]), ..Point::new(15.0, 1.0) });
+        assert_eq!(times.curves[2].points[0], Point::new(10.0, 60.0));
+        let svg = picture.file().unwrap();
+        for word in ["a title", "two clients", "the key changes", "latency of an op"] {
+            assert!(svg.contains(word), "{word}");
         }
-        assert!(svg.contains("a title") && svg.ends_with("</svg>\n"));
-        assert_eq!(History::default().svg("nothing"), None);
+        assert!(History::default().picture("nothing", "").is_none());
+    }
+
+    #[test]
+    fn a_failure_of_the_change_before_is_not_where_this_one_begins() {
+        let mut history = history();
+        let old = Deed {
+            from: Instant::from_nanos(1_000),
+            to: Instant::from_nanos(2_000),
+            ..history.deeds[1]
+        };
+        history.deeds.insert(0, old);
+        let alone = Deed { row: 2, ..old };
+        history.deeds.extend([alone, deed(2, What::Read, 40, 50)]);
+        assert_eq!(history.length(), Some(70_000));
+        let picture = history.picture("a title", "").unwrap();
+        assert_eq!(picture.panels[0].curves[1].points.len(), 2);
     }
 }

@@ -26,7 +26,8 @@ pub(crate) trait Figure: Sync {
     /// claim whose points are not there is left out.
     fn claims(&self, points: &Points) -> Vec<Claim>;
 
-    /// The picture of `points`; none for a table.
+    /// The picture of `points`; none for a table. What it says of its conditions is what the points
+    /// say of theirs.
     fn picture(&self, points: &Points) -> Option<Picture>;
 }
 
@@ -92,4 +93,17 @@ pub(crate) enum FigureFailed {
     /// A run cannot be made with these settings.
     #[error("{0}")]
     Settings(String),
+}
+
+impl FigureFailed {
+    /// Whether it is the same however often one tries.
+    pub(crate) const fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Pair(error) if !matches!(error, PairError::Lab(_) | PairError::Interrupted))
+    }
+
+    /// Whether the program may not do here what the figure needs.
+    pub(crate) const fn is_forbidden(&self) -> bool {
+        use rma_lab::LabError::{MissingCapability, NotRoot};
+        matches!(self, Self::Pair(PairError::Lab(NotRoot { .. } | MissingCapability { .. })))
+    }
 }

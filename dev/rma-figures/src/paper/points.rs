@@ -14,6 +14,12 @@ pub(crate) struct Points {
     pub(crate) kind: Kind,
     /// The conditions of all points, in one line: network, seeds or rounds, sizes, encryption.
     pub(crate) conditions: String,
+    /// Whether they are some of those at full scale.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) is_quick: bool,
+    /// The seeds or rounds, if they were asked for and are not the figure's own number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seeds: Option<u64>,
     /// The machine that measured points are of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) measured_on: Option<MeasuredOn>,
@@ -33,13 +39,16 @@ pub(crate) struct MeasuredOn {
     pub(crate) kernel: String,
     /// Rounds of each point.
     pub(crate) rounds: u64,
+    /// The day and name of the commit that was measured, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) commit: Option<String>,
 }
 
 impl MeasuredOn {
     /// This machine.
     pub(crate) fn here(rounds: u64) -> Self {
         let Machine { machine, cores, kernel, .. } = Machine::here();
-        Self { processor: machine, cores, kernel, rounds }
+        Self { processor: machine, cores, kernel, rounds, commit: None }
     }
 }
 
@@ -159,6 +168,8 @@ impl Points {
             id: about.id.to_owned(),
             kind: about.kind,
             conditions: conditions.into(),
+            is_quick: false,
+            seeds: None,
             measured_on: None,
             series: Vec::new(),
             numbers: Vec::new(),
@@ -194,6 +205,73 @@ impl Points {
         self.numbers.iter().find(|it| it.name == name).map(|it| it.value)
     }
 
+    /// All conditions, in one line.
+    pub(crate) fn line(&self) -> String {
+        let mut line = self.kind.to_string();
+        if let Some(MeasuredOn { processor, cores, kernel, rounds, commit }) = &self.measured_on {
+            line += &format!(
+                ", measured on {processor}, {cores} cores, Linux {kernel}, {rounds} rounds"
+            );
+            commit.iter().for_each(|it| line += &format!(", {it}"));
+        }
+        if self.is_quick {
+            line += "; some of the points";
+        }
+        format!("{line}; {}", self.conditions)
+    }
+
+    /// The command that makes them again.
+    pub(crate) fn command(&self) -> String {
+        let quick = if self.is_quick { " --quick" } else { "" };
+        let seeds = self.seeds.map_or_else(String::new, |it| format!(" --seeds {it}"));
+        format!("rma-figures paper {}{quick}{seeds}", self.id)
+    }
+
+    /// The reason why they decide nothing, if there is one.
+    pub(crate) fn too_few(&self) -> Option<String> {
+        let rounds = self.measured_on.as_ref().map(|it| it.rounds).filter(|it| *it < ROUNDS_MIN);
+        let short = self.series.iter().find(|it| it.values.len() < 2);
+        let is_empty = self.series.is_empty() && self.numbers.is_empty() && self.tables.is_empty();
+        if let Some(rounds) = rounds {
+            Some(format!("{rounds} rounds, and {ROUNDS_MIN} are needed"))
+        } else if let Some(Series { name, values }) = short {
+            Some(format!("{name} has too few values: {}", values.len()))
+        } else {
+            is_empty.then(|| "nothing was measured".to_owned())
+        }
+    }
+
+    /// As the text of a file.
+    pub(crate) fn json(&self) -> String {
+        let mut text = String::new();
+        let json = serde_json::to_value(self).unwrap_or_default();
+        write_json(&json, 0, &mut text);
+        text + "\n"
+    }
+
+    /// As comma-separated values: a line for each value and number, and all tables below.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = String::from("series,x,y,low,high,unit\n");
+        for Series { name, values } in &self.series {
+            for Value { x, y, interval } in values {
+                let ends =
+                    interval.map_or_else(|| ",".to_owned(), |[low, high]| format!("{low},{high}"));
+                text += &format!("{},{x},{y},{ends},\n", cell(name));
+            }
+        }
+        for Number { name, value, unit } in &self.numbers {
+            text += &format!("{},,{value},,,{}\n", cell(name), cell(unit));
+        }
+        for Table { title, heads, rows } in &self.tables {
+            text += &format!("\n{}\n", cell(title));
+            for row in [heads].into_iter().chain(rows) {
+                let cells: Vec<String> = row.iter().map(|it| cell(it)).collect();
+                text += &(cells.join(",") + "\n");
+            }
+        }
+        text
+    }
+
     /// Checks that all can be stored and told apart.
     ///
     /// # Errors
@@ -221,6 +299,42 @@ impl Points {
     }
 }
 
+/// Fewer rounds than these decide nothing.
+const ROUNDS_MIN: u64 = 3;
+
+/// Text as a cell of comma-separated values.
+fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Writes JSON with what holds no other list in one line, so that a difference is a line.
+fn write_json(json: &serde_json::Value, depth: usize, text: &mut String) {
+    use serde_json::Value::{Array, Object};
+    let items: Vec<(String, &serde_json::Value)> = match json {
+        Array(all) => all.iter().map(|it| (String::new(), it)).collect(),
+        Object(all) => all.iter().map(|(name, it)| (format!("{name:?}: "), it)).collect(),
+        _ => Vec::new(),
+    };
+    if !items.iter().any(|(_, it)| matches!(it, Array(_) | Object(_))) {
+        *text += &json.to_string();
+        return;
+    }
+    let [open, close] = if matches!(json, Array(_)) { ['[', ']'] } else { ['{', '}'] };
+    let indent = "  ".repeat(depth + 1);
+    text.push(open);
+    for (index, (name, it)) in items.into_iter().enumerate() {
+        *text += if index == 0 { "\n" } else { ",\n" };
+        *text += &format!("{indent}{name}");
+        write_json(it, depth + 1, text);
+    }
+    *text += &format!("\n{}", "  ".repeat(depth));
+    text.push(close);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,11 +349,37 @@ mod tests {
         points.push("a", vec![Value::new(0.1, 1.234_56), Value::of(2.0, &mut [3.0, 1.0, 2.0])]);
         points.number("settled", 1.0 / 3.0, "RTT");
         points.check().unwrap();
-        let json = serde_json::to_string(&points).unwrap();
-        assert!(json.contains("[0.1,1.235],[2.0,2.0,1.0,3.0]"), "{json}");
+        points.tables.push(Table {
+            title: "a, b".to_owned(),
+            heads: vec!["a".to_owned()],
+            rows: vec![vec!["\"x\"".to_owned()]],
+        });
+        let json = points.json();
+        assert!(json.contains("[0.1,1.235],\n        [2.0,2.0,1.0,3.0]\n"), "{json}");
         assert_eq!(serde_json::from_str::<Points>(&json).unwrap(), points);
         assert_eq!((points.at("a", 0.1), points.value("settled")), (Some(1.235), Some(0.3333)));
         assert!(serde_json::from_str::<Value>("[1, 2, 3]").is_err());
+        let csv =
+            "a,0.1,1.235,,,\na,2,2,1,3,\nsettled,,0.3333,,,RTT\n\n\"a, b\"\na\n\"\"\"x\"\"\"\n";
+        assert_eq!(points.csv(), format!("series,x,y,low,high,unit\n{csv}"));
+    }
+
+    #[test]
+    fn two_rounds_or_a_curve_of_one_point_or_nothing_decide_nothing() {
+        let mut points = Points::new(&ABOUT, "two hosts");
+        assert!(points.too_few().is_some());
+        points.push("a", vec![Value::new(1.0, 1.0), Value::new(2.0, 1.0)]);
+        assert_eq!(
+            (points.too_few(), points.command().as_str()),
+            (None, "rma-figures paper 1rma-0")
+        );
+        points.measured_on = Some(MeasuredOn::here(3));
+        assert_eq!(points.too_few(), None);
+        points.measured_on = Some(MeasuredOn::here(2));
+        assert!(points.too_few().is_some() && points.line().contains(", 2 rounds; two hosts"));
+        points.measured_on = None;
+        points.push("b", vec![Value::new(1.0, 1.0)]);
+        assert_eq!(points.too_few().unwrap(), "b has too few values: 1");
     }
 
     #[test]

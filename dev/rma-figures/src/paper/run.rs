@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use rma_bench::interrupt::Interrupt;
+use rma_bench::{interrupt::Interrupt, line};
 
 use super::figure::FigureFailed;
 
@@ -47,6 +47,37 @@ impl Run<'_> {
         1..self.seeds.unwrap_or(own) + 1
     }
 
+    /// What `round` gives, as often as a figure asks for, `own` times, or as the settings say. A
+    /// round that fails is told and made again, unless more fail than are asked for: then there are
+    /// fewer.
+    ///
+    /// # Errors
+    /// That of the last round if none is good; one that no repetition helps against.
+    pub(crate) fn rounds<T>(
+        &self,
+        own: u64,
+        mut round: impl FnMut() -> Result<T, FigureFailed>,
+    ) -> Result<Vec<T>, FigureFailed> {
+        let wanted = self.seeds.unwrap_or(own);
+        let (mut done, mut failed) = (Vec::new(), 0);
+        while (done.len() as u64) < wanted {
+            if self.interrupt.is_set() {
+                return Err(FigureFailed::Interrupted);
+            }
+            match round() {
+                Ok(it) => done.push(it),
+                Err(error) if error.is_lasting() => return Err(error),
+                Err(error) if failed == wanted && done.is_empty() => return Err(error),
+                Err(_) if failed == wanted => break,
+                Err(error) => {
+                    failed += 1;
+                    line!("  a round failed and is made again: {error}");
+                }
+            }
+        }
+        Ok(done)
+    }
+
     /// What `run` gives of each of `jobs`, in their order, whatever the number of threads.
     ///
     /// # Errors
@@ -79,6 +110,8 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rma_bench::error::PairError;
+
     use super::*;
 
     #[test]
@@ -93,5 +126,31 @@ mod tests {
         interrupt.set();
         let run = Run { scale: Scale::Quick, seeds: None, threads: 2, interrupt: &interrupt };
         assert!(matches!(run.each(&[1], |it| *it), Err(FigureFailed::Interrupted)));
+    }
+
+    #[test]
+    fn rounds_that_fail_are_made_again_but_not_for_ever() {
+        let interrupt = Interrupt::default();
+        let run = Run { scale: Scale::Full, seeds: None, threads: 1, interrupt: &interrupt };
+        let busy = || FigureFailed::Pair(PairError::MissingEvents { ops: 1, events: 0 });
+        let with = |good: fn(u32) -> bool| {
+            let mut round = 0;
+            run.rounds(3, || {
+                round += 1;
+                if good(round) { Ok(round) } else { Err(busy()) }
+            })
+        };
+        assert_eq!(with(|it| it % 2 == 0).unwrap(), [2, 4, 6]);
+        assert_eq!(with(|it| it == 1).unwrap(), [1]);
+        assert!(matches!(with(|_| false), Err(FigureFailed::Pair(_))));
+        let mut tries = 0;
+        let never = || {
+            tries += 1;
+            Err::<(), _>(FigureFailed::Settings("no".to_owned()))
+        };
+        assert!(run.rounds(3, never).is_err());
+        assert_eq!(tries, 1);
+        interrupt.set();
+        assert!(matches!(run.rounds(3, || Ok(1)), Err(FigureFailed::Interrupted)));
     }
 }

@@ -12,7 +12,6 @@ use rma_bench::{
     rates::{self, Measure},
 };
 use rma_lab::{Lab, LabConfig};
-use rma_xdp::OpType;
 
 use crate::{
     paper::{
