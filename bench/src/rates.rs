@@ -40,6 +40,12 @@ impl Rates {
         (fold(f64::min), fold(f64::max))
     }
 
+    /// The rates, in the order in which they were measured.
+    #[must_use]
+    pub fn all(&self) -> &[f64] {
+        &self.0
+    }
+
     /// Applies `of` to the rate of each round.
     #[must_use]
     pub fn map(&self, of: impl Fn(f64) -> f64) -> Self {
@@ -115,18 +121,17 @@ pub fn in_turns<S, const N: usize>(
     }
 }
 
-/// Measures `rounds` times what `open` opens, and gives the middle values. It is opened anew for a
-/// round that was spoiled, which is made again: as many in all as there are rounds. Not numbers if
-/// none counts.
+/// Measures `rounds` times what `open` opens. It is opened anew for a round that was spoiled, which
+/// is made again: as many in all as there are rounds. So there may be fewer, and none.
 ///
 /// # Errors
 /// The error that `open` or `measure` returns.
-pub fn medians_of<T, const N: usize>(
+pub fn rounds_of<T, V>(
     rounds: u64,
     mut open: impl FnMut() -> Result<T, PairError>,
-    mut measure: impl FnMut(&mut T) -> Result<[f64; N], PairError>,
-) -> Result<[f64; N], PairError> {
-    let (mut opened, mut values, mut again) = (None, Vec::<[f64; N]>::new(), 0);
+    mut measure: impl FnMut(&mut T) -> Result<V, PairError>,
+) -> Result<Vec<V>, PairError> {
+    let (mut opened, mut values, mut again) = (None, Vec::new(), 0);
     while (values.len() as u64) < rounds && again <= rounds {
         let mut what = match opened.take() {
             Some(what) => what,
@@ -144,7 +149,7 @@ pub fn medians_of<T, const N: usize>(
             Err(error) => return Err(error),
         }
     }
-    Ok(core::array::from_fn(|of| median(values.iter().map(|it| it[of]).collect())))
+    Ok(values)
 }
 
 /// Tells people of a round that is made again. Not on standard output, which has results.
@@ -234,13 +239,13 @@ mod tests {
             if measured == 2.0 {
                 return Err(PairError::SpoiledRound("the channel is broken".to_owned()));
             }
-            Ok([measured])
+            Ok(measured)
         };
-        assert_eq!(medians_of(3, open, measure).unwrap(), [3.0]);
+        assert_eq!(rounds_of(3, open, measure).unwrap(), [1.0, 3.0, 4.0]);
         assert_eq!(opened, 2);
-        let broken = |_: &mut i32| Err(PairError::SpoiledRound("always".to_owned()));
-        let [none] = medians_of(3, || Ok(0), broken).unwrap();
-        assert!(none.is_nan(), "the others are not lost");
+        let broken = |_: &mut i32| Err::<f64, _>(PairError::SpoiledRound("always".to_owned()));
+        let none = rounds_of(3, || Ok(0), broken).unwrap();
+        assert!(none.is_empty(), "the others are not lost");
     }
 
     #[test]

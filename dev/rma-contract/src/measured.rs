@@ -120,6 +120,24 @@ fn ops(row: &Row, len: u32) -> Ops {
     Ops { messages: MESSAGES, send, receive, flow_control: asked + told }
 }
 
+/// The op types that both ends issue together for messages, flow control included.
+pub fn op_types(row: &Row) -> Vec<OpType> {
+    let len = 64.min(row.longest).max(row.shortest);
+    let (mut run, settings) = exact(row, len, 4);
+    run.open(row, &settings, Lens::All(len), 0);
+    run.pass(SETTLED);
+    // Several times around what there is room for.
+    for _ in 0..32 {
+        run.streams[0].left = 1;
+        run.finish();
+    }
+    let issued = |op: &OpType| {
+        let of = |node| run.world.network.counts(node).of(*op).issued;
+        of(NodeId(0)) + of(NodeId(1)) > 0
+    };
+    OpType::ALL.into_iter().filter(issued).collect()
+}
+
 /// How many bytes a receiver registers for so many senders, which it has one channel for if the
 /// kind is for several, and else one each.
 fn receiver_memory(row: &Row, senders: u16) -> u64 {
@@ -226,7 +244,7 @@ pub fn measure(row: &Row) -> Result<String, String> {
     let told = offer.variable_size;
     must(variable == told, &|| format!("variable size {variable:?}, not {told:?}"))?;
     let requests = |count: u64| format!("{:.2}", count as f64 / messages as f64);
-    let done = by_len[0].done.map_or("–".to_owned(), |done| done.to_string());
+    let done = done.and(by_len[0].done).map_or("–".to_owned(), |done| done.to_string());
     Ok(format!(
         "{:>2} {:<44} | {:>3} | {:>3} {:>3} | {}/{} | {:>4}/{:<4} | {:>4} | {:>5} | {:>3} | {} {} | O(1) {} | {} {} | {}",
         name as u8,

@@ -58,6 +58,8 @@ impl Side {
 /// when an op of theirs fails, is opened anew for the next measurement.
 pub struct Channel {
     shape: Shape,
+    /// The channel back.
+    back: Shape,
     /// `None` if it has broken.
     opened: Option<Opened>,
 }
@@ -105,7 +107,7 @@ fn take(
 }
 
 impl Opened {
-    fn open(pair: &Pair, shape: Shape) -> Result<Self, PairError> {
+    fn open(pair: &Pair, [shape, back]: [Shape; 2]) -> Result<Self, PairError> {
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
         let peers = [
@@ -114,7 +116,7 @@ impl Opened {
         ];
         let [one, other] = peers;
         let to = open(shape, client, server, [one, other])?;
-        let back = open(shape, server, client, [other, one])?;
+        let back = open(back, server, client, [other, one])?;
         let (client, server) = (Side::open(client, shape.slots)?, Side::open(server, SLOTS_BACK)?);
         Ok(Self { there: to, back, client, server })
     }
@@ -126,13 +128,22 @@ impl Channel {
     /// # Errors
     /// If slots or memory cannot be had.
     pub fn open(pair: &Pair, shape: Shape) -> Result<Self, PairError> {
-        Ok(Self { shape, opened: Some(Opened::open(pair, shape)?) })
+        Self::with_back(pair, shape, shape)
+    }
+
+    /// Opens a channel whose messages are answered through one of another kind, by as many of their
+    /// first bytes as its messages may have: acknowledged.
+    ///
+    /// # Errors
+    /// As [`Channel::open`].
+    pub fn with_back(pair: &Pair, shape: Shape, back: Shape) -> Result<Self, PairError> {
+        Ok(Self { shape, back, opened: Some(Opened::open(pair, [shape, back])?) })
     }
 
     /// The channels, opened anew if they have broken.
     fn opened(&mut self, pair: &Pair) -> Result<&mut Opened, PairError> {
         if self.opened.is_none() {
-            self.opened = Some(Opened::open(pair, self.shape)?);
+            self.opened = Some(Opened::open(pair, [self.shape, self.back])?);
         }
         Ok(self.opened.as_mut().expect("opened above"))
     }
@@ -271,8 +282,8 @@ impl Channel {
         self.keep_if_ok(done)
     }
 
-    /// Requests of `size` bytes and their answers of as many, one after the other: how long each
-    /// takes, from before the request is sent until its answer is there.
+    /// Requests of `size` bytes and their answers of as many, or as the channel back takes, one
+    /// after the other: how long each takes, from before the request is sent until its answer is there.
     ///
     /// # Errors
     /// As [`Channel::rate`].
@@ -284,6 +295,7 @@ impl Channel {
         interrupt: &Interrupt,
     ) -> Result<Latencies, PairError> {
         let (failed, wrong) = (&failed(self.shape.kind), &std::sync::OnceLock::new());
+        let answer = size.min(self.back.len_max as usize);
         let Opened { there, back, client: from, server: to } = self.opened(pair)?;
         let (sender, requests) = there;
         let (answering, receiver) = back;
@@ -294,7 +306,7 @@ impl Channel {
             take(&mut **requests, &mut taken, (&mut bytes, &mut expected), failed)?;
             let now = clock.now();
             if answered < taken {
-                match answering.send(&mut to.link, now, &bytes) {
+                match answering.send(&mut to.link, now, &bytes[..answer]) {
                     Ok(_) => answered += 1,
                     Err(SendError::Full) => {}
                     Err(error) => return Err(failed(&error)),
@@ -306,7 +318,7 @@ impl Channel {
         };
         let done = run(pair, server, wrong, |client| {
             let (mut latencies, mut message) = (Latencies::new(), vec![0; size]);
-            let (mut bytes, mut expected, mut come) = (vec![0; size], vec![0; size], 0);
+            let (mut bytes, mut expected, mut come) = (vec![0; answer], vec![0; answer], 0);
             for number in 1..=warm_up + count {
                 fill(&mut message, number);
                 let start = client.clock.now();

@@ -20,9 +20,7 @@ use rma_figures::{
     key_rotation::{self, KeyRotationArgs},
     paper::{self, PaperArgs},
     phases::{self, PhasesArgs},
-    plots::{self, PlotsArgs},
     simulated,
-    star::{self, StarArgs},
 };
 use rma_kv::server::ServerArgs;
 
@@ -66,13 +64,6 @@ enum Command {
     Paper(PaperArgs),
     /// Draws the convergence of congestion control, in simulation.
     Flows(FlowsArgs),
-    /// Measures and draws a figure of the channels' paper. Needs root.
-    Channels(PlotsArgs),
-    /// Draws figures of the StaR paper from a cost model: the paper's numbers beside ours, and
-    /// sweeps.
-    Star(StarArgs),
-    /// Prints Table 2 of the channels' paper, with our rows beside it, measured in simulation.
-    Table2,
     /// Shows, in simulation, how long other senders wait when one dies or sleeps with a reserved
     /// place.
     DeadWriter,
@@ -101,9 +92,6 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
         Command::Paper(args) => paper::paper(args, interrupt)
             .map_err(|error| Failure::with_status(error.status(), error))?,
         Command::Flows(args) => flows::run(args, interrupt)?,
-        Command::Channels(args) => plots::run(args, interrupt)?,
-        Command::Star(args) => star::run(args, interrupt)?,
-        Command::Table2 => interrupt.leaving_at_once(simulated::table2),
         Command::DeadWriter => interrupt.leaving_at_once(simulated::dead_writer),
     }
     Ok(())

@@ -3,32 +3,43 @@
 //!
 //! | command | shows |
 //! |---|---|
-//! | `rma-figures table2` | Table 2 of the channels' paper, its rows beside ours, measured |
+//! | `rma-figures paper channels-table2` | Table 2 of the channels' paper, its rows beside ours |
 //! | `rma-figures dead-writer` | what others see of a sender that stops with a place in a shared ring |
 
 use core::time::Duration;
 use std::collections::BTreeSet;
 
 use rma_bench::{interrupt::Interrupt, line};
-use rma_xdp::channel::Kind;
+use rma_xdp::{OpType, channel::Kind};
 
 use rma_contract::{
     hole::{Fate, KINDS, SENDERS, Scene},
     kinds::ROWS,
-    measured::{COLUMNS, measure},
+    measured::{measure, op_types},
 };
 
 /// The measurements of the kinds of Table 2.
 #[derive(Debug, Default)]
 pub struct Table2 {
-    /// A line for each kind that is as the crate says.
-    pub rows: Vec<String>,
+    /// The kinds that are as the crate says; of some there are two forms.
+    pub rows: Vec<Line>,
     /// The deviations from the crate's statements.
     pub wrong: Vec<String>,
     /// How many kinds were measured, and all of them as the crate says.
     pub right: usize,
     /// Those that were not measured.
     pub missing: Vec<Kind>,
+}
+
+/// A kind that is as the crate says.
+#[derive(Debug)]
+pub struct Line {
+    /// The kind.
+    pub kind: Kind,
+    /// Its cells, separated by bars.
+    pub cells: String,
+    /// The op types that both ends issue.
+    pub op_types: Vec<OpType>,
 }
 
 impl Table2 {
@@ -43,7 +54,9 @@ impl Table2 {
         for row in ROWS.iter().filter(|row| !row.prefetches && !row.is_duplex) {
             seen.insert(row.kind as u8);
             match measure(row) {
-                Ok(line) => it.rows.push(line),
+                Ok(cells) => {
+                    it.rows.push(Line { kind: row.kind, cells, op_types: op_types(row) });
+                }
                 Err(what) => {
                     wrong.insert(row.kind as u8);
                     it.wrong.push(what);
@@ -85,19 +98,6 @@ pub fn recoveries(seeds: u64, interrupt: &Interrupt) -> Vec<Recoveries> {
         it
     };
     KINDS.map(of_kind).into()
-}
-
-/// `rma-figures table2`.
-pub fn table2() {
-    let Table2 { rows, wrong, right, missing } = Table2::measured();
-    line!("HRT, requests a message, blocking, zero-copy, variable size, memory of the receiver");
-    line!("the paper's row, and what is measured here: by virtual time and ops, one hop a frame");
-    line!("{COLUMNS}\n{}", rows.join("\n"));
-    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    line!("\n{right} of {} as the crate says {}", Kind::ALL.len(), wrong.join("; "));
-    if !missing.is_empty() {
-        line!("not measured: {}", missing.join(", "));
-    }
 }
 
 /// How long the sender that wakes up sleeps after the recovery.

@@ -79,6 +79,8 @@ pub struct Settings {
     pub whitelist: bool,
     /// The way in which frames carry work requests.
     pub framing: Framing,
+    /// Whether Z is the stateful side of all connections, to compare it with what it is otherwise.
+    pub is_stateful: bool,
 }
 
 impl Settings {
@@ -95,6 +97,7 @@ impl Settings {
             aead,
             whitelist: true,
             framing: Framing::default(),
+            is_stateful: false,
         }
     }
 }
@@ -203,7 +206,8 @@ fn star_of(plan: &Plan, settings: &Settings) -> Star {
     // Room for the answers of many calls at once, which come from few hosts here.
     config.answers = 4096;
     config.connections = plan.stateful.max(1);
-    config.work_requests = 16_384;
+    let own = if settings.is_stateful { 4 * plan.stateful } else { 0 };
+    config.work_requests = own.max(16_384);
     config.pds = plan.portals * plan.mrs;
     config.mrs = config.pds;
     config.framing = settings.framing;
@@ -247,7 +251,7 @@ impl<C: Passing> Stations<C> {
             address: address(None),
             slots: settings.slots,
             qps: settings.qps,
-            stateful: 0,
+            stateful: if settings.is_stateful { connections } else { 0 },
             mrs: mrs(connections.div_ceil(portals)),
             places,
         };
@@ -345,10 +349,14 @@ impl<C: Passing> Stations<C> {
     fn connect(&mut self, connections: &[u32]) {
         for &connection in connections {
             let [(portal, here), (host, there)] = self.place_of(connection);
-            let Self { z, fs, library_asked, .. } = self;
+            let Self { z, fs, library_asked, settings, .. } = self;
             let z = &mut z.applications[portal];
-            let at_z = library_asked.add(|| z.create_qp(here, Role::Stateless));
-            let at_f = fs[host].applications[0].create_qp(there, Role::Stateful);
+            let mut roles = [Role::Stateless, Role::Stateful];
+            if settings.is_stateful {
+                roles.reverse();
+            }
+            let at_z = library_asked.add(|| z.create_qp(here, roles[0]));
+            let at_f = fs[host].applications[0].create_qp(there, roles[1]);
             self.qps.push([at_z, at_f]);
             let now = self.clock.now();
             library_asked.add(|| z.verbs.connect(now, at_z).expect("it is new"));

@@ -12,9 +12,9 @@ use rma_bench::{client::Client, error::PairError, interrupt::Interrupt, pair::Pa
 use rma_xdp::{
     OpType,
     channel::{
-        Claims as _, Kind, Peer, Receiver as _, SendError, Sender as _,
+        Kind, Message, Peer, Receiver, SendError, Sender,
         ring::RingLen,
-        shared_ring::{SharedRingConfig, with_zeroing as shared},
+        shared_ring::{SharedRingConfig, immediate, with_zeroing},
     },
     time::Clock,
 };
@@ -24,6 +24,7 @@ use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run};
 /// One ring that several senders of the client write to, and the server receives from. One that
 /// breaks is opened anew for the next measurement.
 pub struct FanIn {
+    kind: Kind,
     senders: u16,
     size: u32,
     slots: u16,
@@ -36,8 +37,8 @@ pub struct FanIn {
 /// The ring's ends, and what they issue through.
 struct Opened {
     // Dropped in this order.
-    senders: Vec<shared::Sender>,
-    receiver: shared::Receiver,
+    senders: Vec<Box<dyn Sender + Send>>,
+    receiver: Box<dyn Receiver + Send>,
     client: Side,
     server: Side,
     memory: u64,
@@ -53,15 +54,21 @@ impl FanIn {
     /// The longest message, in bytes: one op carries it.
     pub const LEN_MAX: u32 = 4080;
 
-    /// Opens a shared ring with zeroing, for messages of `size` bytes, at least 16, of so many
-    /// senders, who have `slots` ops under way in all.
+    /// Opens a shared ring, for messages of `size` bytes, at least 16, of so many senders, who have
+    /// `slots` ops under way in all.
     ///
     /// # Errors
-    /// If slots or memory cannot be had.
-    pub fn open(pair: &Pair, senders: u16, size: u32, slots: u16) -> Result<Self, PairError> {
-        let opened = Opened::open(pair, senders, size, slots)?;
+    /// If slots or memory cannot be had, or the kind is no shared ring.
+    pub fn open(
+        pair: &Pair,
+        kind: Kind,
+        senders: u16,
+        size: u32,
+        slots: u16,
+    ) -> Result<Self, PairError> {
+        let opened = Opened::open(pair, kind, senders, size, slots)?;
         let memory = opened.memory;
-        Ok(Self { senders, size, slots, opened: Some(opened), memory })
+        Ok(Self { kind, senders, size, slots, opened: Some(opened), memory })
     }
 
     /// Messages a second that the receiver has taken: `warm_up` for nothing, then `count`, each
@@ -76,11 +83,11 @@ impl FanIn {
         interrupt: &Interrupt,
     ) -> Result<f64, PairError> {
         if self.opened.is_none() {
-            self.opened = Some(Opened::open(pair, self.senders, self.size, self.slots)?);
+            self.opened = Some(Opened::open(pair, self.kind, self.senders, self.size, self.slots)?);
         }
         let opened = self.opened.as_mut().expect("opened above");
         let Opened { senders, receiver, client: from, server: to, .. } = opened;
-        let (size, failed) = (self.size as usize, &failed(Kind::SharedRingWithZeroing));
+        let (size, failed) = (self.size as usize, &failed(self.kind));
         let (got, wrong) = (&AtomicU64::new(0), &Wrong::new());
         let mut of_sender = vec![0_u64; senders.len()];
         let (clock, mut taken) = (pair.client.clock.clone(), 0);
@@ -88,7 +95,9 @@ impl FanIn {
         let server = move || -> Result<(), PairError> {
             to.link.poll(clock.now());
             let before = taken;
-            while let Some(message) = receiver.receive().map_err(|error| failed(&error))? {
+            while let Some(message) =
+                Message::next(&mut **receiver).map_err(|error| failed(&error))?
+            {
                 let len = message.copy_to(&mut bytes);
                 let word =
                     |at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 of them"));
@@ -150,8 +159,14 @@ impl FanIn {
 }
 
 impl Opened {
-    fn open(pair: &Pair, senders: u16, size: u32, slots: u16) -> Result<Self, PairError> {
-        let failed = failed(Kind::SharedRingWithZeroing);
+    fn open(
+        pair: &Pair,
+        kind: Kind,
+        senders: u16,
+        size: u32,
+        slots: u16,
+    ) -> Result<Self, PairError> {
+        let failed = failed(kind);
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
         let config = SharedRingConfig::new().with(|it| {
@@ -160,16 +175,27 @@ impl Opened {
         });
         let registered = || server.usage().map(|usage| usage.bytes.used);
         let before = registered()?;
-        let mut receiver =
-            shared::Receiver::open(server, config).map_err(|error| failed(&error))?;
         let peer = Peer { address: grant.initiator, pid: client.pid() };
-        let senders = (0..senders).map(|_| {
-            let terms = receiver.admit(server, peer).map_err(|error| failed(&error))?;
-            shared::Sender::join(client, &terms).map_err(|error| failed(&error))
-        });
-        let senders = senders.collect::<Result<_, _>>()?;
+        let mut ends: Vec<Box<dyn Sender + Send>> = Vec::new();
+        macro_rules! ring {
+            ($of:ident) => {{
+                let receiver = $of::Receiver::open(server, config);
+                let mut receiver = receiver.map_err(|error| failed(&error))?;
+                for _ in 0..senders {
+                    let terms = receiver.admit(server, peer).map_err(|error| failed(&error))?;
+                    let end = $of::Sender::join(client, &terms);
+                    ends.push(Box::new(end.map_err(|error| failed(&error))?));
+                }
+                Box::new(receiver) as Box<dyn Receiver + Send>
+            }};
+        }
+        let receiver = match kind {
+            Kind::SharedRingImmediate => ring!(immediate),
+            Kind::SharedRingWithZeroing => ring!(with_zeroing),
+            _ => return Err(failed(&"it is no shared ring")),
+        };
         let memory = registered()? - before;
         let (client, server) = (Side::open(client, slots)?, Side::open(server, SLOTS_BACK)?);
-        Ok(Self { senders, receiver, client, server, memory })
+        Ok(Self { senders: ends, receiver, client, server, memory })
     }
 }

@@ -8,7 +8,9 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use rma_bench::{client::Client, error::PairError, interrupt::Interrupt, pair::Pair};
+use rma_bench::{
+    client::Client, error::PairError, interrupt::Interrupt, latency::Latencies, pair::Pair,
+};
 use rma_xdp::{
     OpType,
     channel::{
@@ -24,8 +26,6 @@ use rma_xdp::{
 
 use super::{Side, Wrong, check, failed, fill, open::both, run, take};
 
-/// Bytes of the log: more than a cache holds.
-const LOG_LEN: usize = 256 << 20;
 /// Requests under way at most.
 const RECEIVES: u16 = 32;
 
@@ -60,6 +60,13 @@ pub struct Logged {
     sent: u64,
 }
 
+/// What came of requests.
+struct Requests {
+    per_s: f64,
+    /// Of each, where there was one at a time.
+    latencies: Latencies,
+}
+
 /// The desk of a server.
 struct Desk {
     log: Log,
@@ -76,11 +83,12 @@ impl fmt::Debug for Logged {
 }
 
 impl Logged {
-    /// Opens both channels, for messages of `size` bytes, up to an op's worth.
+    /// Opens both channels, for messages of `size` bytes, up to an op's worth, and a log of so many
+    /// bytes.
     ///
     /// # Errors
     /// If slots or memory cannot be had.
-    pub fn open(pair: &Pair, size: u32, slots: u16) -> Result<Self, PairError> {
+    pub fn open(pair: &Pair, size: u32, slots: u16, log: usize) -> Result<Self, PairError> {
         let kind = Kind::SendRecvNormal;
         let grant = pair.client.grants.get(OpType::Read)?;
         let (client, server) = (&pair.client.host, &pair.server);
@@ -95,7 +103,7 @@ impl Logged {
             both(kind, Sender::open(server, with(here)), Receiver::open(client, with(there)))?;
         let (client, server) = (Side::open(client, slots)?, Side::open(server, slots)?);
         // Written to, so that all of it is there.
-        let log = Log { bytes: vec![0xff; LOG_LEN], end: 0 };
+        let log = Log { bytes: vec![0xff; log], end: 0 };
         let desk = Desk { log, answered: VecDeque::new(), waiting: None };
         let size = size as usize;
         Ok(Self { there: requests, back: answers, client, server, desk, size, sent: 0 })
@@ -110,9 +118,36 @@ impl Logged {
         &mut self,
         pair: &mut Pair,
         keeps: bool,
-        (warm_up, count): (u64, u64),
+        counts: (u64, u64),
         interrupt: &Interrupt,
     ) -> Result<f64, PairError> {
+        Ok(self.requests(pair, keeps, u64::MAX, counts, interrupt)?.per_s)
+    }
+
+    /// How long a request takes, one after the other, until its answer is there. Otherwise as
+    /// [`Logged::rate`].
+    ///
+    /// # Errors
+    /// As [`Logged::rate`].
+    pub fn latency(
+        &mut self,
+        pair: &mut Pair,
+        keeps: bool,
+        counts: (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Latencies, PairError> {
+        Ok(self.requests(pair, keeps, 1, counts, interrupt)?.latencies)
+    }
+
+    /// Requests, of which no more than `depth` are under way.
+    fn requests(
+        &mut self,
+        pair: &mut Pair,
+        keeps: bool,
+        depth: u64,
+        (warm_up, count): (u64, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Requests, PairError> {
         let Self { there, back, client: from, server: to, desk, size, sent } = self;
         let (sender, requests) = there;
         let (answering, receiver) = back;
@@ -160,17 +195,27 @@ impl Logged {
         let (mut bytes, mut expected) = (vec![0; size], vec![0; size]);
         run(pair, server, wrong, |client| {
             let before = come;
-            let mut until = |client: &mut Client, all: u64| -> Result<(), PairError> {
+            let (mut began, mut tried) = (client.clock.now(), before);
+            let mut until = |client: &mut Client, all: u64| -> Result<Latencies, PairError> {
+                let mut latencies = Latencies::new();
                 while come < all {
                     check(wrong, interrupt)?;
                     client.host.turn();
+                    let seen = come;
                     take(receiver, &mut come, (&mut bytes, &mut expected), failed)?;
                     let now = client.clock.now();
+                    // Where several are under way it is not known which one this is.
+                    if depth == 1 && come > seen {
+                        latencies.record(now.since(began));
+                    }
                     from.link.poll(now);
                     sender.poll(&mut from.link, now).map_err(|error| failed(&error))?;
                     receiver.poll(&mut from.link, now).map_err(|error| failed(&error))?;
-                    while *sent < all {
+                    while *sent < all.min(come.saturating_add(depth)) {
                         fill(&mut message, *sent + 1);
+                        if tried == *sent {
+                            (began, tried) = (now, *sent + 1);
+                        }
                         match sender.send(&mut from.link, now, &message) {
                             Ok(_) => *sent += 1,
                             Err(SendError::Full) => break,
@@ -179,12 +224,13 @@ impl Logged {
                     }
                     from.link.poll(now);
                 }
-                Ok(())
+                Ok(latencies)
             };
             until(client, before + warm_up)?;
             let start = client.clock.now();
-            until(client, before + warm_up + count)?;
-            Ok(count as f64 / client.clock.now().since(start).as_secs_f64())
+            let latencies = until(client, before + warm_up + count)?;
+            let per_s = count as f64 / client.clock.now().since(start).as_secs_f64();
+            Ok(Requests { per_s, latencies })
         })
     }
 }

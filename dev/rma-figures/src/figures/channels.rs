@@ -186,7 +186,7 @@ pub(super) const TCP64: Side = Side {
 
 /// So many senders of one host on a shared ring.
 fn senders(stage: &mut Stage, senders: u16) -> Result<Box<Turn>, PairError> {
-    let mut ring = FanIn::open(stage.pair()?, senders, 64, SLOTS)?;
+    let mut ring = FanIn::open(stage.pair()?, Kind::SharedRingWithZeroing, senders, 64, SLOTS)?;
     Ok(Box::new(move |stage, interrupt| ring.rate(stage.pair()?, COUNTS, interrupt)))
 }
 
@@ -202,7 +202,8 @@ pub(super) const ONE_SENDER: Side =
 pub(super) fn fan_in_memory(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let lab = lab()?;
     let pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
-    let registered = |senders| FanIn::open(&pair, senders, 64, SLOTS).map(|ring| ring.memory);
+    let kind = Kind::SharedRingWithZeroing;
+    let registered = |senders| FanIn::open(&pair, kind, senders, 64, SLOTS).map(|ring| ring.memory);
     let (all, one) = (registered(SENDERS)?, registered(1)?);
     let detail = format!("bytes that the receiver has registered: {all} and {one}");
     Ok(vec![Measured::new(all as f64 / one as f64, detail)])

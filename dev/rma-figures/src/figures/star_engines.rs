@@ -1,4 +1,4 @@
-//! StaR's shipped engines in simulation when frames are lost, a host dies, or roles change.
+//! StaR's shipped engines in simulation when packets are lost, a host dies, or roles change.
 //!
 //! A run repeats exactly, so noise is no excuse.
 
@@ -18,12 +18,12 @@ use super::spec::Measured;
 
 /// The round trip of these runs with turns and queues, which the timers go by.
 const RTT: Duration = Duration::from_micros(20);
-/// One frame of a hundred.
+/// One packet of a hundred.
 const LOSS: u32 = 10_000;
 /// How long calls are counted, after as long a time in which they are not.
 const LENGTH: Duration = Duration::from_millis(10);
 
-/// Calls of RPC, with so many connections and so many frames of a million lost.
+/// Calls of RPC, with so many connections and so many packets of a million lost.
 fn rpc(connections: u32, ppm: u32, rtt: Option<Duration>) -> (Outcome, Duration) {
     let options = Options { connections, loss: Chance::ppm(ppm), ..Options::default() };
     let options = rtt.map_or(options, |rtt| options.with_timers_of(rtt));
@@ -34,7 +34,7 @@ fn rpc(connections: u32, ppm: u32, rtt: Option<Duration>) -> (Outcome, Duration)
     (run.outcome(), options.star.ends_within())
 }
 
-/// Returns the rate of calls that is left when frames are lost. Calls that took longer than T_dead
+/// Returns the rate of calls that is left when packets are lost. Calls that took longer than T_dead
 /// count as not done, and none counts if a work request has failed.
 fn left(connections: u32, rtt: Option<Duration>) -> (f64, Outcome, Outcome) {
     let (all, _) = rpc(connections, 0, rtt);
@@ -58,9 +58,9 @@ pub(super) fn loss(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> {
     let rate = |outcome: &Outcome| outcome.done as f64 / LENGTH.as_secs_f64() * 1e-6;
     let slowest = |outcome: &Outcome| outcome.took.iter().max().map_or(0, |&took| took / 1000);
     let detail = format!(
-        "simulated, shipped engines, RPC of 64 connections of 8 hosts, 10 Gbit/s, 1 % of frames lost, W and retransmits four \
-         round trips of 20 us: {:.3} of {:.3} M calls/s, the slowest {} us, {} without loss; {} frames \
-         lost, {} sent again; connections: {}",
+        "simulated, shipped engines, RPC of 64 connections of 8 hosts, 10 Gbit/s, 1 % of packets lost, W and retransmits four \
+         round trips of 20 us: {:.3} of {:.3} M calls/s, the slowest {} us, {} without loss; {} packets \
+         lost, {} frames sent again; connections: {}",
         rate(&lossy),
         rate(&all),
         slowest(&lossy),
@@ -102,12 +102,12 @@ pub(super) fn switch(interrupt: &Interrupt) -> Result<Vec<Measured>, PairError> 
         let gap = with.longest_gap.as_secs_f64() / again.as_secs_f64();
         // A call that was lost, or connections that keep their roles, show nothing.
         let counts = with.failed == 0 && with.switched > 0;
-        // With more loss some frames are lost twice, and that takes longer than 3 with no change.
+        // With more loss some packets are lost twice, and that takes longer than 3 with no change.
         if ppm <= 100 || !counts {
             value = value.max(if counts { gap } else { f64::INFINITY });
         }
         parts.push(format!(
-            "{:.2} % of frames lost: {:?} in {} changes, {:?} without any",
+            "{:.2} % of packets lost: {:?} in {} changes, {:?} without any",
             f64::from(ppm) * 1e-4,
             with.longest_gap,
             with.switched,

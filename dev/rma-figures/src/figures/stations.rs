@@ -6,6 +6,7 @@ use rma_bench::{
     error::PairError,
     interrupt::Interrupt,
     pair::{cores, pinned},
+    rates::Rates as Medians,
 };
 use rma_core::crypto::{AeadProvider, ProviderKind};
 
@@ -46,7 +47,7 @@ pub(super) fn memory(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     );
     let value = more / f64::from(MANY - 1);
     let tables = Measured::new(value, detail);
-    let OfLibrary { per_qp, per_wr, all, rings } = asked::by_library(aead::chosen());
+    let OfLibrary { per_qp, per_wr, all, rings } = asked::by_library(aead::chosen(), false);
     let words = format!(
         "by what the allocator gave to the portal and the library of a stateless side with room for {MORE} more, all connected \
          and with an open RECV, beside those of one that has one of either and rings of the same length; {MORE} of both take \
@@ -123,20 +124,21 @@ pub(super) fn security(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
         [Workload::Rpc, Workload::Write]
             .map(|workload| security::measure(workload, CONNECTIONS, sealed, ROUNDS))
     });
-    let words = |Rates { rates: [bare, listed, sealed], .. }: Rates| {
+    let words = |Rates { rates }: &Rates| {
+        let [bare, listed, sealed] = rates.each_ref().map(Medians::median);
         format!("{bare:.0}/s with neither, {listed:.0}/s with whitelists, {sealed:.0}/s sealed too")
     };
     let common = format!(
         "engines of both sides in one thread, joined by memory, {CONNECTIONS} connections, a protection domain and a memory \
          region each; calls {}; WRITEs of 32 B by the stateful side {}; {} by the {} provider; medians of {ROUNDS} rounds in \
          turns",
-        words(rpc),
-        words(write),
+        words(&rpc),
+        words(&write),
         aead::CIPHER,
         sealed.name(),
     );
-    let whitelist = 1.0 - rpc.whitelist_over_bare.min(write.whitelist_over_bare);
-    let auth = 1.0 - rpc.sealed_over_whitelist;
+    let whitelist = 1.0 - rpc.whitelist_over_bare().min(write.whitelist_over_bare());
+    let auth = 1.0 - rpc.sealed_over_whitelist();
     Ok(vec![
         Measured::new(
             whitelist,

@@ -1,4 +1,4 @@
-//! The stateless side's requests to the allocator, for its engine and for its library (S4).
+//! A side's requests to the allocator, for its engine and for its library (S4).
 //!
 //! The allocator of the program counts, so these work in `rma-figures` only: see
 //! [`allocator`](crate::allocator).
@@ -56,12 +56,9 @@ pub struct OfLibrary {
 
 /// A portal of so many slots and queue pairs, of which so many are connected, each with an open
 /// RECV.
-fn library(
-    (slots, qps): (u32, u32),
-    connections: u32,
-    aead: &'static dyn AeadProvider,
-) -> (i64, usize) {
-    let settings = Settings { slots, qps, ..Settings::of(connections, aead) };
+fn library((slots, qps): (u32, u32), of: Settings) -> (i64, usize) {
+    let connections = of.connections;
+    let settings = Settings { slots, qps, ..of };
     let mut stations = Stations::new(settings, Stepped::default());
     stations.open_recvs(&(0..connections).collect::<Vec<_>>());
     (stations.library_asked().kept(), stations.verbs(0).memory().rings)
@@ -75,19 +72,20 @@ pub const MORE: u32 = 10_000;
 ///
 /// A portal's rings have a power of two of lines: for posts twice the slots and the queue pairs,
 /// for reports the slots, five times the queue pairs and a few. So portals are compared whose rings
-/// are of one length: what else there is, is the difference.
+/// are of one length: what else there is, is the difference. `is_stateful`: of a stateful side.
 ///
 /// # Panics
 /// If the rings are not of one length, or a work request is not taken.
 #[must_use]
-pub fn by_library(aead: &'static dyn AeadProvider) -> OfLibrary {
+pub fn by_library(aead: &'static dyn AeadProvider, is_stateful: bool) -> OfLibrary {
+    let of = |connections| Settings { is_stateful, ..Settings::of(connections, aead) };
     let each = |portals: [(u32, u32); 2]| {
         let [one, all] = [(portals[0], 1), (portals[1], MORE)]
-            .map(|(portal, connections)| library(portal, connections, aead));
+            .map(|(portal, connections)| library(portal, of(connections)));
         assert_eq!(one.1, all.1, "rings are of one length");
         (all.0 - one.0) as f64 / f64::from(MORE)
     };
-    let (all, rings) = library((MORE, MORE), MORE, aead);
+    let (all, rings) = library((MORE, MORE), of(MORE));
     OfLibrary {
         per_qp: each([(30_000, MORE), (30_000, 2 * MORE)]),
         per_wr: each([(16_000, MORE), (16_000 + MORE, MORE)]),

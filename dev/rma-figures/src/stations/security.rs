@@ -11,12 +11,11 @@
 //!
 //! A rate is that of one thread that turns the engines of both sides, and does nothing else.
 
-use rma_bench::aead;
+use rma_bench::{aead, rates};
 use rma_core::crypto::AeadProvider;
 use rma_xdp::time::TscClock;
 
 use super::{Settings, Stations};
-use crate::scale::median;
 
 /// Stateful sides: the paper's eight clients.
 const HOSTS: u32 = 8;
@@ -60,15 +59,25 @@ impl Form {
     }
 }
 
-/// The rates of the forms at a workload.
-#[derive(Clone, Copy, Debug)]
+/// The rates of the forms at a workload, round by round.
+#[derive(Clone, Debug)]
 pub struct Rates {
-    /// Operations a second of each form, in the order of [`Form::ALL`]: medians.
-    pub rates: [f64; Form::ALL.len()],
+    /// Operations a second of each form, in the order of [`Form::ALL`].
+    pub rates: [rates::Rates; Form::ALL.len()],
+}
+
+impl Rates {
     /// The rates with whitelists over those without: the median of the rounds' ratios.
-    pub whitelist_over_bare: f64,
+    #[must_use]
+    pub fn whitelist_over_bare(&self) -> f64 {
+        self.rates[1].over(&self.rates[0])
+    }
+
     /// The rates of sealed frames over those of the paper's form, likewise.
-    pub sealed_over_whitelist: f64,
+    #[must_use]
+    pub fn sealed_over_whitelist(&self) -> f64 {
+        self.rates[2].over(&self.rates[1])
+    }
 }
 
 /// Measures `rounds` rounds, in each of which all forms take turns. `sealed` is what ours seals
@@ -86,8 +95,7 @@ pub fn measure(
     let clock = TscClock::new();
     let mut forms =
         Form::ALL.map(|it| Stations::new(it.settings(connections, sealed), clock.clone()));
-    let (mut all, mut ratios) =
-        ([const { Vec::new() }; Form::ALL.len()], [const { Vec::new() }; 2]);
+    let mut all = [const { Vec::new() }; Form::ALL.len()];
     for round in 0..=rounds {
         let mut rates = [0.0; Form::ALL.len()];
         // Each is the first as often as it is the last.
@@ -98,18 +106,11 @@ pub fn measure(
         // The first round warms up, and asks for the rules.
         if round > 0 {
             all.iter_mut().zip(rates).for_each(|(all, rate)| all.push(rate));
-            ratios[0].push(rates[1] / rates[0]);
-            ratios[1].push(rates[2] / rates[1]);
         }
     }
     let repeats: u64 = forms.iter().map(Stations::repeats).sum();
     assert_eq!(repeats, 0, "what is taken for a repeat is sent again, and would be measured");
-    let [whitelist_over_bare, sealed_over_whitelist] = ratios.map(|mut ratios| median(&mut ratios));
-    Rates {
-        rates: all.map(|mut rates| median(&mut rates)),
-        whitelist_over_bare,
-        sealed_over_whitelist,
-    }
+    Rates { rates: all.map(|rates| rates.into_iter().collect()) }
 }
 
 /// Operations a second.

@@ -11,8 +11,8 @@
 //!
 //! Host 0 is the server, and stateless in every connection unless a run says otherwise; the others
 //! are clients. Applications look as soon as something completes, and turns of engines take 1 µs.
-//! A frame is a packet. Nothing here is checked but that runs go on: what must hold of StaR is
-//! tested where it is.
+//! Frames that a turn sends to one host share packets, as those of engines do. Nothing here is
+//! checked but that runs go on: what must hold of StaR is tested where it is.
 //!
 //! Invariant: a run repeats exactly.
 

@@ -1,11 +1,12 @@
-//! An engine, its application's library, and the frames that wait for it.
+//! An engine, its application's library, and the packets that wait for it.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use rma_core::{
-    backend::{BATCH, ReceiveLenMax, RxFrame, TxFrame},
+    backend::{BATCH, ReceiveLenMax, RxPacket, TxFrame},
     crypto::CounterBlock,
     fair_queue::BucketSecret,
+    packet::{FRAMES_MAX, Frames, Packets},
     port::SourcePort,
     quantum::Quantum,
     service::Service,
@@ -20,6 +21,7 @@ use rma_star::{
     names::PdId,
     portal::portal,
     service::Star,
+    wire::frame_len,
 };
 
 use super::{
@@ -29,9 +31,6 @@ use super::{
 
 /// The longest frame.
 const FRAME_LEN_MAX: usize = 1472;
-
-/// The most frames that an engine sends in a turn.
-const SENT_MAX: usize = 2 * BATCH;
 
 /// Slots of a portal for each connection.
 const SLOTS: u32 = 16;
@@ -107,38 +106,55 @@ impl Host {
         self.handle_frames(now);
         self.star.take_commands(now);
         self.star.handle_timeout(now);
-        let mut buffers = vec![[0; FRAME_LEN_MAX]; SENT_MAX];
-        let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
-        let count = self.star.poll_transmits(now, &mut frames, &mut Quantum::new(1 << 16));
-        for frame in &frames[..count] {
-            let Some(transmit) = frame.transmit else { continue };
-            let bytes = frame.bytes[..transmit.len].to_vec();
-            let (from, to, port) = (self.number, host_of(transmit.destination), transmit.port);
-            network.send(now, Packet { from, to, port, bytes });
-        }
+        self.transmit(now, network);
         self.star.complete();
         self.star.wake_sleepers();
         self.verbs.poll(now);
     }
 
+    /// Sends what a turn may, in as few packets as an engine makes of it.
+    fn transmit(&mut self, now: Instant, network: &mut Network) {
+        let mut buffers = vec![[0; FRAME_LEN_MAX]; FRAMES_MAX];
+        let mut frames: Vec<_> = buffers.iter_mut().map(|it| TxFrame::new(it)).collect();
+        let count = self.star.poll_transmits(now, &mut frames, &mut Quantum::new(1 << 16));
+        let mut packets = Packets::new();
+        packets.plan(&frames[..count], usize::MAX, |_, head| head.packet_room());
+        for packet in packets.list() {
+            packets.gather(packet, &mut frames);
+            let TxFrame { transmit: Some(transmit), bytes, .. } = &frames[packet.first()] else {
+                continue;
+            };
+            let bytes = bytes[..packet.octets()].to_vec();
+            let (from, to, port) = (self.number, host_of(transmit.destination), transmit.port);
+            network.send(now, Packet { from, to, port, bytes });
+        }
+    }
+
     fn handle_frames(&mut self, now: Instant) {
         let count = self.received.len().min(BATCH);
-        let mut packets: Vec<_> = self.received.drain(..count).collect();
-        let mut frames: Vec<_> = packets
+        let mut octets: Vec<_> = self.received.drain(..count).collect();
+        let mut packets: Vec<_> = octets
             .iter_mut()
-            .map(|packet| RxFrame {
+            .map(|packet| RxPacket {
                 source: address(packet.from),
                 destination: address(packet.to),
                 port: packet.port,
                 source_port: SourcePort::FIRST,
                 reply_len_max: FRAME_LEN_MAX,
                 link: None,
-                is_first: true,
-                is_handed_over: false,
                 bytes: &mut packet.bytes,
             })
             .collect();
-        self.star.handle_frames(now, &now, &mut frames);
+        let mut frames = Vec::new();
+        for packet in &mut packets {
+            let mut walk = Frames::of(packet);
+            while let Some(Ok(frame)) = walk.next(frame_len) {
+                frames.push(frame);
+            }
+        }
+        for frames in frames.chunks_mut(BATCH) {
+            self.star.handle_frames(now, &now, frames);
+        }
     }
 
     /// Returns the new completions.

@@ -15,7 +15,7 @@ use crate::{
     prng::{Chance, Prng},
 };
 
-/// A frame on its way.
+/// A packet on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) from: u16,
@@ -27,9 +27,9 @@ pub(super) struct Packet {
 /// An event of the simulation.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A frame is at the switch.
+    /// A packet is at the switch.
     AtSwitch(Packet),
-    /// A frame is at its host.
+    /// A packet is at its host.
     Arrival(Packet),
     /// A message of a set-up is at a host, for one end of a connection.
     Message { connection: usize, end: usize, octets: Vec<u8> },
@@ -100,7 +100,7 @@ impl Network {
         (at <= end).then(|| (at, first.remove()))
     }
 
-    /// A host sends a frame.
+    /// A host sends a packet.
     pub(super) fn send(&mut self, now: Instant, packet: Packet) {
         self.sent += 1;
         let len = wire_len(packet.bytes.len(), true) as u64;
@@ -109,7 +109,7 @@ impl Network {
         }
     }
 
-    /// A frame is at the switch.
+    /// A packet is at the switch.
     pub(super) fn forward(&mut self, now: Instant, packet: Packet) {
         if self.prng.chance(self.loss) {
             self.lost[0] += 1;

@@ -11,6 +11,9 @@ use crate::prng::Chance;
 pub enum Workload {
     /// The paper's RPC (§V): three SENDs of 32 B to the server, which answers by one.
     Rpc,
+    /// The paper's machine learning (§V): the same, but the server answers all connections once it
+    /// has the SENDs of all. A connection that fails stops all.
+    Ml,
     /// WRITEs of so many bytes to the server, two at a time.
     Write(u32),
     /// READs of so many bytes from the server, two at a time.
@@ -30,15 +33,15 @@ pub struct Options {
     pub workload: Workload,
     /// Whether the server is the stateless side.
     pub server_is_stateless: bool,
-    /// How many frames of a million are lost.
+    /// How many packets of a million are lost.
     pub loss: Chance,
     /// Bytes a second of each link, headers included.
     pub rate: u64,
-    /// How long a frame takes from a host to the switch, and from there to another.
+    /// How long a packet takes from a host to the switch, and from there to another.
     pub hop: Duration,
     /// How many bytes may wait before the link to a host. More are lost.
     pub port_len: u64,
-    /// How many frames may wait for an engine. More are lost.
+    /// How many packets may wait for an engine. More are lost.
     pub receive_ring: usize,
     /// Settings of all engines.
     pub star: StarConfigBuilder,
@@ -100,9 +103,9 @@ pub struct Outcome {
     pub slowest_end: Duration,
     /// Work requests of hosts that live and have not completed.
     pub open: usize,
-    /// Frames that were sent, and how many of them were lost by chance.
+    /// Packets that were sent, and how many of them were lost by chance.
     pub sent: u64,
-    /// Frames that were lost by chance, before a link that was full, before an engine that was.
+    /// Packets that were lost by chance, before a link that was full, before an engine that was.
     pub lost: [u64; 3],
     /// Frames that engines have sent once more.
     pub again: u64,

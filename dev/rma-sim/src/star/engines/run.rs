@@ -63,6 +63,8 @@ pub struct Run {
     network: Network,
     hosts: Vec<Host>,
     connections: Vec<Connection>,
+    /// Connections whose SENDs of a call the server has, and has not answered.
+    complete: usize,
     wrs: BTreeMap<u64, Wr>,
     posted: u64,
     died_at: Option<Instant>,
@@ -80,7 +82,7 @@ impl Run {
     pub fn new(options: Options) -> Self {
         let of_client = options.connections.div_ceil(options.clients.into());
         let len = match options.workload {
-            Workload::Rpc => CALL_LEN,
+            Workload::Rpc | Workload::Ml => CALL_LEN,
             Workload::Write(len) | Workload::Read(len) => len,
         };
         let hosts = (0..=options.clients).map(|number| {
@@ -93,6 +95,7 @@ impl Run {
             network: Network::new(&options),
             hosts: hosts.collect(),
             connections: Vec::new(),
+            complete: 0,
             wrs: BTreeMap::new(),
             posted: 0,
             died_at: None,
@@ -162,7 +165,7 @@ impl Run {
             self.post_all(connection, end, WqeOp::Recv, RECVS);
         }
         match self.options.workload {
-            Workload::Rpc => self.call(connection),
+            Workload::Rpc | Workload::Ml => self.call(connection),
             Workload::Write(_) => {
                 self.post_all(connection, 0, WqeOp::Write, UNDER_WAY);
             }
@@ -233,12 +236,11 @@ impl Run {
                 self.call(connection);
             }
             (WqeOp::Recv, _) => {
-                let _ = self.post(connection, 1, WqeOp::Recv);
                 let it = &mut self.connections[connection];
                 it.unanswered += 1;
                 if it.unanswered == CALL {
                     it.unanswered = 0;
-                    self.send(connection, 1, 1);
+                    self.got_call(connection);
                 }
             }
             (op @ (WqeOp::Write | WqeOp::Read), _) => {
@@ -247,6 +249,26 @@ impl Run {
             }
             (WqeOp::Send, _) => self.send(connection, end, 0),
         }
+    }
+
+    /// The server has the SENDs of a call.
+    fn got_call(&mut self, connection: usize) {
+        if self.options.workload != Workload::Ml {
+            return self.answer(connection);
+        }
+        self.complete += 1;
+        if self.complete == self.connections.len() {
+            self.complete = 0;
+            (0..self.connections.len()).for_each(|it| self.answer(it));
+        }
+    }
+
+    /// The server posts the RECVs of another call, and its SEND.
+    fn answer(&mut self, connection: usize) {
+        for _ in 0..CALL {
+            let _ = self.post(connection, 1, WqeOp::Recv);
+        }
+        self.send(connection, 1, 1);
     }
 
     fn done(&mut self, connection: usize, since: Instant) {

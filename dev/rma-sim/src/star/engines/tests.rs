@@ -94,7 +94,7 @@ fn many_clients_at_once_fail_nowhere_though_tables_are_small() {
 }
 
 #[test]
-fn a_hundredth_of_all_frames_lost_leaves_nearly_all_calls_and_repeats_exactly() {
+fn a_hundredth_of_all_packets_lost_leaves_nearly_all_calls_and_repeats_exactly() {
     let run = |ppm| {
         let options = Options { loss: Chance::ppm(ppm), ..Options::default() };
         let options = options.with_timers_of(Duration::from_micros(20));
@@ -118,4 +118,14 @@ fn whichever_host_dies_at_whichever_step_all_of_the_other_ends_in_time() {
         count += 1;
     }
     assert_eq!(count, 3 * 2 * 2 * 32, "each workload, role, host and step");
+}
+
+#[test]
+fn no_connection_is_a_call_ahead_of_another_where_all_are_answered_together() {
+    let options = Options { connections: 16, workload: Workload::Ml, ..Options::default() };
+    let [_, then] = parts(options, Duration::from_millis(1), Duration::from_millis(2));
+    let (least, most) =
+        (then.by_connection.iter().min().unwrap(), then.by_connection.iter().max().unwrap());
+    assert!(*least > 10 && least + 2 >= *most, "{:?}", then.by_connection);
+    assert_eq!(then.failed, 0);
 }
