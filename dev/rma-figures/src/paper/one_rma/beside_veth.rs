@@ -9,7 +9,6 @@ use rma_bench::{
     drawing::{Axis, Form, Mark, Panel, Picture, Scale as Places},
     error::PairError,
     pair::{Pair, PairConfig, Place},
-    rates::{self, Measure},
 };
 use rma_lab::{Lab, LabConfig};
 
@@ -54,25 +53,24 @@ impl Figure for BesideVeth {
         };
         let lab =
             Lab::new(&LabConfig { mtu: 3400, ..LabConfig::default() }).map_err(PairError::from)?;
-        let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-        let transfers = Transfers::open(&mut pair.client.host, None)?;
-        let rounds = run.seeds.unwrap_or(ROUNDS);
-        let small = |beside| {
-            move |(pair, transfers): &mut (Pair, Transfers)| {
-                let run =
+        let rounds = run.rounds(ROUNDS, || {
+            let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
+            let mut transfers = Transfers::open(&mut pair.client.host, None)?;
+            let mut p99 = |beside| {
+                let small =
                     |client: &mut Client| transfers.small(client, SMALL, beside, run.interrupt);
-                Ok(pair.run(run)?.0.quantile_us(0.99))
-            }
+                Ok::<_, PairError>(pair.run(small)?.0.quantile_us(0.99))
+            };
+            let alone = p99(None)?;
+            let beside = sizes.iter().map(|&size| p99(Some(size)));
+            Ok((alone, beside.collect::<Result<Vec<f64>, _>>()?))
+        })?;
+        let mut alone: Vec<f64> = rounds.iter().map(|it| it.0).collect();
+        let value = |(index, &size): (usize, &u64)| {
+            let mut all: Vec<f64> = rounds.iter().map(|it| it.1[index]).collect();
+            Value::of(size as f64, &mut all)
         };
-        let mut shared = (pair, transfers);
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for &size in sizes {
-            let (mut alone, mut beside) = (small(None), small(Some(size)));
-            let measures: [&mut Measure<'_, (Pair, Transfers)>; 2] = [&mut alone, &mut beside];
-            let [alone, beside] = rates::in_turns(&mut shared, measures, rounds, run.interrupt)?;
-            without.extend(alone.values());
-            with.push(Value::of(size as f64, &mut beside.values().to_vec()));
-        }
+        let (beside, rounds) = (sizes.iter().enumerate().map(value).collect(), rounds.len() as u64);
         let mut points = Points::new(
             &self.about(),
             format!(
@@ -82,8 +80,8 @@ impl Figure for BesideVeth {
             ),
         );
         points.measured_on = Some(MeasuredOn::here(rounds));
-        points.push(P99, with);
-        points.number(ALONE, Value::of(0.0, &mut without).y, "µs");
+        points.push(P99, beside);
+        points.number(ALONE, Value::of(0.0, &mut alone).y, "µs");
         Ok(points)
     }
 

@@ -7,7 +7,6 @@ use rma_bench::{
     error::PairError,
     pair::{Pair, PairConfig, Place},
     pipelined,
-    rates::{self, Measure},
 };
 use rma_lab::{Lab, LabConfig};
 use rma_xdp::OpType;
@@ -45,21 +44,22 @@ impl Figure for SlotsVeth {
         let slots: &[u16] = run.pick(&[1, 4], &[1, 2, 4, 8, 16, 32, 64]);
         let lab =
             Lab::new(&LabConfig { mtu: 3400, ..LabConfig::default() }).map_err(PairError::from)?;
-        let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::default())?;
-        let mut portal = pair.client.host.portal(64).map_err(PairError::from)?;
-        let rounds = run.seeds.unwrap_or(ROUNDS);
-        let mut values = Vec::new();
-        for &depth in slots {
-            let mut reads = |pair: &mut Pair| {
+        let rounds = run.rounds(ROUNDS, || {
+            let mut pair = Pair::open(Place::Lab(&lab), &PairConfig::patient())?;
+            let mut portal = pair.client.host.portal(64).map_err(PairError::from)?;
+            let rates = slots.iter().map(|&depth| {
                 let counts = (COUNT / 10, COUNT);
                 pair.run(|client: &mut Client| {
                     pipelined::ops_per_second(client, &mut portal, OpType::Read, depth, counts)
                 })
-            };
-            let measures: [&mut Measure<'_, Pair>; 1] = [&mut reads];
-            let [rates] = rates::in_turns(&mut pair, measures, rounds, run.interrupt)?;
-            values.push(Value::of(f64::from(depth), &mut rates.values().to_vec()));
-        }
+            });
+            Ok(rates.collect::<Result<Vec<f64>, PairError>>()?)
+        })?;
+        let value = |(index, &depth): (usize, &u16)| {
+            let mut rates: Vec<f64> = rounds.iter().map(|it| it[index]).collect();
+            Value::of(f64::from(depth), &mut rates)
+        };
+        let (values, rounds) = (slots.iter().enumerate().map(value).collect(), rounds.len() as u64);
         let mut points = Points::new(
             &self.about(),
             format!(
