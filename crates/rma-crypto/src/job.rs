@@ -32,7 +32,9 @@ pub enum JobKey<'a> {
 }
 
 impl<'a> JobKey<'a> {
-    pub(crate) const fn key(self) -> &'a Key {
+    /// The key itself, however it was set up.
+    #[must_use]
+    pub const fn key(self) -> &'a Key {
         match self {
             Self::Fresh(key) => key,
             Self::Prepared(prepared) => &prepared.key,

@@ -87,7 +87,7 @@ impl<'a> Text<'a> {
     }
 
     /// The source, if it is another place, and the destination.
-    pub(crate) fn parts(&mut self) -> (Option<&[u8]>, &mut [u8]) {
+    pub fn parts(&mut self) -> (Option<&[u8]>, &mut [u8]) {
         let from = (self.from != self.to.cast_const()).then(|| {
             // SAFETY: the source was lent as a shared slice of this length, for longer than `self`
             // is borrowed; what begins elsewhere than the destination is disjoint from it, as both

@@ -33,6 +33,7 @@ mod rate;
 mod rekey;
 mod scale;
 mod simulated;
+mod simulations;
 mod simulator;
 mod spec;
 mod star;

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`violation`] | a promise that was not kept |
 //! | [`invariant`] | what must hold after every event |
+//! | [`light`] | what a run must keep whose numbers are shown |
+//! | [`watch`] | the choice between these two |
 //! | [`history`] | words that several clients change at once: does each behave as one? |
 //! | `board` | ranges that ordered ops change and reads follow |
 //! | `oracle` | a model of a memory area: which bytes it may hold |
@@ -13,5 +15,7 @@
 pub(crate) mod board;
 pub mod history;
 pub mod invariant;
+pub mod light;
 pub(crate) mod oracle;
 pub mod violation;
+pub mod watch;

@@ -19,7 +19,7 @@ use super::{
     benchmark::Benchmark::{self, Own},
     beside, between, captures, changes, channels, crypto, death, decrypt, engines, failover,
     first_read, floors, flows, goodput, instructions, issue, key_rotation, keys, kv, queue_pairs,
-    rate, rekey, scale, simulated, simulator,
+    rate, rekey, scale, simulated, simulations, simulator,
     spec::Spec,
     star, star_engines, stations, tenants, turn,
     turns::{Hosts, Turns},
@@ -176,6 +176,25 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         Turns::new(simulator::SHIPPED, simulator::SIMULATED, 5).on(Hosts::None),
     ),
     single("sim_events_per_s", "1/s", Turns::single(simulator::SIMULATED, 5).on(Hosts::None)),
+    Own(
+        simulations::hosts,
+        &[
+            ratio("sim40_over_2").at_most(2.0).by_name(),
+            ratio("sim1000_over_2").at_most(4.0).by_name(),
+        ],
+    ),
+    Own(
+        simulations::checks,
+        &[ratio("sim_light_over_full").at_most(0.8).goal_at_most(0.5).by_name()],
+    ),
+    Own(
+        simulations::resident_1000,
+        &[exact("sim1000_rss_gib", "GiB").at_most(4.0).needs("/proc/self/status").by_name()],
+    ),
+    Own(
+        simulations::growth,
+        &[exact("sim_memory_growth", "ratio").at_most(1.2).needs(COUNTING).by_name()],
+    ),
     Own(
         flows::convergence,
         &[

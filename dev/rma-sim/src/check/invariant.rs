@@ -23,6 +23,15 @@
 //! latency class goes on in the same turn. A packet has 1 to 32 frames that go the same way, and is
 //! no longer than both ends take; all else is checked for each frame.
 //!
+//! # Where it looks
+//!
+//! Tables are looked at where something has happened since the last look: where a node had a turn or
+//! its software did something (the simulation says where), where something was seen, or where data
+//! set out for. Elsewhere a NIC holds what it held, and so does the checker's memory of it; so
+//! nothing but time can make what was right wrong. Time only ever takes away from what a NIC may
+//! hold, when a mutation that was solicited is parked, and when it is to be forgotten: at these
+//! times the node is looked at, too.
+//!
 //! That data is right (P6), that no process gets at what another's key or region would be needed
 //! for (P8), and that only ops on a region that has changed fail for it (P11) is checked by
 //! [`crate::load::scenario`], which knows memory and keys.
@@ -32,6 +41,7 @@ mod fairness;
 mod initiator;
 mod ivs;
 mod keys;
+mod memory;
 mod notices;
 mod records;
 mod responder;
@@ -39,6 +49,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use core::ops::Range;
 use std::{collections::BTreeSet, sync::Arc};
 
 use rma_core::{
@@ -55,6 +66,7 @@ use rma_core::{
 use crate::{
     check::violation::{Turn, Violation},
     net::{
+        alarms::Alarms,
         frame::{Frame, NodeId, Packet, ip_udp_len},
         node::Condition,
         sim::Sim,
@@ -64,9 +76,10 @@ use crate::{
 pub(crate) use initiator::name_of;
 use ivs::FreshIvs;
 use keys::Keys;
+use memory::{Meanings, Meant, Ops};
 use notices::Strangers;
 use responder::Applied;
-use state::{FrameNumber, NodeState, Op, OpIndex};
+use state::{NodeState, Op};
 
 /// Follows a simulation and finds broken promises.
 #[derive(Debug, Default)]
@@ -75,14 +88,21 @@ pub struct Checker {
     nodes: Vec<NodeState>,
     /// The host of each engine, and its first command slot.
     hosts: Vec<(NodeId, u16)>,
+    /// By host: its engines but the first, which have its number.
+    others: Vec<Range<usize>>,
+    /// Where something has happened since the last check, besides what `touched` says.
+    dirty: Vec<NodeId>,
+    /// How often the simulation had touched nodes at the last check.
+    touched: u64,
+    /// When a check of a node may find what it did not find before, though nothing happens there.
+    dues: Alarms,
     /// By host.
     strangers: Vec<Strangers>,
     keys: Vec<Keys>,
     /// The deadlines of outstanding ops, by true time.
     deadlines: BTreeSet<(Instant, NodeId, u16)>,
-    ops: Vec<Op>,
-    /// The meaning of each frame, by its number.
-    meant: Vec<Meant>,
+    ops: Ops,
+    meant: Meanings,
     ivs: FreshIvs,
     peak_in_flight: u64,
     /// Commands that were issued, taken or not.
@@ -91,21 +111,6 @@ pub struct Checker {
     commits: Vec<Commit>,
     /// Regions whose ops found no receive when their data came, and nobody has asked about.
     not_ready: Vec<RegionId>,
-}
-
-/// The meaning of a frame.
-#[derive(Clone, Copy, Debug, Default)]
-struct Meant {
-    /// `None` for failure notices.
-    op: Option<OpIndex>,
-    /// The solicitation that solicited data answers, and an acknowledgement belongs to.
-    solicitation: Option<FrameNumber>,
-}
-
-impl Meant {
-    fn op(self) -> OpIndex {
-        self.op.expect("set when the frame was sent, but for failure notices")
-    }
 }
 
 /// A recorded op was applied.
@@ -149,6 +154,8 @@ impl Checker {
             nodes: sim.engines().zip(&hosts).map(node).collect(),
             strangers: sim.nodes().map(|_| Strangers::default()).collect(),
             keys: sim.nodes().map(|_| Keys::default()).collect(),
+            others: sim.nodes().map(|host| others_of(sim, host)).collect(),
+            dues: Alarms::new(hosts.len()),
             hosts,
             ..Self::default()
         }
@@ -161,13 +168,21 @@ impl Checker {
 
     /// The states of the engines of a host.
     fn states_of(&self, host: NodeId) -> impl Iterator<Item = &NodeState> {
-        let own = self.nodes.iter().zip(&self.hosts);
-        own.filter(move |(_, of)| of.0 == host).map(|(state, _)| state)
+        let others = self.others[host.index()].clone();
+        core::iter::once(&self.nodes[host.index()]).chain(&self.nodes[others])
     }
 
     fn states_of_mut(&mut self, host: NodeId) -> impl Iterator<Item = &mut NodeState> {
-        let own = self.nodes.iter_mut().zip(&self.hosts);
-        own.filter(move |(_, of)| of.0 == host).map(|(state, _)| state)
+        let Range { start, end } = self.others[host.index()];
+        let (hosts, others) = self.nodes.split_at_mut(self.others.len());
+        let (start, end) = (start - hosts.len(), end - hosts.len());
+        core::iter::once(&mut hosts[host.index()]).chain(&mut others[start..end])
+    }
+
+    /// Engines of `host` have to be looked at.
+    fn mark(&mut self, host: NodeId) {
+        self.dirty.push(host);
+        self.dirty.extend(self.others[host.index()].clone().map(|it| NodeId(it as u16)));
     }
 
     /// Whether `slot` of host `node` has a command that has not completed.
@@ -197,7 +212,7 @@ impl Checker {
     /// The op that a frame is part of, which has been taken in; `None` for failure notices.
     #[must_use]
     pub fn op_of(&self, frame: &Frame) -> Option<OpName> {
-        let op = &self.ops[self.meant[frame.number as usize].op?];
+        let op = &self.ops[self.meant.of(frame).op?];
         Some(OpName {
             initiator: self.host_of(op.initiator),
             slot: op.slot,
@@ -234,7 +249,7 @@ impl Checker {
 
     /// Somebody replays the request of a mutation, which has been taken in.
     pub fn replayed(&mut self, request: &Frame) {
-        self.ops[self.meant[request.number as usize].op()].request_copies += 1;
+        self.ops[self.meant.of(request).op()].request_copies += 1;
     }
 
     /// Takes in one thing that happened.
@@ -242,6 +257,7 @@ impl Checker {
     /// # Errors
     /// The promise that it breaks.
     pub fn take(&mut self, sim: &Sim, seen: &Seen) -> Result<(), Violation> {
+        self.dirty.push(seen.node);
         match &seen.what {
             What::Issued { command, result } => self.issued(sim, seen, command, *result),
             What::Left { packet, .. } => self.packet_sent(sim, seen.node, packet),
@@ -288,11 +304,36 @@ impl Checker {
                 return Err(Violation::Overdue { node, slot, due });
             }
         }
-        for node in sim.engines().filter(|&node| sim.condition(node) != Condition::Down) {
+        self.find_dirty(sim);
+        for place in 0..self.dirty.len() {
+            let node = self.dirty[place];
+            if sim.condition(node) == Condition::Down {
+                continue;
+            }
             self.check_turn(sim, node)?;
-            self.check_tables(sim, node)?;
+            let due = self.check_tables(sim, node)?;
+            self.dues.set(node, due);
         }
+        self.dirty.clear();
+        #[cfg(test)]
+        self.look_elsewhere(sim)?;
+        self.forget(sim);
         Ok(())
+    }
+
+    /// Completes the list of the nodes to look at.
+    fn find_dirty(&mut self, sim: &Sim) {
+        match sim.touched().since(self.touched) {
+            Some(nodes) => self.dirty.extend(nodes),
+            None => self.dirty.extend(sim.engines()),
+        }
+        self.touched = sim.touched().count();
+        while let Some((_, node)) = self.dues.first().filter(|&(at, _)| at <= sim.now()) {
+            self.dues.set(node, None);
+            self.dirty.push(node);
+        }
+        self.dirty.sort_unstable();
+        self.dirty.dedup();
     }
 
     /// Checks that nothing is left when nothing will happen any longer.
@@ -456,16 +497,16 @@ impl Checker {
         self.sent_in_turn(sim, node, part)?;
         let (sender, engine, counter) = (frame.transmit.source, header.engine.0, header.counter);
         let direction = direction as u8;
-        if !self.ivs.insert(sender, engine, direction, counter) {
+        if !self.ivs.insert(sender, engine, counter) {
             return Err(Violation::IvRepeated { sender, engine, direction, counter });
         }
-        self.meant.push(meant.ok_or(wrong)?);
+        self.meant.push(frame, meant.ok_or(wrong)?);
         Ok(())
     }
 
     /// A frame that was counted as on its way has arrived, or was lost.
     fn left_the_wire(&mut self, frame: &Frame) {
-        let Meant { op: Some(index), solicitation } = self.meant[frame.number as usize] else {
+        let Meant { op: Some(index), solicitation } = self.meant.of(frame) else {
             return;
         };
         match FrameView::parse(&frame.bytes) {
@@ -522,7 +563,7 @@ impl Checker {
                 | FrameView::RecordedRequest(_)
                 | FrameView::SettleRequest(_)
         ) {
-            let op = self.meant[frame.number as usize].op;
+            let op = self.meant.of(frame).op;
             self.request_came(sim, seen, frame, &frame.bytes, op, (*result, *landing))?;
         }
         let is_nacked = result.is_err_and(|why| why.refused_with() == Some(OpStatus::Nack));
@@ -594,6 +635,13 @@ impl Checker {
             }
         }
     }
+}
+
+/// The engines of `host` but the first, which stand side by side.
+fn others_of(sim: &Sim, host: NodeId) -> Range<usize> {
+    let others = &sim.engines_of(host)[1..];
+    let start = others.first().map_or(sim.nodes().count(), |first| first.index());
+    start..start + others.len()
 }
 
 /// Whether a frame of an honest NIC is a notice to whoever has shown no key.

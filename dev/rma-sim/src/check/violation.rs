@@ -49,6 +49,18 @@ pub enum Violation {
         /// The latest time that the configuration allows.
         due: Instant,
     },
+    /// P1: a NIC has counted other ends of commands than it has told.
+    #[error("P1: {node} has counted {counted} ops that ended with {status}, and told {seen}")]
+    Sums {
+        /// The initiator.
+        node: NodeId,
+        /// The status.
+        status: OpStatus,
+        /// How many its counters say.
+        counted: u64,
+        /// How many it has told.
+        seen: u64,
+    },
     /// P1: the NIC took a command into a slot that was in use.
     #[error("P1: {node} took a command into slot {slot}, whose op had not completed")]
     SlotTakenTwice {

@@ -3,8 +3,8 @@
 //! Each host that begins a flow has one process with one CommandExecutor, as hosts of the paper
 //! have one congestion control per client. It looks at each completion at once.
 //!
-//! Invariants: all promises hold after every event, and what was read is what the server has;
-//! otherwise the run panics, as then no number of it means anything.
+//! Invariants: all promises hold after every event, or those that the run checks, and what was read
+//! is what the server has; otherwise the run panics, as then no number of it means anything.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -27,13 +27,14 @@ use rma_shm::Region;
 
 use super::{RATE, RTT};
 use crate::{
-    check::invariant::Checker,
+    check::watch::{Checks, Watch},
     hosts::memory::{address, grant, register},
     load::software::Software,
     net::{
         clock::ClockOptions,
         frame::{NodeId, wire_len},
         link::{Faults, LinkOptions},
+        model_aead::Seals,
         node::{NodeOptions, Pace},
         queue::{QueueOptions, serialization},
         sim::Sim,
@@ -59,6 +60,10 @@ pub struct FlowOptions {
     pub solicitation_window: u32,
     /// How much longer a frame may take than another, drawn evenly for each.
     pub jitter: Duration,
+    /// The way in which NICs seal frames.
+    pub seals: Seals,
+    /// The promises that are checked.
+    pub checks: Checks,
 }
 
 /// Reads of one host from another.
@@ -260,7 +265,7 @@ struct Client {
 
 struct Network {
     sim: Sim,
-    checker: Checker,
+    watch: Watch,
     readers: Vec<Reader>,
     clients: Vec<Client>,
     /// By node.
@@ -279,6 +284,7 @@ pub fn run(options: &FlowOptions) -> Log {
     let mut network = Network::new(options);
     let end = Instant::ZERO + options.length;
     while network.step(end) {}
+    network.watch.check_end(&network.sim).unwrap_or_else(|broken| panic!("{broken}"));
     for (flow, reader) in network.readers.iter().enumerate() {
         // The first of two at a time is half as long.
         if network.log.calls.iter().filter(|call| call.flow == flow).count() > 1 {
@@ -293,9 +299,13 @@ impl Network {
         let prng = Prng::new(options.seed);
         let nodes: Vec<_> = (0..options.nodes).map(|number| node(number, options)).collect();
         let port = QueueOptions { rate: RATE, len: PORT_LEN };
-        let mut sim = Sim::new(&nodes, link(options.jitter), Some(port), prng.fork(0).next())
+        let (link, seed) = (link(options.jitter), prng.fork(0).next());
+        let mut sim = Sim::with_seals(&nodes, link, Some(port), seed, options.seals)
             .expect("these settings are constants, and work");
-        let checker = Checker::new(&sim);
+        let watch = Watch::new(&sim, options.checks);
+        if options.checks == Checks::Light {
+            sim.set_quiet();
+        }
         let targets: Vec<_> = sim.nodes().map(|node| target(&mut sim, node, options)).collect();
         let flows = options.flows.iter().enumerate();
         let readers: Vec<Reader> = flows
@@ -329,7 +339,7 @@ impl Network {
             });
         }
         let (seen, log) = (Vec::new(), Log::default());
-        Self { sim, checker, readers, clients, client_of, seen, log }
+        Self { sim, watch, readers, clients, client_of, seen, log }
     }
 
     /// Does what comes next. Returns false if that is not before `end`.
@@ -391,12 +401,12 @@ impl Network {
         all.clear();
         self.sim.swap_seen(&mut all);
         for seen in &all {
-            self.checker.take(&self.sim, seen).unwrap_or_else(|broken| panic!("{broken}"));
+            self.watch.take(&self.sim, seen).unwrap_or_else(|broken| panic!("{broken}"));
             if let Some(client) = self.client_of[seen.node.index()] {
                 self.tell(client, seen);
             }
         }
-        self.checker.check(&self.sim).unwrap_or_else(|broken| panic!("{broken}"));
+        self.watch.check(&self.sim).unwrap_or_else(|broken| panic!("{broken}"));
         self.seen = all;
     }
 

@@ -29,7 +29,7 @@ use super::{
     network::{Arrivals, Flow, FlowOptions, Log, run},
     rates::{Demand, Rates, rtts},
 };
-use crate::prng::Prng;
+use crate::{check::watch::Checks, net::model_aead::Seals, prng::Prng};
 
 /// An experiment of which a seed makes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +119,8 @@ fn options(seed: u64, flows: Vec<Flow>) -> FlowOptions {
         cc: CcConfigBuilder::default(),
         solicitation_window: SOLICITATION_WINDOW,
         jitter: JITTER,
+        seals: Seals::default(),
+        checks: Checks::default(),
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     scenes::{DEMAND, Scene, settling, settlings, small_beside},
     *,
 };
+use crate::{check::watch::Checks, net::model_aead::Seals};
 
 /// Compares a table with the one that is committed.
 fn compare(name: &str, new: &str) {
@@ -122,6 +123,25 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
     assert!(log.ops.len() > 1000);
     assert_eq!(log, run(3));
     assert_ne!(log, run(4));
+}
+
+#[test]
+fn a_run_with_a_model_of_aes_gcm_and_few_checks_has_the_same_log_as_with_all_of_both() {
+    for scene in [Scene::Join, Scene::TwoClients] {
+        let run = |seals, checks| {
+            let length = Duration::from_micros(600);
+            run(&FlowOptions { length, seals, checks, ..scene.options(5) })
+        };
+        let log = run(Seals::AesGcm, Checks::Every);
+        assert!(log.ops.len() > 1000);
+        for (seals, checks) in [
+            (Seals::Model, Checks::Light),
+            (Seals::Model, Checks::Every),
+            (Seals::AesGcm, Checks::Light),
+        ] {
+            assert!(run(seals, checks) == log, "{scene}, {seals}, {checks}");
+        }
+    }
 }
 
 #[test]

@@ -27,8 +27,10 @@ use crate::net::{
     burst::{Arrival, Burst, Came, Handled},
     clock::{ClockOptions, LocalClock},
     frame::{Frame, NodeId, ip_udp_len, wire_len},
+    model_aead::Seals,
     queue::serialization,
     stall::{Readings, Stall},
+    table::Table,
 };
 
 /// The options of a node.
@@ -128,18 +130,47 @@ impl Handled {
         Self { result: Ok(()), counted_late: false, pushed_out: false, is_stalled: false };
 }
 
-/// The MTUs of all nodes, as an IP network would know them: a host that receives less than Ethernet
-/// carries has a route that says so, or tells who sends it too much.
+/// The hosts by their addresses, and their MTUs, as an IP network would know them: a host that
+/// receives less than Ethernet carries has a route that says so, or tells who sends it too much.
 #[derive(Debug, Default)]
-pub(crate) struct Routes(pub(crate) Vec<(LocalAddresses, u16)>);
+pub(crate) struct Routes {
+    hosts: Vec<(LocalAddresses, u16)>,
+    by_addr: Table<HostAddr, NodeId>,
+}
 
 impl Routes {
+    pub(crate) fn new(hosts: Vec<(LocalAddresses, u16)>) -> Self {
+        let mut by_addr = Table::default();
+        for (host, (addresses, _)) in (0..).map(NodeId).zip(&hosts) {
+            addresses.iter().for_each(|addr| {
+                by_addr.get_or_make(addr, || host);
+            });
+        }
+        Self { hosts, by_addr }
+    }
+
+    /// A host begins a life with these addresses and this MTU.
+    pub(crate) fn change(&mut self, host: NodeId, route: (LocalAddresses, u16)) {
+        if self.hosts[host.index()] != route {
+            self.hosts[host.index()] = route;
+            *self = Self::new(core::mem::take(&mut self.hosts));
+        }
+    }
+
+    /// The host that has `addr`.
+    pub(crate) fn host_at(&self, addr: HostAddr) -> Option<NodeId> {
+        self.by_addr.get(&addr).copied()
+    }
+
+    /// The MTU of `host`.
+    pub(crate) fn mtu_of(&self, host: NodeId) -> usize {
+        self.hosts[host.index()].1.into()
+    }
+
     /// How long an IP packet to `destination` may be, as far as that is known.
     fn mtu(&self, destination: HostAddr) -> usize {
-        let of = |&&(addresses, mtu): &&(LocalAddresses, u16)| {
-            addresses.contains(destination) && mtu < ETHERNET_MTU
-        };
-        self.0.iter().find(of).map_or(usize::MAX, |&(_, mtu)| mtu.into())
+        let mtu = self.host_at(destination).map(|host| self.mtu_of(host));
+        mtu.filter(|&mtu| mtu < ETHERNET_MTU.into()).unwrap_or(usize::MAX)
     }
 }
 
@@ -180,16 +211,21 @@ pub(crate) struct Node {
     device_free_at: Instant,
     /// Whether an event at `device_free_at` is scheduled.
     pub(crate) wake_scheduled: bool,
-    /// When the NIC has something to expire; `None` while the node does not run.
-    pub(crate) timeout_at: Option<Instant>,
-    /// Room for [`FRAMES_MAX`] frames.
-    tx: Box<[u8]>,
-    rx: Vec<Vec<u8>>,
-    packets: Box<Packets>,
+    /// The room that its NIC has for a frame.
+    frame_room: usize,
     /// Frames that its NIC has written.
     pub(crate) written: u64,
     /// Those of them that no packet took.
     pub(crate) unpaid: u64,
+}
+
+/// Room in which frames are written and received, one node after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// For [`FRAMES_MAX`] frames.
+    tx: Vec<u8>,
+    rx: Vec<Vec<u8>>,
+    packets: Box<Packets>,
 }
 
 /// A packet that a NIC has written and given to its device.
@@ -223,11 +259,12 @@ impl Written {
 }
 
 impl Node {
-    /// An engine of `host` that starts at true time `now`.
+    /// An engine of `host` that starts at true time `now`, and seals its frames by `seals`.
     pub(crate) fn new(
         now: Instant,
         host: NodeId,
         options: &NodeOptions,
+        seals: Seals,
     ) -> Result<Self, ConfigError> {
         let mtu = usize::from(options.mtu);
         let receive_len_max = ReceiveLenMax::of_mtu(mtu);
@@ -235,7 +272,7 @@ impl Node {
             options.nic.build(options.place.with(|it| it.receive_len_max = receive_len_max))?;
         Ok(Self {
             host,
-            nic: Nic::new(config),
+            nic: Nic::with_aead(config, seals.provider()),
             beside: None,
             clock: LocalClock::new(now, options.clock),
             condition: Condition::Running,
@@ -251,10 +288,7 @@ impl Node {
             rate: options.rate,
             device_free_at: now,
             wake_scheduled: false,
-            timeout_at: None,
-            tx: vec![0; receive_len_max.ipv4 * FRAMES_MAX].into(),
-            rx: Vec::new(),
-            packets: Box::default(),
+            frame_room: receive_len_max.ipv4,
             written: 0,
             unpaid: 0,
         })
@@ -321,10 +355,11 @@ impl Node {
         &mut self,
         now: Instant,
         arrivals: Vec<Arrival>,
+        Room { rx, .. }: &mut Room,
         handed: &mut Handed,
         draw: impl FnMut(&Frame) -> Stall,
     ) -> (Vec<Came>, Duration) {
-        let Self { rx, nic, clock, mtu, is_silent, beside, .. } = self;
+        let Self { nic, clock, mtu, is_silent, beside, .. } = self;
         rx.resize_with(rx.len().max(arrivals.len()), Vec::new);
         let copies = arrivals.iter().zip(rx).map(|(arrival, copy)| {
             let Arrival { packet, altered, .. } = arrival;
@@ -390,17 +425,18 @@ impl Node {
         &mut self,
         now: Instant,
         routes: &Routes,
+        room: &mut Room,
         sent: &mut Vec<Sent>,
     ) -> Option<Instant> {
         let local = self.clock.show(now);
         // A device that is infinitely fast is free at once.
         while self.device_free_at <= now && self.nic.wants_transmit() {
             let count = match self.pace {
-                Pace::Hardware => self.write(now, 1, &mut Quantum::one_frame(), routes, sent),
+                Pace::Hardware => self.write(now, 1, &mut Quantum::one_frame(), routes, room, sent),
                 Pace::Engine { turn } if self.nic.gathers(local) => {
                     return Some(now + turn.max(SPIN));
                 }
-                Pace::Engine { .. } => self.transmit(now, routes, sent),
+                Pace::Engine { .. } => self.transmit(now, routes, room, sent),
             };
             if count == 0 {
                 break;
@@ -410,7 +446,13 @@ impl Node {
     }
 
     /// Sends what an engine does in a turn. Returns how many frames.
-    fn transmit(&mut self, now: Instant, routes: &Routes, sent: &mut Vec<Sent>) -> usize {
+    fn transmit(
+        &mut self,
+        now: Instant,
+        routes: &Routes,
+        room: &mut Room,
+        sent: &mut Vec<Sent>,
+    ) -> usize {
         let seen_at = self.nic.latency_class_seen_at();
         let mut quantum = engine::quantum(seen_at, self.clock.show(now));
         let at_once = if self.mtu > BUFFER { BATCH } else { FRAMES_MAX };
@@ -421,7 +463,7 @@ impl Node {
             let mut filled = 0;
             while filled < wanted {
                 let part = (wanted - filled).min(at_once);
-                let count = self.write(now, part, &mut quantum, routes, sent);
+                let count = self.write(now, part, &mut quantum, routes, room, sent);
                 filled += count;
                 if count < part {
                     break;
@@ -444,11 +486,13 @@ impl Node {
         wanted: usize,
         quantum: &mut Quantum,
         routes: &Routes,
+        Room { tx, packets, .. }: &mut Room,
         sent: &mut Vec<Sent>,
     ) -> usize {
-        let Self { nic, clock, packets, tx, mtu, rate, device_free_at, .. } = self;
+        let Self { nic, clock, mtu, rate, device_free_at, frame_room, .. } = self;
         let first = self.written;
-        let (own_mtu, len) = (*mtu, tx.len() / FRAMES_MAX);
+        let (own_mtu, len) = (*mtu, *frame_room);
+        tx.resize(tx.len().max(len * FRAMES_MAX), 0);
         let mut frames: Vec<_> = tx.chunks_exact_mut(len).take(wanted).map(TxFrame::new).collect();
         let count = nic.poll_transmits(clock.show(now), &mut frames, quantum);
         let frames = &mut frames[..count];
@@ -495,15 +539,18 @@ impl Node {
         if self.beside.is_some() { SPIN + SPIN / 500 } else { Duration::ZERO }
     }
 
-    /// Looks when the NIC wants to be woken. Returns false if that should have been before now. A
-    /// NIC that waits for other engines of its host spins.
-    pub(crate) fn set_timeout(&mut self, now: Instant) -> bool {
+    /// When the NIC wants to be woken, in true time. One that waits for other engines of its host
+    /// spins.
+    ///
+    /// # Panics
+    /// If that should have been before now.
+    pub(crate) fn timeout_at(&mut self, now: Instant) -> Option<Instant> {
         let local = self.clock.show(now);
-        let mut timeout = self.nic.poll_timeout();
-        if self.beside.is_some() {
-            timeout = timeout.map(|at| if at > local { at } else { local + SPIN });
+        let mut timeout = self.nic.poll_timeout()?;
+        if self.beside.is_some() && timeout <= local {
+            timeout = local + SPIN;
         }
-        self.timeout_at = timeout.map(|local| self.clock.when(local));
-        timeout.is_none_or(|local| local > self.clock.show(now))
+        assert!(timeout > local, "{}: a timeout that is due has been handled", self.host);
+        Some(self.clock.when(timeout))
     }
 }

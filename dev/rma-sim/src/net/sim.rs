@@ -27,14 +27,18 @@ use rma_core::{
 
 use crate::{
     net::{
+        alarms::Alarms,
         beside::{Beside, Handed, Registry, Spread, key_of},
         burst::{Arrival, Came, Handled},
         frame::{Berth, Frame, NodeId, Packet, ip_udp_len},
         link::{Copied, Faults, Link, LinkOptions},
-        node::{Condition, Node, NodeOptions, Routes, Sent, Written},
+        model_aead::Seals,
+        node::{Condition, Node, NodeOptions, Room, Routes, Sent, Written},
         queue::QueueOptions,
         stall::Stall,
         switch::Switch,
+        table::Table,
+        touched::Touched,
         trace::{Place, Seen, What},
     },
     prng::{Chance, Prng},
@@ -90,20 +94,29 @@ pub struct Sim {
     seq: u64,
     events: BinaryHeap<Reverse<Event>>,
     nodes: Vec<Node>,
+    /// When each NIC has something to expire; never while its node does not run.
+    timeouts: Alarms,
+    touched: Touched,
     /// The engines of each host.
     engines: Vec<Vec<NodeId>>,
     /// The regions of each host that has several engines.
     registries: Vec<Registry>,
     spread: Spread,
+    seals: Seals,
     /// How long it takes until an engine looks into its rings.
     look_prng: Prng,
     handed: Handed,
-    /// From engine `i` to host `j` at `i * hosts + j`; a host reaches itself by a link, too.
-    links: Vec<Link>,
+    /// Those that were used, from an engine to a host; a host reaches itself by a link, too.
+    links: Table<u32, Link>,
+    link: LinkOptions,
+    prng: Prng,
     switch: Option<Switch>,
     routes: Routes,
     seen: Vec<Seen>,
+    /// Whether nothing is told of frames.
+    is_quiet: bool,
     frames: u64,
+    received: u64,
     packets: u64,
     pauses: u64,
     gathers: u64,
@@ -111,6 +124,7 @@ pub struct Sim {
     stall_prng: Prng,
     /// Empty between events; kept for its room.
     sent: Vec<Sent>,
+    room: Room,
 }
 
 /// How often a node is stopped in the midst of handling a frame of a mutation, between two readings
@@ -135,39 +149,60 @@ impl Sim {
         switch: Option<QueueOptions>,
         seed: u64,
     ) -> Result<Self, ConfigError> {
+        Self::with_seals(nodes, link, switch, seed, Seals::AesGcm)
+    }
+
+    /// The same, whose NICs seal frames by `seals`.
+    ///
+    /// # Errors
+    /// As [`Sim::new`].
+    pub fn with_seals(
+        nodes: &[NodeOptions],
+        link: LinkOptions,
+        switch: Option<QueueOptions>,
+        seed: u64,
+        seals: Seals,
+    ) -> Result<Self, ConfigError> {
         let prng = Prng::new(seed);
-        let count = nodes.len() as u64;
-        let engines: u64 = nodes.iter().map(|node| u64::from(node.place.engines)).sum();
+        let engines: usize = nodes.iter().map(|node| usize::from(node.place.engines)).sum();
         let mut sim = Self {
             now: Instant::ZERO,
             seq: 0,
             events: BinaryHeap::new(),
             nodes: Vec::new(),
+            timeouts: Alarms::new(engines),
+            touched: Touched::default(),
             engines: (0..nodes.len() as u16).map(|host| vec![NodeId(host)]).collect(),
             registries: nodes.iter().map(|node| Registry::new(node.nic.regions)).collect(),
             spread: Spread::default(),
+            seals,
             look_prng: prng.fork(u64::MAX - 1),
             handed: Handed::default(),
-            links: (0..engines * count).map(|part| Link::new(link, prng.fork(part))).collect(),
+            links: Table::default(),
+            link,
             switch: switch.map(|port| Switch::new(port, nodes.len())),
-            routes: Routes(nodes.iter().map(|node| (node.place.addresses, node.mtu)).collect()),
+            routes: Routes::new(nodes.iter().map(|it| (it.place.addresses, it.mtu)).collect()),
             seen: Vec::new(),
+            is_quiet: false,
             frames: 0,
+            received: 0,
             packets: 0,
             pauses: 0,
             gathers: 0,
             stalls: StallOptions::default(),
             stall_prng: prng.fork(u64::MAX),
+            prng,
             sent: Vec::new(),
+            room: Room::default(),
         };
         for (host, options) in (0..).map(NodeId).zip(nodes) {
-            sim.nodes.push(Node::new(Instant::ZERO, host, &options.of_engine(0))?);
+            sim.nodes.push(Node::new(Instant::ZERO, host, &options.of_engine(0), seals)?);
         }
         for (host, options) in nodes.iter().enumerate() {
             for engine in 1..options.place.engines {
                 sim.engines[host].push(NodeId(sim.nodes.len() as u16));
                 let (host, options) = (NodeId(host as u16), options.of_engine(engine));
-                sim.nodes.push(Node::new(Instant::ZERO, host, &options)?);
+                sim.nodes.push(Node::new(Instant::ZERO, host, &options, seals)?);
             }
             sim.connect(NodeId(host as u16));
         }
@@ -369,6 +404,7 @@ impl Sim {
 
     /// The NIC of `node`, to configure slots and regions.
     pub fn nic_mut(&mut self, node: NodeId) -> &mut Nic {
+        self.touched.push(node);
         &mut self.nodes[node.index()].nic
     }
 
@@ -392,9 +428,8 @@ impl Sim {
 
     /// Changes the faults of all links for frames sent from now on.
     pub fn set_faults(&mut self, faults: Faults) {
-        for link in &mut self.links {
-            link.set_faults(faults);
-        }
+        self.link.faults = faults;
+        self.links.change_all(|link| link.set_faults(faults));
     }
 
     /// Changes how often nodes are stopped while they handle a frame.
@@ -416,8 +451,7 @@ impl Sim {
         while let Some(first) = rest.first() {
             let ends = |frame: &Frame| (frame.transmit.source, frame.transmit.destination);
             let len_max = first.to.map_or(0, |to| {
-                let mtu = self.routes.0[to.index()].1;
-                usize::from(mtu) - ip_udp_len(first.transmit.source.is_ipv4())
+                self.routes.mtu_of(to) - ip_udp_len(first.transmit.source.is_ipv4())
             });
             let mut len = 0;
             let fits = |frame: &&Arc<Frame>| {
@@ -438,13 +472,30 @@ impl Sim {
     /// The node that has `addr`.
     #[must_use]
     pub fn node_at(&self, addr: HostAddr) -> Option<NodeId> {
-        self.nodes().find(|&node| self.nic(node).config().place().addresses.contains(addr))
+        self.routes.host_at(addr)
     }
 
     /// How many frames `node` has written since it was started that no packet took.
     #[must_use]
     pub fn unpaid(&self, node: NodeId) -> u64 {
         self.engines_of(node).iter().map(|it| self.nodes[it.index()].unpaid).sum()
+    }
+
+    /// Tells of commands, completions and the lives of nodes alone from now on, and of no frames or
+    /// packets: for runs in which nobody looks at these.
+    pub const fn set_quiet(&mut self) {
+        self.is_quiet = true;
+    }
+
+    /// Frames that NICs have written, and copies of frames that they have received.
+    #[must_use]
+    pub const fn frame_events(&self) -> u64 {
+        self.frames + self.received
+    }
+
+    /// Where something has happened.
+    pub(crate) const fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     /// In how many turns of engines requests waited for others.
@@ -479,6 +530,7 @@ impl Sim {
         let CommandSlotId(slot) = command.slot;
         let node = self.engine_of(node, slot);
         assert_eq!(self.condition(node), Condition::Running, "{node} issues a command");
+        self.touched.push(node);
         let result = self.nodes[node.index()].handle_command(self.now, command);
         self.see(node, What::Issued { command, result });
         result
@@ -508,7 +560,8 @@ impl Sim {
         let stopped = &mut self.nodes[node.index()];
         stopped.condition = Condition::Paused;
         stopped.pause = self.pauses;
-        stopped.timeout_at = None;
+        self.timeouts.set(node, None);
+        self.touched.push(node);
         self.schedule(self.now + length, node, Kind::Resume { pause: self.pauses });
     }
 
@@ -518,7 +571,8 @@ impl Sim {
         for id in self.engines[node.index()].clone() {
             let node = &mut self.nodes[id.index()];
             node.condition = Condition::Down;
-            node.timeout_at = None;
+            self.timeouts.set(id, None);
+            self.touched.push(id);
             for arrival in core::mem::take(&mut node.ring) {
                 self.lose(id, &arrival, Place::Node);
             }
@@ -536,11 +590,13 @@ impl Sim {
     pub fn restart(&mut self, node: NodeId, options: &NodeOptions) -> Result<(), ConfigError> {
         assert_eq!(self.condition(node), Condition::Down, "{node} is restarted");
         self.registries[node.index()] = Registry::new(options.nic.regions);
-        self.routes.0[node.index()] = (options.place.addresses, options.mtu);
+        self.routes.change(node, (options.place.addresses, options.mtu));
         for (index, id) in (0..).zip(self.engines[node.index()].clone()) {
             let is_silent = self.nodes[id.index()].is_silent;
-            self.nodes[id.index()] = Node::new(self.now, node, &options.of_engine(index))?;
+            self.nodes[id.index()] =
+                Node::new(self.now, node, &options.of_engine(index), self.seals)?;
             self.nodes[id.index()].is_silent = is_silent;
+            self.touched.push(id);
             self.see(id, What::Restarted);
         }
         self.connect(node);
@@ -551,14 +607,7 @@ impl Sim {
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         let event = self.events.peek().map(|Reverse(event)| event.at);
-        event.into_iter().chain(self.next_timeout().map(|(at, _)| at)).min()
-    }
-
-    fn next_timeout(&self) -> Option<(Instant, NodeId)> {
-        let timeout = |(index, node): (usize, &Node)| {
-            node.timeout_at.map(|at| (at.max(self.now), NodeId(index as u16)))
-        };
-        self.nodes.iter().enumerate().filter_map(timeout).min()
+        event.into_iter().chain(self.timeouts.next_at()).min()
     }
 
     /// Lets time pass until `then`, where the next event is not earlier.
@@ -573,7 +622,7 @@ impl Sim {
 
     /// Jumps to the next event and does it. Returns its node; `None` if there is none.
     pub fn step(&mut self) -> Option<NodeId> {
-        let timeout = self.next_timeout();
+        let timeout = self.timeouts.first();
         let event = self.events.peek().map(|Reverse(event)| event.at);
         let frames_first = match (event, timeout) {
             (Some(event), Some((timeout, _))) => event <= timeout,
@@ -697,6 +746,7 @@ impl Sim {
     /// A turn of an engine, and more until its device is empty, or the node is stopped: receive a
     /// burst, expire, transmit, complete.
     fn turn(&mut self, id: NodeId) {
+        self.touched.push(id);
         loop {
             if self.condition(id) != Condition::Running {
                 return;
@@ -718,12 +768,15 @@ impl Sim {
         if node.ring.is_empty() && !node.has_news() {
             return;
         }
-        let Self { nodes, stalls, stall_prng, now, handed, .. } = self;
+        let Self { nodes, stalls, stall_prng, now, room, handed, .. } = self;
         let node = &mut nodes[id.index()];
         let arrivals = node.take_burst();
         let draw = |frame: &Frame| draw_stall(stalls, stall_prng, frame);
-        let (came, stall) = node.handle_packets(*now, arrivals, handed, draw);
-        for came in came {
+        let (came, stall) = node.handle_packets(*now, arrivals, room, handed, draw);
+        let is_frame = |it: &&Came| matches!(it, Came::Frame { .. });
+        self.received += came.iter().filter(is_frame).count() as u64;
+        let is_quiet = self.is_quiet;
+        for came in came.into_iter().filter(|_| !is_quiet) {
             let what = match came {
                 Came::Packet(Arrival { packet, altered, extra }) => {
                     What::Came { packet, altered, extra }
@@ -760,6 +813,9 @@ impl Sim {
 
     /// Tells of each frame of a packet that it is lost.
     fn lose(&mut self, node: NodeId, arrival: &Arrival, place: Place) {
+        if self.is_quiet {
+            return;
+        }
         let Arrival { packet, extra, .. } = arrival;
         for frame in &packet.frames {
             self.see(node, What::Lost { frame: frame.clone(), extra: *extra, place });
@@ -772,13 +828,14 @@ impl Sim {
         if self.condition(id) != Condition::Running {
             return;
         }
+        self.touched.push(id);
         self.nodes[id.index()].handle_timeout(now);
         let again_at = self.transmit(id);
         while let Some(completion) = self.nodes[id.index()].poll_completion() {
             self.see(id, What::Completed(completion));
         }
         let node = &mut self.nodes[id.index()];
-        assert!(node.set_timeout(now), "{id}: a timeout that is due has been handled");
+        self.timeouts.set(id, node.timeout_at(now));
         if let Some(at) = node.busy_until(now)
             && !node.wake_scheduled
         {
@@ -796,10 +853,10 @@ impl Sim {
     /// again, if some of it waits for more.
     fn transmit(&mut self, id: NodeId) -> Option<Instant> {
         let mut sent = core::mem::take(&mut self.sent);
-        let Self { nodes, routes, now, .. } = &mut *self;
+        let Self { nodes, routes, room, now, .. } = &mut *self;
         let node = &mut nodes[id.index()];
         let written = node.written;
-        let again_at = node.poll_transmits(*now, routes, &mut sent);
+        let again_at = node.poll_transmits(*now, routes, room, &mut sent);
         // By its numbers, frames follow on those that all nodes wrote before.
         let before = self.frames;
         self.frames += self.nodes[id.index()].written - written;
@@ -811,6 +868,7 @@ impl Sim {
                     let frames = frames.into_iter().map(renumbered).collect();
                     self.carry(id, frames, bytes, left_at, &mut told);
                 }
+                Sent::Unpaid(_) if self.is_quiet => {}
                 Sent::Unpaid(it) => {
                     let frame = self.frame(id, renumbered(it), None);
                     told.push((frame.number, What::Unpaid { frame }));
@@ -855,7 +913,11 @@ impl Sim {
         let (mut arrives, mut extra_copies) = (false, 0);
         // A packet for nobody is a lost packet.
         if let Some(to) = packet.to {
-            let link = &mut self.links[from.index() * self.engines.len() + to.index()];
+            let ends = u32::from(from.0) << u16::BITS | u32::from(to.0);
+            let link = self.links.get_or_make(ends, || {
+                let part = from.index() * self.engines.len() + to.index();
+                Link::new(self.link, self.prng.fork(part as u64))
+            });
             let copies = link.carry(left_at, &packet.bytes, packet.wire_len());
             for Copied { at, altered, extra } in copies.into_iter().flatten() {
                 if extra {
@@ -870,6 +932,9 @@ impl Sim {
                 };
                 self.schedule(at, to, kind);
             }
+        }
+        if self.is_quiet {
+            return;
         }
         self.see(from, What::Left { packet: packet.clone(), arrives, extra_copies });
         told.extend(packet.frames.iter().map(|frame| {

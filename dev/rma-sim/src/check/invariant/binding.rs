@@ -3,7 +3,7 @@
 //! tag tells which of them was answered.
 
 use rma_core::{
-    crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
+    crypto::{AeadProvider, DerivedRegionKey, Direction, IV_LEN, Iv},
     limits::TAG_LEN,
     wire::Header,
 };
@@ -20,6 +20,7 @@ pub(super) fn request_iv(header: &Header) -> Iv {
 /// Whether `frame`, an answer with a header of so many octets, is sealed under `key` and bound to
 /// `request`.
 pub(super) fn binds(
+    aead: &dyn AeadProvider,
     frame: &[u8],
     (header, header_len): (&Header, usize),
     request: &Iv,
@@ -35,6 +36,6 @@ pub(super) fn binds(
     let mut payload = payload.to_vec();
     let (key, text) = (key.as_key().into(), Text::in_place(&mut payload));
     let mut jobs = [OpenJob { key, iv, aad, text, tag, authentic: false }];
-    fastest().open(&mut jobs);
+    aead.open(&mut jobs);
     jobs[0].authentic
 }

@@ -23,7 +23,9 @@ use rma_core::{
 };
 
 use super::{
-    Checker, settings,
+    Checker,
+    memory::Ops,
+    settings,
     state::{Job, NodeState, Op, OpIndex, Pending, PendingState},
 };
 use crate::{
@@ -47,6 +49,11 @@ impl Fairness {
     /// Whether the node may not have forgotten a job as too late: no timer wakes it for that.
     pub(super) fn may_hold(&self, job: &Job, timeout: Duration) -> bool {
         self.expired_at.since(job.arrived_at) < timeout
+    }
+
+    /// The op whose data leaves.
+    pub(super) fn op(&self) -> Option<OpIndex> {
+        self.begun.map(|(op, _)| op)
     }
 
     /// Something that had been accepted was refused when its turn came: whose turn is next cannot
@@ -121,6 +128,7 @@ impl Checker {
         let other = last.other();
         let waits = match turn {
             // A read needs window, and if there is none, mutations go on.
+            Turn::Service if state.waiting[other as usize] == 0 => false,
             Turn::Service => state.slots.iter().flatten().any(|it| {
                 it.class == other
                     && it.entered.is_none()
@@ -196,7 +204,7 @@ impl Queued {
         Self { jobs: self.jobs.saturating_sub(jobs as u32), bytes }
     }
 
-    fn with(self, job: &Job, ops: &[Op]) -> Self {
+    fn with(self, job: &Job, ops: &Ops) -> Self {
         let left = ops[job.op].size - job.sent;
         Self { jobs: self.jobs + 1, bytes: self.bytes + u64::from(left) }
     }

@@ -104,6 +104,7 @@ impl Checker {
                     entered: None,
                 });
                 state.outstanding += 1;
+                state.waiting[command.class as usize] += 1;
                 Ok(())
             }
         }
@@ -118,7 +119,7 @@ impl Checker {
         size: u32,
         copies: u64,
     ) -> Option<OpIndex> {
-        let index = self.ops.len();
+        let index = self.ops.next();
         let state = &mut self.nodes[seen.node.index()];
         let outstanding = state.outstanding(header.slot.0)?;
         if outstanding.op_type != op_type
@@ -127,6 +128,7 @@ impl Checker {
         {
             return None;
         }
+        let class = outstanding.class as usize;
         self.ops.push(Op {
             initiator: seen.node,
             slot: header.slot.0,
@@ -151,6 +153,7 @@ impl Checker {
             arrived: 0,
             changed_until: Default::default(),
         });
+        state.waiting[class] -= 1;
         if op_type.shape().needs_window() {
             state.reading += size;
             state.multiplied += u32::from(copies > 1);
@@ -183,6 +186,7 @@ impl Checker {
         }
         solicited.sent = end;
         let solicitation = solicited.frame;
+        self.mark(to);
         for state in self.states_of_mut(to).filter(|_| arrives) {
             if let Some(pending) = state.solicited(solicitation) {
                 pending.in_flight += u64::from(data.payload_len);
@@ -200,7 +204,7 @@ impl Checker {
         response: &Response,
     ) -> Result<(), Violation> {
         let granules = granules(response.span());
-        let op = &mut self.ops[self.meant[frame.number as usize].op()];
+        let op = &mut self.ops[self.meant.of(frame).op()];
         if op.end.is_some() || op.initiator != node || op.arrived & granules != 0 {
             return Err(Violation::AcceptedTwice { node, slot: op.slot });
         }
@@ -217,7 +221,7 @@ impl Checker {
         solicitation: &Solicitation,
         at: Instant,
     ) -> Result<(), Violation> {
-        let op = &mut self.ops[self.meant[frame.number as usize].op()];
+        let op = &mut self.ops[self.meant.of(frame).op()];
         if op.end.is_some() || op.initiator != node || op.refused || op.solicited.is_some() {
             return Err(Violation::AcceptedTwice { node, slot: op.slot });
         }
@@ -248,7 +252,7 @@ impl Checker {
         frame: &Frame,
         settlement: &Settlement,
     ) -> Result<(), Violation> {
-        let op = &mut self.ops[self.meant[frame.number as usize].op()];
+        let op = &mut self.ops[self.meant.of(frame).op()];
         if op.end.is_some() || op.initiator != node || op.acknowledged.is_some() {
             return Err(Violation::AcceptedTwice { node, slot: op.slot });
         }
@@ -264,7 +268,7 @@ impl Checker {
         frame: &Frame,
         status: OpStatus,
     ) -> Result<(), Violation> {
-        let super::Meant { op, solicitation } = self.meant[frame.number as usize];
+        let super::Meant { op, solicitation } = self.meant.of(frame);
         let op = &mut self.ops[op.expect("set when it was sent")];
         let answers = op.solicited.as_ref().map(|solicited| solicited.frame);
         if op.end.is_some()
@@ -297,7 +301,7 @@ impl Checker {
 
     /// A responder dropped a request.
     pub(super) fn request_dropped(&mut self, frame: &Frame) {
-        self.ops[self.meant[frame.number as usize].op()].dropped += 1;
+        self.ops[self.meant.of(frame).op()].dropped += 1;
     }
 
     pub(super) fn completed(
@@ -311,8 +315,9 @@ impl Checker {
         let unasked = Violation::CompletedUnasked { node, slot, status };
         let state = &mut self.nodes[node.index()];
         let taken = state.slot_mut(slot).and_then(Option::take);
-        let Outstanding { issued_at, due, entered, .. } = taken.ok_or(unasked)?;
+        let Outstanding { issued_at, due, entered, class, .. } = taken.ok_or(unasked)?;
         state.outstanding -= 1;
+        state.waiting[class as usize] -= u32::from(entered.is_none());
         self.deadlines.remove(&(due, node, slot));
         let just_resumed = sim.resumed_at(node) == Some(at);
         if at > due && !just_resumed {

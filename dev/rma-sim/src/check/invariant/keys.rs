@@ -41,6 +41,13 @@ struct Row {
     ops: BTreeMap<OpIndex, usize>,
 }
 
+impl Keys {
+    /// Forgets Rekeys before this op.
+    pub(super) fn forget(&mut self, first: OpIndex) {
+        self.0.values_mut().for_each(|row| row.ops.retain(|&op, _| op >= first));
+    }
+}
+
 impl Checker {
     /// `region` of host `node` has a new key at its home: by the op of a frame, or by its owner.
     pub fn key_put(&mut self, sim: &Sim, node: NodeId, region: RegionId, by: Option<&Frame>) {
@@ -48,7 +55,7 @@ impl Checker {
             return self.region_changed(node, region);
         }
         let home = sim.home_of(node, region);
-        let op = by.and_then(|frame| self.meant[frame.number as usize].op);
+        let op = by.and_then(|frame| self.meant.of(frame).op);
         let row = self.keys[node.index()].0.entry(region).or_default();
         row.put.push((sim.now(), key_of(sim.nic(home), region)));
         let count = row.put.len();

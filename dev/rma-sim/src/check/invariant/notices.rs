@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rma_core::{
     addr::HostAddr,
-    crypto::{DerivedRegionKey, Direction, IV_LEN, Iv, fastest},
+    crypto::{AeadProvider, DerivedRegionKey, Direction, IV_LEN, Iv},
     error::DropReason,
     limits::TAG_LEN,
     nic::{NicConfig, NicConfigBuilder},
@@ -155,7 +155,13 @@ impl Cause {
     }
 
     /// Whether `notice`, which is well-formed, is sealed under `key` and bound to this request.
-    fn binds(&self, notice: &[u8], header: &Header, key: &DerivedRegionKey) -> bool {
+    fn binds(
+        &self,
+        aead: &dyn AeadProvider,
+        notice: &[u8],
+        header: &Header,
+        key: &DerivedRegionKey,
+    ) -> bool {
         let Some((notice, tag)) = notice.split_last_chunk::<TAG_LEN>() else { return false };
         let mut aad = [0; FAILURE_HEADER_LEN + IV_LEN + TAG_LEN];
         let (own, answered) = aad.split_at_mut(FAILURE_HEADER_LEN);
@@ -167,7 +173,7 @@ impl Cause {
         let iv = *Iv::new(Direction::ToInitiator, header.engine, header.counter).octets();
         let (key, text) = (key.as_key().into(), Text::empty());
         let mut jobs = [OpenJob { key, iv, aad: &aad, text, tag, authentic: false }];
-        fastest().open(&mut jobs);
+        aead.open(&mut jobs);
         jobs[0].authentic
     }
 }
@@ -314,11 +320,12 @@ impl Checker {
                 (Verdict::Accepted, None) => false,
             }
         };
+        let aead = sim.nic(node).aead();
         let is_bound = |cause: &Cause| {
             let own = cause.op.map(|op| &ops[op].key);
             let reserved = status == unauthenticated;
             let key = if reserved { Some(&DerivedRegionKey::RESERVED) } else { own };
-            key.is_some_and(|key| cause.binds(&frame.bytes, &failure.header, key))
+            key.is_some_and(|key| cause.binds(aead, &frame.bytes, &failure.header, key))
         };
         let fits = |cause: &Cause| {
             cause.is_answered_by(frame, failure) && explains(cause) && is_bound(cause)
@@ -378,6 +385,23 @@ impl Checker {
 }
 
 impl Notices {
+    /// The ops whose requests may be told of.
+    pub(super) fn ops(&self) -> impl Iterator<Item = OpIndex> {
+        self.refused.iter().chain(&self.accepted).filter_map(|cause| cause.op)
+    }
+
+    /// Forgets what is not told any more: of what was accepted, what `is_over`.
+    pub(super) fn forget(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+        is_over: impl Fn(Instant) -> bool,
+    ) {
+        self.refused.retain(|cause| now.since(cause.arrived_at) < timeout);
+        self.told.retain(|told| now.since(told.at) < timeout);
+        self.accepted.retain(|cause| !is_over(cause.arrived_at));
+    }
+
     /// Whether a notice for what has `verdict` may be sent now; if so, it is counted.
     fn admits(
         &mut self,

@@ -7,9 +7,11 @@ use rma_core::{
     crypto::KeyBinding,
     error::DropReason,
     limits::OP_SIZE_MAX,
+    nic::Timing,
     op::{Moves, OpStatus},
     outcome::{Done, Verdict},
     region::RegionId,
+    time::Instant,
     wire::{
         Acknowledgement, Header, Response, SettleRequest, Settlement, Solicitation, SolicitedData,
         mutation::SOLICITATION_HEADER_LEN, read::RESPONSE_HEADER_LEN,
@@ -83,7 +85,7 @@ impl Checker {
         frame: &Frame,
         header: &Header,
     ) -> Result<(), Violation> {
-        let op = &mut self.ops[self.meant[frame.number as usize].op()];
+        let op = &mut self.ops[self.meant.of(frame).op()];
         let Op { initiator, slot, op_type, key, .. } = *op;
         let [from, to] = [frame.transmit.source, frame.transmit.destination];
         let binding = KeyBinding { initiator: from, responder: to, pid: header.pid, op_type };
@@ -100,7 +102,7 @@ impl Checker {
         frame: &Frame,
         header: &Header,
     ) -> Result<(), Violation> {
-        let index = self.meant[frame.number as usize].op();
+        let index = self.meant.of(frame).op();
         let (node, arrived_at) = (seen.node, seen.local);
         self.ops[index].accepted += 1;
         self.check_key(sim, node, frame, header)?;
@@ -148,6 +150,7 @@ impl Checker {
         let Header { slot, generation, class, .. } = response.header;
         let (start, end) = response.span();
         let timeout = settings(sim, seen.node).timing.timeout;
+        let aead = sim.nic(seen.node).aead();
         let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
         let jobs = &mut jobs[class as usize];
         let hosts = &self.hosts;
@@ -162,7 +165,7 @@ impl Checker {
         };
         let is_bound = |job: &Job| {
             let header = (&response.header, RESPONSE_HEADER_LEN);
-            binds(&frame.bytes, header, &job.request, &self.ops[job.op].key)
+            binds(aead, &frame.bytes, header, &job.request, &self.ops[job.op].key)
         };
         let place = if jobs.iter().filter(|job| may_be(job)).count() > 1 {
             jobs.iter().position(|job| may_be(job) && is_bound(job))?
@@ -183,7 +186,7 @@ impl Checker {
             before = before.saturating_sub(1);
             let is_overtaken = is_before && job.from == from;
             if is_overtaken {
-                overtaken.push(job.op);
+                overtaken.push((job.op, seen.local));
             }
             !is_overtaken
         });
@@ -195,6 +198,7 @@ impl Checker {
         if arrives && op.end.is_none() {
             op.in_flight += payload_len;
             self.nodes[op.initiator.index()].in_flight += payload_len;
+            self.dirty.push(op.initiator);
         }
         Some(index)
     }
@@ -232,9 +236,10 @@ impl Checker {
             (host, op.slot, op.generation) == (to, slot.0, generation) && may_be(it)
         });
         let mut waiting: Vec<_> = waiting.collect();
+        let aead = sim.nic(seen.node).aead();
         let is_bound = |pending: &&mut Pending| {
             let header = (&solicitation.header, SOLICITATION_HEADER_LEN);
-            binds(&frame.bytes, header, &pending.request, &ops[pending.op].key)
+            binds(aead, &frame.bytes, header, &pending.request, &ops[pending.op].key)
         };
         let dispatch_timeout = settings(sim, seen.node).timing.dispatch_timeout;
         let in_time = |pending: &&mut Pending| {
@@ -306,7 +311,7 @@ impl Checker {
         frame: &Frame,
         claims: &SettleRequest,
     ) -> Result<(), Violation> {
-        let op = self.meant[frame.number as usize].op();
+        let op = self.meant.of(frame).op();
         self.ops[op].accepted += 1;
         let (node, arrived_at, from) = (seen.node, seen.local, frame.transmit.source);
         self.check_key(sim, node, frame, &claims.header)?;
@@ -352,6 +357,7 @@ impl Checker {
         let Header { slot, generation, class, .. } = settlement.header;
         let timeout = settings(sim, seen.node).timing.timeout;
         let (ops, hosts) = (&self.ops, &self.hosts);
+        let aead = sim.nic(seen.node).aead();
         let NodeState { jobs, overtaken, .. } = &mut self.nodes[seen.node.index()];
         let jobs = &mut jobs[class as usize];
         let may_be = |job: &&Job| {
@@ -362,7 +368,7 @@ impl Checker {
                 && seen.local.since(job.arrived_at) < timeout
                 && (hosts[op.initiator.index()].0, op.slot, op.generation)
                     == (to, slot.0, generation)
-                && binds(&frame.bytes, header, &job.request, &op.key)
+                && binds(aead, &frame.bytes, header, &job.request, &op.key)
         };
         // Of copies of one request it may be any: those before may have made room.
         let told = settlement.verdict;
@@ -387,7 +393,7 @@ impl Checker {
             before = before.saturating_sub(1);
             let is_overtaken = is_before && job.from == from;
             if is_overtaken {
-                overtaken.push(job.op);
+                overtaken.push((job.op, seen.local));
             }
             !is_overtaken
         });
@@ -421,7 +427,7 @@ impl Checker {
         applied: &Applied,
     ) -> Result<(), Violation> {
         let node = seen.node;
-        let Meant { op, solicitation } = self.meant[frame.number as usize];
+        let Meant { op, solicitation } = self.meant.of(frame);
         let op = &mut self.ops[op.expect("set when it was sent")];
         let slot = op.slot;
         let solicitation = solicitation.expect("set when it was sent");
@@ -510,8 +516,12 @@ impl Checker {
     }
 
     /// Forgets mutations that a running node must have forgotten by now, then checks what its
-    /// tables hold.
-    pub(super) fn check_tables(&mut self, sim: &Sim, node: NodeId) -> Result<(), Violation> {
+    /// tables hold. Returns when that must be done again, though nothing happens.
+    pub(super) fn check_tables(
+        &mut self,
+        sim: &Sim,
+        node: NodeId,
+    ) -> Result<Option<Instant>, Violation> {
         let settings = settings(sim, node);
         let timing = settings.timing;
         let state = &mut self.nodes[node.index()];
@@ -551,8 +561,12 @@ impl Checker {
         let (nic, hold) = (sim.nic(node), sim.nic(node).config().hold());
         let (mut least, mut most, mut entries) = (state.reading, state.reading, 0);
         let (mut mutations, mut in_flight) = (0, state.in_flight);
+        let mut due = None;
         for pending in &state.pending {
             let size = self.ops[pending.op].size;
+            let changes = pending.changes_after(timing, hold, has_others).into_iter().flatten();
+            let changes = changes.map(|at| at + slack + Duration::from_nanos(1));
+            due = changes.filter(|&at| at > local).chain(due).min();
             match pending.state {
                 PendingState::Waiting => {}
                 PendingState::Solicited(_, at) => {
@@ -605,7 +619,26 @@ impl Checker {
             let (jobs, depth) = (entries as usize, settings.pending_writes);
             return Err(Violation::QueueGrew { node, jobs, depth });
         }
-        Ok(())
+        Ok(due.map(|local| sim.when(node, local)))
+    }
+}
+
+impl Pending {
+    /// The last times at which it counts as it does: for the window, and at all.
+    fn changes_after(
+        &self,
+        timing: Timing,
+        hold: Duration,
+        has_others: bool,
+    ) -> [Option<Instant>; 2] {
+        match self.state {
+            PendingState::Waiting => [None, Some(self.arrived_at + timing.dispatch_timeout)],
+            PendingState::Solicited(_, at) => [Some(at + hold), Some(at + timing.timeout)],
+            PendingState::Answering(_) => {
+                let rekeyed = self.rekeyed.filter(|_| has_others);
+                [None, rekeyed.map(|at| at + LONG * timing.timeout)]
+            }
+        }
     }
 }
 
@@ -613,7 +646,7 @@ impl Checker {
 pub(super) struct Applied {
     pub(super) result: Result<(), DropReason>,
     /// When the responder was done with it, in true time.
-    pub(super) over_at: rma_core::time::Instant,
+    pub(super) over_at: Instant,
     /// Whether it counted that as a late effect.
     pub(super) counted: bool,
 }

@@ -200,6 +200,8 @@ pub(super) struct NodeState {
     pub(super) slots: Vec<Option<Outstanding>>,
     /// How many of `slots` are taken.
     pub(super) outstanding: usize,
+    /// How many of these wait to enter service, by class.
+    pub(super) waiting: [u32; 2],
     /// Sizes of its reads in service.
     pub(super) reading: u32,
     /// Payload on its way to reads in service and to mutations that it has solicited.
@@ -215,9 +217,9 @@ pub(super) struct NodeState {
     /// Requests that it refused after it had accepted them, to make room for others, and whose
     /// notices have not been seen.
     pub(super) pushed_out: u64,
-    /// Reads that a later one of the same initiator has overtaken: they had made room, and their
-    /// notices follow.
-    pub(super) overtaken: Vec<OpIndex>,
+    /// Reads that a later one of the same initiator has overtaken, and when: they had made room, and
+    /// their notices follow.
+    pub(super) overtaken: Vec<(OpIndex, Instant)>,
     pub(super) records: Records,
 }
 
@@ -225,7 +227,7 @@ impl NodeState {
     /// A request of `op` that was accepted has made room, and no longer waits. Returns whether
     /// there was one copy of it: which of several it was, nobody can tell, and none is forgotten.
     pub(super) fn forget(&mut self, op: OpIndex) -> bool {
-        if let Some(place) = self.overtaken.iter().position(|&it| it == op) {
+        if let Some(place) = self.overtaken.iter().position(|&(it, _)| it == op) {
             self.overtaken.swap_remove(place);
             return true;
         }
@@ -259,10 +261,20 @@ impl NodeState {
         index.and_then(|it| self.slots.get(it)).is_some_and(Option::is_some)
     }
 
+    /// The ops that something here is part of.
+    pub(super) fn ops(&self) -> impl Iterator<Item = OpIndex> {
+        let slots = self.slots.iter().flatten().filter_map(|it| Some(it.entered?.1));
+        let jobs = self.jobs.iter().flatten().map(|it| it.op);
+        let pending = self.pending.iter().map(|it| it.op);
+        let overtaken = self.overtaken.iter().map(|&(op, _)| op);
+        let told = self.notices.ops().chain(self.fairness.op());
+        slots.chain(jobs).chain(pending).chain(overtaken).chain(told)
+    }
+
     /// Whether a read waits to enter service.
     pub(super) fn read_waits(&self) -> bool {
         let mut outstanding = self.slots.iter().flatten();
-        self.outstanding > 0
+        self.waiting != [0; 2]
             && outstanding.any(|it| it.op_type.shape().needs_window() && it.entered.is_none())
     }
 

@@ -47,6 +47,24 @@ fn sim_with(pace: Pace) -> Sim {
     Sim::new(&[node(1), node(2)], LinkOptions::default(), None, 1).unwrap()
 }
 
+impl Checker {
+    /// Looks at all nodes: where nothing has happened, there is nothing to find, nor to forget.
+    pub(super) fn look_elsewhere(&mut self, sim: &Sim) -> Result<(), Violation> {
+        for node in sim.engines().filter(|&it| sim.condition(it) != Condition::Down) {
+            let held = |checker: &Self| {
+                let NodeState { pending, jobs, in_flight, .. } = &checker.nodes[node.index()];
+                (pending.len(), jobs.each_ref().map(Vec::len), *in_flight)
+            };
+            let (before, peak) = (held(self), self.peak_in_flight);
+            self.check_turn(sim, node)?;
+            let due = self.check_tables(sim, node)?;
+            assert_eq!((held(self), self.peak_in_flight), (before, peak), "{node}");
+            assert_eq!(due, self.dues.of(node), "{node}");
+        }
+        Ok(())
+    }
+}
+
 fn seen(what: What) -> Seen {
     Seen { at: Instant::ZERO, local: Instant::ZERO, node: NodeId(0), what }
 }
