@@ -50,7 +50,7 @@ pub struct Picture {
 /// A field with two axes.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What tells it from the other panels.
+    /// The words that tell it from the other panels.
     pub title: String,
     /// The axis at the bottom.
     pub x: Axis,

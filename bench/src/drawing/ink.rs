@@ -1,4 +1,4 @@
-//! What is drawn of a panel so far, and the words for which it has room.
+//! A panel that is being drawn: numbers of others, and names beside it or where they hide nothing.
 
 use super::{
     CURVES_MAX, Curve, Form, add_text,
@@ -47,7 +47,7 @@ pub(super) struct Name<'a> {
     pub(super) sample: Sample<'a>,
 }
 
-/// What stands before a name.
+/// The piece of a curve or mark before a name.
 pub(super) enum Sample<'a> {
     Curve(&'a Curve),
     Shape(Shape),

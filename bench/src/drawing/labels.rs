@@ -72,7 +72,7 @@ impl Area {
     }
 }
 
-/// What is drawn in a field, so that words keep away from it.
+/// The parts of a field that something is drawn in, so that words keep away from them.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     field: Area,

@@ -184,7 +184,7 @@ impl History {
     }
 }
 
-/// What is drawn of clients, with its colour.
+/// The deeds of clients that are drawn, with their colours.
 const DRAWN: [(What, &str, usize); 3] =
     [(What::Read, "READ", 0), (What::Refused, "refused", 1), (What::Fetch, "fetches its key", 5)];
 const OTHER: usize = 7;

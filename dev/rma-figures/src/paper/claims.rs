@@ -25,7 +25,7 @@ pub(crate) struct Claim {
     pub(crate) weight: Weight,
 }
 
-/// What a claim counts for.
+/// The weight of a claim in a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
     /// A number of the paper, or a bound.
@@ -122,7 +122,7 @@ pub(crate) struct Difference {
     pub(crate) reason: String,
 }
 
-/// What is to be said of a figure.
+/// The judgement of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// All claims hold.

@@ -104,7 +104,7 @@ impl PaperError {
     }
 }
 
-/// Where figures are written, and in which form.
+/// The folder that figures are written to, and in which form.
 struct Place {
     folder: Folder,
     /// The folder of documentation that it is in.

@@ -89,7 +89,7 @@ fn quick_points_of_simulations_and_models_are_some_of_the_committed_ones_to_the_
     }
 }
 
-/// What `quick` has that `full` has not.
+/// All that `quick` has and `full` has not.
 fn not_in(quick: &Points, full: &Points) -> Vec<String> {
     let mut wrong = Vec::new();
     for Series { name, values } in &quick.series {

@@ -70,7 +70,7 @@ impl Differences {
         found.map(|it| it.reason.trim())
     }
 
-    /// What is wrong with the reasons for claims of these figures, of those that ran in full.
+    /// The faults of the reasons for claims of these figures, of those that ran in full.
     pub(crate) fn faults(&self, figures: &[Judged<'_>]) -> Vec<String> {
         let full = || {
             figures.iter().filter(|it| it.points.as_ref().is_some_and(|points| !points.is_quick))

@@ -22,7 +22,7 @@ pub(crate) trait Figure: Sync {
     /// If it cannot run here, as without root; on Ctrl-C.
     fn points(&self, run: &Run<'_>) -> Result<Points, FigureFailed>;
 
-    /// What the paper says of it, held against `points`, which may be those of either scale. A
+    /// The paper's claims about it, held against `points`, which may be those of either scale. A
     /// claim whose points are not there is left out.
     fn claims(&self, points: &Points) -> Vec<Claim>;
 

@@ -21,7 +21,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) note: Option<String>,
 }
 
-/// What became of a claim.
+/// The end of a claim.
 pub(crate) enum Holding<'a> {
     Holds,
     /// It does not hold, for this reason.
@@ -66,7 +66,7 @@ impl<'a> Judged<'a> {
         self.points.as_ref().map_or_else(|| format!("rma-figures paper {id}"), Points::command)
     }
 
-    /// What became of one of its claims.
+    /// Whether one of its claims holds, and if not, whether that is explained.
     pub(crate) fn holding<'b>(&self, claim: &Claim, differences: &'b Differences) -> Holding<'b> {
         match differences.reason(claim) {
             _ if self.verdict == Verdict::None && claim.weight != Weight::Fitted => Holding::Open,

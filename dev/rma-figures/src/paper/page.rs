@@ -13,7 +13,7 @@ use super::{
 
 const TITLE: &str = "The papers' evaluations, reproduced";
 
-/// How the page and its words are meant.
+/// The words before all figures.
 const PREFACE: [&str; 3] = [
     "1RMA (SIGCOMM 2020), StaR (ICNP 2021) and Efficient RDMA Communication Protocols, figure by figure: what the \
      paper says, what comes of it here, and a verdict that is computed.",

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figure::Kind;
 
-/// What a run of a figure leaves behind.
+/// All that a run of a figure leaves behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Points {
     /// The figure.
@@ -66,7 +66,7 @@ pub(crate) struct Series {
 pub(crate) struct Value {
     pub(crate) x: f64,
     pub(crate) y: f64,
-    /// Where most of what the value stands for lies.
+    /// The range of most of what the value stands for.
     pub(crate) interval: Option<[f64; 2]>,
 }
 

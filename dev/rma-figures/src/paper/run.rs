@@ -47,9 +47,8 @@ impl Run<'_> {
         1..self.seeds.unwrap_or(own) + 1
     }
 
-    /// What `round` gives, as often as a figure asks for, `own` times, or as the settings say. A
-    /// round that fails is told and made again, unless more fail than are asked for: then there are
-    /// fewer.
+    /// Runs `round` as often as a figure asks for, `own` times, or as the settings say. A round that
+    /// fails is told and made again, unless more fail than are asked for: then there are fewer.
     ///
     /// # Errors
     /// That of the last round if none is good; one that no repetition helps against.
@@ -78,7 +77,7 @@ impl Run<'_> {
         Ok(done)
     }
 
-    /// What `run` gives of each of `jobs`, in their order, whatever the number of threads.
+    /// The results of `run` for each of `jobs`, in their order, whatever the number of threads.
     ///
     /// # Errors
     /// If the program was asked to end.
