@@ -4,7 +4,10 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`network`] | the hosts, the flows between them, and the log of what came of each op |
+//! | [`workload`] | hosts with generators, and what became of their calls, through executors or not |
+//! | [`report`] | the numbers of that, which take no more room for a longer run |
 //! | [`rates`] | how much of a link each flow had, and since when shares are what they should be |
+//! | [`traffic`] | the ops that each host begins, for any system that is to do them |
 //! | [`scenes`] | the paper's experiments: figures 12 and 15, with numbers |
 //! | [`plot`] | tables, CSV and curves of text |
 //!
@@ -16,12 +19,16 @@
 //! in the swarm, unless the options say that a few will do; and frames are sealed by AES-GCM, or by
 //! a model of it. Neither changes the log of a run by a bit.
 
+mod drive;
 pub mod network;
 pub mod plot;
 pub mod rates;
+pub mod report;
 pub mod scenes;
 #[cfg(test)]
 mod tests;
+pub mod traffic;
+pub mod workload;
 
 pub use network::{Arrivals, CallRecord, Flow, FlowOptions, Log, OpRecord, run};
 pub use rates::Rates;

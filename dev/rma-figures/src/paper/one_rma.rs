@@ -3,13 +3,45 @@
 //! Those of its section 7 are simulations, at the paper's scale, over the shipped NIC, executor and
 //! congestion control. Those that end in `-veth`, and the rotation of keys, run on real kernels.
 
+mod accepted;
+mod beside;
 mod beside_veth;
 mod cores;
+mod heavy_tail;
+mod jitter;
+mod join;
+mod nacks;
+mod ramp;
+mod replica;
 mod rotation;
+mod scene;
+mod shed;
+mod simulated;
+mod slots;
 mod slots_veth;
+mod threshold;
+mod uniform;
 
 use super::figure::Figure;
 
 /// All of them, in the paper's order.
-pub(super) const FIGURES: &[&dyn Figure] =
-    &[&slots_veth::SlotsVeth, &beside_veth::BesideVeth, &rotation::Rotation, &cores::Cores];
+pub(super) const FIGURES: &[&dyn Figure] = &[
+    &replica::Replica,
+    &uniform::Uniform,
+    &accepted::Accepted,
+    &slots::Slots,
+    &slots_veth::SlotsVeth,
+    &beside::Beside,
+    &beside_veth::BesideVeth,
+    &heavy_tail::HeavyTail,
+    &rotation::Rotation,
+    &ramp::Ramp,
+    &join::Join,
+    &join::TotalDelayOnly,
+    &join::IssueDelay,
+    &jitter::Jitter,
+    &shed::Shed,
+    &nacks::Nacks,
+    &threshold::Threshold,
+    &cores::Cores,
+];

@@ -25,7 +25,10 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-use super::{RATE, RTT};
+use super::{
+    RATE, RTT,
+    drive::{App, Drive},
+};
 use crate::{
     check::watch::{Checks, Watch},
     hosts::memory::{address, grant, register},
@@ -33,7 +36,7 @@ use crate::{
     net::{
         clock::ClockOptions,
         frame::{NodeId, wire_len},
-        link::{Faults, LinkOptions},
+        link::{Faults, JitterLaw, LinkOptions},
         model_aead::Seals,
         node::{NodeOptions, Pace},
         queue::{QueueOptions, serialization},
@@ -58,7 +61,9 @@ pub struct FlowOptions {
     pub cc: CcConfigBuilder,
     /// The solicitation window of every NIC, in bytes.
     pub solicitation_window: u32,
-    /// How much longer a frame may take than another, drawn evenly for each.
+    /// How long an idle 4 KiB read takes without jitter.
+    pub rtt: Duration,
+    /// How much longer a frame may take each way than another, drawn evenly for each.
     pub jitter: Duration,
     /// The way in which NICs seal frames.
     pub seals: Seals,
@@ -106,6 +111,24 @@ pub struct Log {
     pub calls: Vec<CallRecord>,
 }
 
+/// Whoever is told what happens in a run.
+pub(super) trait Keep {
+    /// An op has completed.
+    fn op(&mut self, op: OpRecord);
+    /// A call has ended.
+    fn call(&mut self, call: CallRecord);
+}
+
+impl Keep for Log {
+    fn op(&mut self, op: OpRecord) {
+        self.ops.push(op);
+    }
+
+    fn call(&mut self, call: CallRecord) {
+        self.calls.push(call);
+    }
+}
+
 /// An op that has completed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpRecord {
@@ -139,17 +162,20 @@ pub struct CallRecord {
 }
 
 /// The MTU: 4 KiB in one frame.
-const MTU: u16 = 9000;
+pub(super) const MTU: u16 = 9000;
 
 /// Command slots of each host: more than windows let be under way.
-const SLOTS: u16 = 256;
+pub(super) const SLOTS: u16 = 256;
 
 const CALLS: u16 = 1024;
 
 const PID: Pid = Pid(7);
 
 /// The most that may wait at a port of the switch, in bytes. Solicitation keeps it far below.
-const PORT_LEN: u64 = 1 << 20;
+pub(super) const PORT_LEN: u64 = 1 << 20;
+
+/// A request and its headers on the wire, in bytes, about.
+const REQUEST_LEN: u64 = 120;
 
 /// The rate of a cable at which a packet takes the shortest time that there is, 1 ns: so packets of
 /// one instant stay apart.
@@ -161,20 +187,21 @@ pub fn wire_time(op_size: u32) -> Duration {
     serialization(RATE, wire_len(RESPONSE_OVERHEAD + op_size as usize, true) as u64)
 }
 
-/// A link that makes an idle 4 KiB read take [`RTT`] on average.
-fn link(jitter: Duration) -> LinkOptions {
-    // Device and port send the response one after the other, and a request of some 120 bytes in no
-    // time to speak of.
-    let request = Duration::from_nanos(10);
-    let sending = (wire_time(OP_SIZE_MAX) + request) * 2;
-    LinkOptions {
-        delay: RTT.saturating_sub(sending).saturating_sub(jitter) / 2,
+/// A link that makes an idle 4 KiB read take `rtt` between devices of `rate`, and for each of its
+/// frames up to `jitter` longer; `None` if sending alone takes longer than `rtt`.
+pub(super) fn link(rtt: Duration, rate: u64, jitter: Duration) -> Option<LinkOptions> {
+    // Device and port send the response one after the other, and a request of some 120 bytes.
+    let response = wire_len(RESPONSE_OVERHEAD + OP_SIZE_MAX as usize, true) as u64;
+    let sending = (serialization(rate, response) + serialization(rate, REQUEST_LEN)) * 2;
+    Some(LinkOptions {
+        delay: rtt.checked_sub(sending)? / 2,
         jitter,
+        law: JitterLaw::Uniform,
         // Devices and ports have a rate, cables only a length.
         rate: CABLE,
         queue: u64::MAX,
         faults: Faults::default(),
-    }
+    })
 }
 
 fn node(number: u16, options: &FlowOptions) -> NodeOptions {
@@ -208,6 +235,8 @@ struct Reader {
     /// How many calls have been submitted.
     submitted: u64,
     under_way: u32,
+    /// How many have ended.
+    ended: u64,
     /// When the next call of chance comes.
     next_at: Instant,
     prng: Prng,
@@ -239,6 +268,10 @@ impl Reader {
 
     /// Whether what was read is what the server has.
     fn check(&self) {
+        // The first of two at a time is half as long.
+        if self.ended < 2 {
+            return;
+        }
         let bytes = |region: &Region| {
             let mut bytes = vec![0; self.flow.len as usize];
             region.copy_out(0, &mut bytes).expect("regions are as long as calls");
@@ -252,26 +285,12 @@ impl Reader {
 #[derive(Debug)]
 struct Client {
     software: Software,
-    /// Its flows.
-    readers: Vec<usize>,
+    /// Its flows, by their places in [`FlowOptions::flows`].
+    readers: Vec<(usize, Reader)>,
     /// By command slot: flow, and size of the op.
     ops: Vec<(usize, u32)>,
-    /// By number of the call: flow, and when it was submitted.
+    /// By number of the call: which of `readers`, and when it was submitted.
     calls: Vec<(usize, Instant)>,
-    /// Something has come for it.
-    rings: bool,
-    wake_at: Option<Instant>,
-}
-
-struct Network {
-    sim: Sim,
-    watch: Watch,
-    readers: Vec<Reader>,
-    clients: Vec<Client>,
-    /// By node.
-    client_of: Vec<Option<usize>>,
-    seen: Vec<Seen>,
-    log: Log,
 }
 
 /// Runs `options`.
@@ -281,161 +300,117 @@ struct Network {
 /// has.
 #[must_use]
 pub fn run(options: &FlowOptions) -> Log {
-    let mut network = Network::new(options);
-    let end = Instant::ZERO + options.length;
-    while network.step(end) {}
-    network.watch.check_end(&network.sim).unwrap_or_else(|broken| panic!("{broken}"));
-    for (flow, reader) in network.readers.iter().enumerate() {
-        // The first of two at a time is half as long.
-        if network.log.calls.iter().filter(|call| call.flow == flow).count() > 1 {
-            reader.check();
-        }
-    }
-    network.log
+    run_into(options, Log::default())
 }
 
-impl Network {
-    fn new(options: &FlowOptions) -> Self {
-        let prng = Prng::new(options.seed);
-        let nodes: Vec<_> = (0..options.nodes).map(|number| node(number, options)).collect();
-        let port = QueueOptions { rate: RATE, len: PORT_LEN };
-        let (link, seed) = (link(options.jitter), prng.fork(0).next());
-        let mut sim = Sim::with_seals(&nodes, link, Some(port), seed, options.seals)
-            .expect("these settings are constants, and work");
-        let watch = Watch::new(&sim, options.checks);
-        if options.checks == Checks::Light {
-            sim.set_quiet();
-        }
-        let targets: Vec<_> = sim.nodes().map(|node| target(&mut sim, node, options)).collect();
-        let flows = options.flows.iter().enumerate();
-        let readers: Vec<Reader> = flows
-            .map(|(index, &flow)| {
-                let prng = prng.fork(0x1000 + index as u64);
-                reader(&mut sim, flow, &targets[usize::from(flow.server)], prng)
-            })
-            .collect();
-        let receive = ReceiveLenMax::of_mtu(MTU.into());
-        let NicConfigBuilder { timing, rtt, .. } = nodes[0].nic;
-        let config = ExecutorConfig::new(receive, timing.timeout, rtt).with(|it| {
-            it.calls = CALLS;
-            it.cc = options.cc;
-        });
-        let mut client_of = vec![None; nodes.len()];
-        let mut clients = Vec::new();
-        for node in sim.nodes() {
-            let is_of = |&index: &usize| readers[index].flow.client == node.0;
-            let own: Vec<usize> = (0..readers.len()).filter(is_of).collect();
-            if own.is_empty() {
-                continue;
-            }
-            client_of[node.index()] = Some(clients.len());
-            clients.push(Client {
-                software: Software::new(&mut sim, node, 0..SLOTS, PID, config),
-                readers: own,
-                ops: vec![(0, 0); SLOTS.into()],
-                calls: vec![(0, Instant::ZERO); CALLS.into()],
-                rings: false,
-                wake_at: Some(Instant::ZERO),
-            });
-        }
-        let (seen, log) = (Vec::new(), Log::default());
-        Self { sim, watch, readers, clients, client_of, seen, log }
-    }
+/// Runs `options`, and tells `log` of it.
+///
+/// # Panics
+/// As [`run`].
+pub(super) fn run_into<L: Keep>(options: &FlowOptions, log: L) -> L {
+    let mut drive = network(options, log);
+    drive.run_until(Instant::ZERO + options.length);
+    drive.check_end();
+    let Drive { apps, log, .. } = drive;
+    apps.iter().flat_map(|client| &client.readers).for_each(|(_, reader)| reader.check());
+    log
+}
 
-    /// Does what comes next. Returns false if that is not before `end`.
-    fn step(&mut self, end: Instant) -> bool {
-        let event = self.sim.next_at();
-        let wake = |(index, client): (usize, &Client)| Some((client.wake_at?, index));
-        let woken = self.clients.iter().enumerate().filter_map(wake).min();
-        match (event, woken) {
-            (event, Some((at, index))) if event.is_none_or(|event| at < event) => {
-                if at >= end {
-                    return false;
-                }
-                self.sim.advance_to(at);
-                self.clients[index].rings = true;
-            }
-            (Some(at), _) if at < end => {
-                self.sim.step();
-            }
-            _ => return false,
+fn network<L: Keep>(options: &FlowOptions, log: L) -> Drive<Client, L> {
+    let prng = Prng::new(options.seed);
+    let nodes: Vec<_> = (0..options.nodes).map(|number| node(number, options)).collect();
+    let port = QueueOptions { rate: RATE, len: PORT_LEN };
+    let link = link(options.rtt, RATE, options.jitter).expect("scenes have time for a frame");
+    let seed = prng.fork(0).next();
+    let mut sim = Sim::with_seals(&nodes, link, Some(port), seed, options.seals)
+        .expect("these settings are constants, and work");
+    let watch = Watch::new(&sim, options.checks);
+    let targets: Vec<_> = sim.nodes().map(|node| target(&mut sim, node, options)).collect();
+    let receive = ReceiveLenMax::of_mtu(MTU.into());
+    let NicConfigBuilder { timing, rtt, .. } = nodes[0].nic;
+    let config = ExecutorConfig::new(receive, timing.timeout, rtt).with(|it| {
+        it.calls = CALLS;
+        it.cc = options.cc;
+    });
+    let mut clients = Vec::new();
+    for node in sim.nodes() {
+        let flows = options.flows.iter().enumerate().filter(|(_, flow)| flow.client == node.0);
+        let reader = |(index, &flow): (usize, &Flow)| {
+            let prng = prng.fork(0x1000 + index as u64);
+            (index, reader(&mut sim, flow, &targets[usize::from(flow.server)], prng))
+        };
+        let readers: Vec<_> = flows.map(reader).collect();
+        if readers.is_empty() {
+            continue;
         }
-        self.take_seen();
-        while let Some(index) = self.clients.iter().position(|client| client.rings) {
-            self.turn(index);
-        }
-        true
+        let client = Client {
+            software: Software::new(&mut sim, node, 0..SLOTS, PID, config),
+            readers,
+            ops: vec![(0, 0); SLOTS.into()],
+            calls: vec![(0, Instant::ZERO); CALLS.into()],
+        };
+        clients.push((node, client));
     }
+    Drive::new(sim, watch, clients, log)
+}
 
-    /// The thread of a client looks, does what it can, and says when to look again.
-    fn turn(&mut self, index: usize) {
-        let Self { sim, readers, clients, log, .. } = self;
-        let client = &mut clients[index];
+impl<L: Keep> App<L> for Client {
+    fn turn(&mut self, sim: &mut Sim, log: &mut L) -> Option<Instant> {
+        let Self { software, readers, calls, .. } = self;
         let now = sim.now();
-        client.rings = false;
         // First, so that what has ended makes place for what follows.
-        client.software.turn(sim);
-        while let Some(outcome) = client.software.poll_outcome() {
-            let (flow, submitted) = client.calls[outcome.call.index()];
-            readers[flow].under_way -= 1;
-            log.calls.push(CallRecord { flow, submitted, ended: now, status: outcome.status });
+        software.turn(sim);
+        while let Some(outcome) = software.poll_outcome() {
+            let (index, submitted) = calls[outcome.call.index()];
+            let (flow, reader) = &mut readers[index];
+            reader.under_way -= 1;
+            reader.ended += 1;
+            let status = outcome.status;
+            log.call(CallRecord { flow: *flow, submitted, ended: now, status });
         }
-        for &flow in &client.readers {
-            let reader = &mut readers[flow];
-            while reader.next_at().is_some_and(|at| at <= now) {
+        for (index, (_, reader)) in readers.iter_mut().enumerate() {
+            // Those for which there is no room wait until others have ended.
+            while reader.next_at().is_some_and(|at| at <= now)
+                && software.executor.calls() < usize::from(CALLS)
+            {
                 let len = reader.next_len();
                 let Reader { grant, local, .. } = &*reader;
                 let piece = Piece { grant, remote_offset: 0, local, local_offset: 0, len };
-                let call = client.software.submit(sim, &Call::of(&[piece]));
-                client.calls[call.expect("a call has room").index()] = (flow, now);
+                let call = software.submit(sim, &Call::of(&[piece])).expect("there is room");
+                calls[call.index()] = (index, now);
             }
         }
-        client.software.turn(sim);
-        let arrivals = client.readers.iter().filter_map(|&flow| readers[flow].next_at());
-        client.wake_at = arrivals.chain(client.software.wake_at(sim)).min();
-        self.take_seen();
+        software.turn(sim);
+        let later = |at: &Instant| *at > now;
+        let arrivals = readers.iter().filter_map(|(_, reader)| reader.next_at()).filter(later);
+        arrivals.chain(software.wake_at(sim)).min()
     }
 
-    fn take_seen(&mut self) {
-        let mut all = core::mem::take(&mut self.seen);
-        all.clear();
-        self.sim.swap_seen(&mut all);
-        for seen in &all {
-            self.watch.take(&self.sim, seen).unwrap_or_else(|broken| panic!("{broken}"));
-            if let Some(client) = self.client_of[seen.node.index()] {
-                self.tell(client, seen);
-            }
-        }
-        self.watch.check(&self.sim).unwrap_or_else(|broken| panic!("{broken}"));
-        self.seen = all;
-    }
-
-    /// Tells a client's software what has happened at its NIC.
-    fn tell(&mut self, client: usize, seen: &Seen) {
-        let Self { readers, clients, log, .. } = self;
-        let client = &mut clients[client];
+    fn tell(&mut self, seen: &Seen, log: &mut L) -> bool {
         match &seen.what {
             What::Issued { command, result: Ok(()) } => {
-                let CommandOp::Read(transfer) = command.op else { return };
-                let is_of = |&&flow: &&usize| readers[flow].local.id() == transfer.local_region;
-                let flow = *client.readers.iter().find(is_of).expect("each flow has its region");
-                client.ops[usize::from(command.slot.0)] = (flow, transfer.op_size);
+                let CommandOp::Read(transfer) = command.op else { return false };
+                let is_of =
+                    |(_, reader): &&(usize, Reader)| reader.local.id() == transfer.local_region;
+                let flow = self.readers.iter().find(is_of).expect("each flow has its region").0;
+                self.ops[usize::from(command.slot.0)] = (flow, transfer.op_size);
+                false
             }
             What::Completed(completion) => {
-                let (flow, op_size) = client.ops[usize::from(completion.slot.0)];
-                client.software.complete(completion);
-                client.rings = true;
-                log.ops.push(OpRecord {
+                let (flow, op_size) = self.ops[usize::from(completion.slot.0)];
+                self.software.complete(completion);
+                log.op(OpRecord {
                     at: seen.at,
                     flow,
                     op_size,
                     status: completion.status,
                     issue_delay: completion.issue_delay(),
                     total_delay: completion.total_delay(),
-                    local_cwnd: client.software.executor.congestion_control().local_cwnd(),
+                    local_cwnd: self.software.executor.congestion_control().local_cwnd(),
                 });
+                true
             }
-            _ => {}
+            _ => false,
         }
     }
 }
@@ -466,5 +441,5 @@ fn reader(sim: &mut Sim, flow: Flow, target: &RegisteredRegion, mut prng: Prng) 
     };
     let remote = target.memory().clone();
     let next_at = Instant::ZERO + from;
-    Reader { flow, grant, remote, local, submitted: 0, under_way: 0, next_at, prng }
+    Reader { flow, grant, remote, local, submitted: 0, under_way: 0, ended: 0, next_at, prng }
 }

@@ -26,7 +26,7 @@ use rma_core::{
 
 use super::{
     RTT,
-    network::{Arrivals, Flow, FlowOptions, Log, run},
+    network::{Arrivals, CallRecord, Flow, FlowOptions, Keep, Log, OpRecord, run, run_into},
     rates::{Demand, Rates, rtts},
 };
 use crate::{check::watch::Checks, net::model_aead::Seals, prng::Prng};
@@ -118,6 +118,8 @@ fn options(seed: u64, flows: Vec<Flow>) -> FlowOptions {
         length: Duration::from_millis(1),
         cc: CcConfigBuilder::default(),
         solicitation_window: SOLICITATION_WINDOW,
+        // So that it takes that long on average.
+        rtt: RTT - JITTER,
         jitter: JITTER,
         seals: Seals::default(),
         checks: Checks::default(),
@@ -190,15 +192,30 @@ pub fn small_beside(large: Option<u64>, seed: u64, length: Duration) -> Beside {
     let one_after_the_other = Arrivals::BackToBack { from: Duration::ZERO, overlapped: false };
     let large = large.map(|len| flow(len, one_after_the_other));
     let flows = [flow(64, SMALL)].into_iter().chain(large).collect();
-    let log = run(&FlowOptions { length, ..options(seed, flows) });
-    let small = log.calls.iter().filter(|call| call.flow == 0);
-    let mut latencies: Vec<Duration> = small.map(|call| call.ended.since(call.submitted)).collect();
+    let (seals, checks) = (Seals::Model, Checks::Light);
+    let options = FlowOptions { length, seals, checks, ..options(seed, flows) };
+    let small = run_into(&options, Small::default());
+    let Small { mut latencies, failures } = small;
     latencies.sort();
     let at = |part: usize| latencies.get(latencies.len() * part / 100).copied().unwrap_or_default();
-    Beside {
-        samples: latencies.len(),
-        median: at(50),
-        p99: at(99),
-        failures: log.ops.iter().filter(|op| op.status != OpStatus::Ok).count(),
+    Beside { samples: latencies.len(), median: at(50), p99: at(99), failures }
+}
+
+/// What is kept of a run with small reads: nothing of the large ones, of which there are many.
+#[derive(Debug, Default)]
+struct Small {
+    latencies: Vec<Duration>,
+    failures: usize,
+}
+
+impl Keep for Small {
+    fn op(&mut self, op: OpRecord) {
+        self.failures += usize::from(op.status != OpStatus::Ok);
+    }
+
+    fn call(&mut self, call: CallRecord) {
+        if call.flow == 0 {
+            self.latencies.push(call.ended.since(call.submitted));
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     net::{
         clock::ClockOptions,
         frame::NodeId,
-        link::{Faults, LinkOptions},
+        link::{Faults, JitterLaw, LinkOptions},
         node::{NodeOptions, Pace},
         sim::StallOptions,
     },
@@ -64,6 +64,7 @@ impl NetworkOptions {
             link: LinkOptions {
                 delay,
                 jitter: Duration::ZERO,
+                law: JitterLaw::Uniform,
                 rate: u64::MAX,
                 queue: u64::MAX,
                 faults: Faults::default(),

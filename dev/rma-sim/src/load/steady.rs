@@ -28,7 +28,7 @@ use crate::{
     net::{
         clock::ClockOptions,
         frame::NodeId,
-        link::{Faults, LinkOptions},
+        link::{Faults, JitterLaw, LinkOptions},
         model_aead::Seals,
         node::{NodeOptions, Pace},
         queue::QueueOptions,
@@ -126,7 +126,7 @@ impl Steady {
         let nodes: Vec<_> = (0..options.hosts).map(node).collect();
         let (delay, jitter) = (Duration::from_nanos(2_000), Duration::from_nanos(200));
         let (rate, queue, faults) = (u64::MAX - 1, u64::MAX, Faults::default());
-        let link = LinkOptions { delay, jitter, rate, queue, faults };
+        let link = LinkOptions { delay, jitter, law: JitterLaw::default(), rate, queue, faults };
         let port = QueueOptions { rate: RATE, len: 1 << 20 };
         let mut sim = Sim::with_seals(&nodes, link, Some(port), options.seed, options.seals)?;
         let watch = Watch::new(&sim, options.checks);

@@ -22,7 +22,7 @@ use crate::{
         clock::ClockOptions,
         counter::CounterOptions,
         frame::ip_udp_len,
-        link::{Faults, LinkOptions},
+        link::{Faults, JitterLaw, LinkOptions},
         mishap::MishapOptions,
         node::{NodeOptions, Pace},
         queue::{QueueOptions, serialization},
@@ -292,6 +292,7 @@ fn draw_link(prng: &mut Prng) -> LinkOptions {
     LinkOptions {
         delay: Duration::from_nanos(delay),
         jitter: Duration::from_nanos(jitter),
+        law: JitterLaw::Uniform,
         rate: prng.choose(&RATES),
         queue: prng.choose(&[16 << 10, 64 << 10, 1 << 20]),
         faults: Faults {

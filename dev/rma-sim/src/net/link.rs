@@ -25,8 +25,10 @@ use crate::{
 pub struct LinkOptions {
     /// How long every packet takes.
     pub delay: Duration,
-    /// How much longer a packet may take, drawn evenly for each. 0 would keep packets in order.
+    /// How much longer a packet may take, drawn for each. 0 would keep packets in order.
     pub jitter: Duration,
+    /// How that is drawn.
+    pub law: JitterLaw,
     /// Bytes a second, headers included; at least 1.
     pub rate: u64,
     /// How many bytes may wait for the link; packets beyond it are lost (drop-tail).
@@ -35,12 +37,33 @@ pub struct LinkOptions {
     pub faults: Faults,
 }
 
+/// How jitter is drawn. The mean is half of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JitterLaw {
+    /// Evenly, from none to all of it.
+    #[default]
+    Uniform,
+    /// From the exponential distribution, so that now and then it is several times as long.
+    Exponential,
+}
+
+impl JitterLaw {
+    /// How much longer a packet takes.
+    fn draw(self, prng: &mut Prng, jitter: Duration) -> u64 {
+        match self {
+            Self::Uniform => prng.below(nanos(jitter).saturating_add(1)),
+            Self::Exponential => nanos(prng.exponential(jitter / 2)),
+        }
+    }
+}
+
 impl Default for LinkOptions {
     /// Two microseconds and as much jitter, 100 Gbit/s, 1 MiB of queue, no faults.
     fn default() -> Self {
         Self {
             delay: Duration::from_micros(2),
             jitter: Duration::from_micros(2),
+            law: JitterLaw::default(),
             rate: 12_500_000_000,
             queue: 1 << 20,
             faults: Faults::default(),
@@ -126,7 +149,7 @@ impl Link {
         let extra_delay = [0, 0, self.prng.below(nanos(replay_within))];
         let left = self.queue.take(now, wire_len as u64);
         core::array::from_fn(|copy| {
-            let jitter = self.prng.below(nanos(self.options.jitter).saturating_add(1));
+            let jitter = self.options.law.draw(&mut self.prng, self.options.jitter);
             let corrupted = self.prng.chance(corrupt);
             let flips = self.draw_flips(bytes.len());
             let left = left.filter(|_| happens[copy])?;
@@ -252,6 +275,19 @@ mod tests {
         assert_eq!(times.len(), 10, "a thousand bytes wait at once");
         assert_eq!(times[0], 100_000 + 2_000);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 100_000));
+    }
+
+    #[test]
+    fn jitter_of_both_laws_is_added_and_has_half_of_it_as_its_mean() {
+        for law in [JitterLaw::Uniform, JitterLaw::Exponential] {
+            let options = LinkOptions { law, rate: u64::MAX, ..LinkOptions::default() };
+            let all = carried(options, 10_000);
+            let late = |copy: &Copied| copy.at.as_nanos().checked_sub(2_000).expect("a delay");
+            let late: Vec<u64> = all.iter().flatten().map(late).collect();
+            let mean = late.iter().sum::<u64>() / 10_000;
+            assert!((970..1030).contains(&mean), "{law:?}: {mean}");
+            assert_eq!(late.iter().any(|&it| it > 2_000), law == JitterLaw::Exponential);
+        }
     }
 
     #[test]

@@ -226,6 +226,11 @@ impl Sim {
         self.spread = spread;
     }
 
+    /// Gives `host` an empty port of another kind at the switch, if there is one.
+    pub fn set_port(&mut self, host: NodeId, port: QueueOptions) {
+        self.switch.iter_mut().for_each(|switch| switch.set_port(host, port));
+    }
+
     /// The true time now. No NIC sees it.
     #[must_use]
     pub const fn now(&self) -> Instant {

@@ -23,6 +23,11 @@ impl Switch {
         Self { ports: vec![Queue::new(port); nodes] }
     }
 
+    /// Gives `to` an empty port of another kind.
+    pub fn set_port(&mut self, to: NodeId, port: QueueOptions) {
+        self.ports[to.index()] = Queue::new(port);
+    }
+
     /// Takes a frame for `to` at `now`. Returns when `to` has all of it; `None` if its port has no
     /// room.
     pub fn take(&mut self, now: Instant, to: NodeId, wire_len: usize) -> Option<Instant> {

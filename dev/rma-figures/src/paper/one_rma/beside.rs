@@ -1,0 +1,148 @@
+//! Figure 12: small ops beside a large transfer between the same hosts (§7.2).
+
+use core::time::Duration;
+
+use rma_bench::drawing::{Axis, Mark, Picture, Scale as Places};
+use rma_sim::flows::scenes::{Beside as Small, small_beside};
+
+use super::simulated::{Axes, COMMON, one_panel, op_micros};
+use crate::paper::{
+    claims::{Claim, least, most},
+    figure::{About, Figure, FigureFailed, Kind},
+    points::{Points, Value},
+    run::Run,
+};
+
+/// The figure.
+#[derive(Debug)]
+pub(super) struct Beside;
+
+const SEEDS: u64 = 4;
+/// How long each seed is: small ones come 10,000 times a second.
+const LENGTH: Duration = Duration::from_millis(25);
+
+const MEDIAN: &str = "1RMA p50";
+const P99: &str = "1RMA p99";
+const ALONE: &str = "1RMA p50 alone";
+const FAILED: &str = "ops that were not OK";
+
+impl Figure for Beside {
+    fn about(&self) -> About {
+        About {
+            id: "1rma-12",
+            title: "Small ops beside a large transfer",
+            says: "Small ops beside a large transfer wait about as long as one chunk of 4 KB takes; with a connection, as \
+                   long as the transfer does.",
+            kind: Kind::Simulation,
+            seconds: 30,
+        }
+    }
+
+    fn points(&self, run: &Run<'_>) -> Result<Points, FigureFailed> {
+        let sizes: &[u64] =
+            run.pick(&[256 << 10], &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]);
+        let all = [None].into_iter().chain(sizes.iter().copied().map(Some));
+        let seeds: Vec<u64> = run.seeds(SEEDS).collect();
+        let cases: Vec<Option<u64>> = all.collect();
+        let jobs: Vec<(Option<u64>, u64)> =
+            cases.iter().flat_map(|&size| seeds.iter().map(move |&seed| (size, seed))).collect();
+        let measured = run.each(&jobs, |&(size, seed)| small_beside(size, seed, LENGTH))?;
+        let mut of = measured.chunks(seeds.len().max(1));
+        let micros = |it: Duration| it.as_secs_f64() * 1e6;
+        let middle = |x, of: &[Small], part: fn(&Small) -> Duration| {
+            Value::of(x, &mut of.iter().map(|it| micros(part(it))).collect::<Vec<_>>())
+        };
+        let alone = middle(0.0, of.next().unwrap_or(&[]), |it| it.median).y;
+        let beside: Vec<(f64, &[Small])> = sizes.iter().map(|&it| it as f64).zip(of).collect();
+        let mut points = Points::new(
+            &self.about(),
+            format!(
+                "simulation: READs of 64 B, 10,000 a second by chance, beside READs of one size one after the other, Algorithm 1, \
+                 window 64 KiB, {COMMON}; {} seeds; latency over the median alone",
+                seeds.len()
+            ),
+        );
+        for (name, part) in
+            [(MEDIAN, (|it| it.median) as fn(&Small) -> Duration), (P99, |it| it.p99)]
+        {
+            let value = |&(x, of): &(f64, &[Small])| {
+                let Value { y, interval, .. } = middle(x, of, part);
+                let slowdown = Value::new(x, y / alone);
+                interval.map_or(slowdown, |[low, high]| slowdown.within(low / alone, high / alone))
+            };
+            points.push(name, beside.iter().map(value).collect());
+        }
+        points.number(ALONE, alone, "us");
+        let failed: usize = measured.iter().map(|it| it.failures).sum();
+        points.number(FAILED, failed as f64, "");
+        Ok(points)
+    }
+
+    fn claims(&self, points: &Points) -> Vec<Claim> {
+        let alone = points.value(ALONE).unwrap_or(f64::NAN);
+        let median = || points.of(MEDIAN).iter();
+        let flat = || median().filter(|it| it.x >= f64::from(256 << 10)).map(|it| it.y);
+        vec![
+            Claim::at_most(
+                "1rma-12-chunk",
+                "small ops are delayed by about what one chunk of 4 KB takes",
+                "the greatest added median over the time of a chunk on the link, all sizes",
+                most(median().map(|it| (it.y - 1.0) * alone / op_micros())),
+                3.0,
+            ),
+            Claim::at_most(
+                "1rma-12-flat",
+                "the delay does not grow with the transfer",
+                "greatest over least median slowdown from 256 KiB",
+                most(flat()) / least(flat()),
+                1.25,
+            )
+            .shape(),
+            Claim::at_most(
+                "1rma-12-ok",
+                "no op fails",
+                "ops that are not OK",
+                points.value(FAILED).unwrap_or(f64::NAN),
+                0.0,
+            ),
+        ]
+    }
+
+    fn picture(&self, points: &Points) -> Option<Picture> {
+        let linear = Axes::linear("", "latency over that alone");
+        let x = Axis { name: "the transfer's size", scale: Places::Bytes };
+        let mut picture = one_panel(self, points, Axes { x, ..linear });
+        let alone = points.value(ALONE)?;
+        let name = "one chunk's time more".to_owned();
+        let y = 1.0 + op_micros() / alone;
+        picture
+            .panels
+            .iter_mut()
+            .for_each(|it| it.marks.push(Mark::Level { y, name: name.clone() }));
+        Some(picture)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::simulated::tests::{broken, points, with},
+        *,
+    };
+
+    #[test]
+    fn each_claim_fails_of_the_least_value_that_makes_its_sentence_false() {
+        let values: &[_] = &[[4096.0, 1.1], [262_144.0, 1.16], [4_194_304.0, 1.2]];
+        let made = |failed| {
+            let mut points = points(&Beside, &[(MEDIAN, values)]);
+            points.number(ALONE, 4.4, "us");
+            points.number(FAILED, failed, "");
+            points
+        };
+        assert!(broken(&Beside, &made(0.0)).is_empty());
+        assert_eq!(broken(&Beside, &made(1.0)), ["ok"]);
+        let fails = |x, y| broken(&Beside, &with(&made(0.0), MEDIAN, x, y));
+        assert_eq!(fails(4096.0, 1.24), ["chunk"]);
+        assert!(fails(4_194_304.0, 1.46).contains(&"flat".to_owned()));
+    }
+}
