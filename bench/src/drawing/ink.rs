@@ -96,11 +96,10 @@ impl Ink {
         Called { name, shape }
     }
 
-    /// Draws a dashed line at a place, that goes so far beyond the top of the field.
-    pub(super) fn upwards(&mut self, x: f64, beyond: f64) {
+    /// Draws a dashed line at a place.
+    pub(super) fn upwards(&mut self, x: f64) {
         let Area { top, bottom, .. } = self.field;
-        let from = top - beyond;
-        self.add(&format!("<path class='mark dashed' d='M{x:.1} {from:.1}V{bottom:.1}'/>\n"));
+        self.add(&format!("<path class='mark dashed' d='M{x:.1} {top:.1}V{bottom:.1}'/>\n"));
         self.taken.line(Spot { x, y: top }, Spot { x, y: bottom });
     }
 }

@@ -79,6 +79,12 @@ impl Panel {
 }
 
 impl Curve {
+    /// Its name, and whether there is nothing of it.
+    fn words(&self) -> String {
+        let end = if self.points.is_empty() { ": no value" } else { "" };
+        format!("{}{end}", self.name)
+    }
+
     /// The end of the last step, which is as long as the one before.
     fn end_of_steps(&self) -> Option<f64> {
         match self.points[..] {
@@ -109,8 +115,8 @@ impl<'a> Placed<'a> {
 
     /// The room for the names beside its field; none for a curve without a name.
     pub(super) fn names_width(&self, limit: f64) -> f64 {
-        let names = self.curves.iter().map(|it| it.name.as_str());
-        let widths = names.flat_map(|it| wrapped(it, limit)).map(|it| width(&it));
+        let names = self.curves.iter().map(Curve::words);
+        let widths = names.flat_map(|it| wrapped(&it, limit)).map(|it| width(&it));
         let has_words = self.panel.marks.iter().any(|it| !matches!(it, Mark::Place { .. }));
         widths.fold(if has_words { 80.0 } else { 0.0 }, f64::max)
     }
@@ -133,8 +139,9 @@ impl<'a> Placed<'a> {
             let Mark::Place { x, name } = mark else { continue };
             let half = width(name) / 2.0 + 5.0;
             let middle = left + (right - left) * self.x.share(*x);
-            let most = (slot.left + slot.width - half).max(slot.left + half);
-            let middle = middle.clamp(slot.left + half, most);
+            // Not over the ticks of the axis at the left.
+            let most = (slot.left + slot.width - half).max(left + half);
+            let middle = middle.clamp(left + half, most);
             let ends = [middle - half, middle + half];
             let is_free =
                 |row: &Vec<[f64; 2]>| row.iter().all(|it| ends[1] <= it[0] || it[1] <= ends[0]);
@@ -155,7 +162,7 @@ impl<'a> Placed<'a> {
 
     /// The height that its field needs for the names beside it.
     pub(super) fn names_height(&self, slot: &Slot) -> f64 {
-        let heights = self.curves.iter().map(|it| wrapped(&it.name, slot.names_max).len());
+        let heights = self.curves.iter().map(|it| wrapped(&it.words(), slot.names_max).len());
         heights.map(|lines| lines as f64 * LINE + 3.0).sum()
     }
 
@@ -299,11 +306,8 @@ impl<'a> Placed<'a> {
 
     fn name<'b>(&self, curve: &'b Curve, ink: &Ink) -> Name<'b> {
         let last = curve.points.last().map(|it| self.spot(&ink.field, it.x, it.y).y);
-        let words = match last {
-            Some(_) => curve.name.clone(),
-            None => format!("{}: no value", curve.name),
-        };
-        Name { at: last.unwrap_or(ink.field.bottom), words, sample: Sample::Curve(curve) }
+        let at = last.unwrap_or(ink.field.bottom);
+        Name { at, words: curve.words(), sample: Sample::Curve(curve) }
     }
 
     /// Draws the numbers of others, and returns the names for which the field has no free place.
@@ -329,10 +333,10 @@ impl<'a> Placed<'a> {
                 }
                 Mark::Place { x, name } => {
                     let Some(Above { middle, row }) = above.next() else { continue };
-                    let up = LINE * *row as f64;
-                    ink.text(*middle, ink.field.top - 5.0 - up, "x", name);
+                    let y = ink.field.top - 5.0 - LINE * *row as f64;
+                    ink.text(*middle, y, "x", name);
                     if self.x.takes(*x) {
-                        ink.upwards(self.spot(&ink.field, *x, 0.0).x, up);
+                        ink.upwards(self.spot(&ink.field, *x, 0.0).x);
                     }
                 }
                 Mark::Value { name, .. } | Mark::Level { name, .. } | Mark::Ratio { name, .. } => {

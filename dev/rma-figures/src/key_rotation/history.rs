@@ -164,6 +164,9 @@ impl History {
         times.push(curve("another region", OTHER, Form::Marks, others().map(took).collect()));
         let other = others().map(|it| bar(above, it)).collect();
         bars.push(curve("another region", OTHER, Form::Spans, other));
+        for curves in [&mut times, &mut bars] {
+            curves.retain(|it| !it.points.is_empty());
+        }
         let x = Axis { name: x, scale: Scale::Linear };
         let marks: Vec<Mark> = self
             .swap

@@ -62,6 +62,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether its points depend on the machine.
+    #[cfg(test)]
     pub(crate) const fn is_measured(self) -> bool {
         matches!(self, Self::Memory | Self::Veth)
     }

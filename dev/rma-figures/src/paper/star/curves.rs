@@ -168,17 +168,21 @@ pub(super) fn panels(points: &Points, name: &'static str) -> Vec<Panel> {
     vec![panel("The paper's curves, in the cost model", &of_paper), panel("Ours", &ours)]
 }
 
+/// The colour of our frames: that of a curve of the paper's panel, as there are more curves than
+/// colours.
+const OF_OUR_FRAMES: usize = 2;
+
 /// A curve, of the same colour in all panels; none if it has no values.
 fn curve(points: &Points, name: &str) -> Option<drawing::Curve> {
     let values = points.of(name);
     let is_of_engines = name == ENGINES;
-    // Marks on the curve that they belong to.
-    let place = |name: &str| points.series.iter().position(|it| it.name == name);
-    let colour = place(if is_of_engines { OUR_FRAMES } else { name })? % drawing::CURVES_MAX;
+    let place = points.series.iter().position(|it| it.name == name)?;
+    let is_of_our_frames = is_of_engines || name == OUR_FRAMES;
+    let colour = if is_of_our_frames { OF_OUR_FRAMES } else { place % drawing::CURVES_MAX };
     (!values.is_empty()).then(|| drawing::Curve {
         name: name.to_owned(),
-        colour: if is_of_engines { (colour + 1) % drawing::CURVES_MAX } else { colour },
-        dash: 0,
+        colour: if is_of_engines { colour + 1 } else { colour },
+        dash: colour,
         form: if is_of_engines { Form::Marks } else { Form::Marked },
         points: values.iter().map(|it| Point::new(it.x, it.y)).collect(),
     })

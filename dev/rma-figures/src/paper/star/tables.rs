@@ -13,7 +13,7 @@ use crate::{
     paper::{
         claims::Claim,
         figure::{About, Figure, FigureFailed, Kind},
-        points::{MeasuredOn, Points, Table},
+        points::{Points, Table},
         run::Run,
     },
     stations::{
@@ -61,7 +61,6 @@ impl Figure for Tables {
         let conditions = "bytes that the allocator gave, not sums of sizes; tables of engines are as long as settings say, \
                           in use or not; a queue pair and a work request with their words in the portal";
         let mut points = Points::new(&self.about(), conditions);
-        points.measured_on = Some(MeasuredOn::here(1));
         let of_engine = asked::by_engine(aead::chosen());
         let more = of_engine.tables_of_all as f64 - of_engine.tables_of_one as f64;
         // The work requests of a call: three RECVs and a SEND.
