@@ -28,7 +28,10 @@ pub mod scenes;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
+<<<<<<< HEAD
 pub mod workload;
+=======
+>>>>>>> baselines
 
 pub use network::{Arrivals, CallRecord, Flow, FlowOptions, Log, OpRecord, run};
 pub use rates::Rates;

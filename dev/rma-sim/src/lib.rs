@@ -13,6 +13,7 @@
 //! | [`load`] | software that uses the network: random workloads in two phases, and swarms of them |
 //! | [`flows`] | applications on the CommandExecutor, and the paper's experiments with congestion control |
 //! | [`star`] | StaR's engines under loss and incast, and a cost model of its paper's experiments |
+//! | [`baselines`] | what the 1RMA paper compares with, as models: connections, two-sided software |
 //! | [`pcap`] | what happened as a capture of packets |
 //!
 //! Each knows those above it in the table and none below.
@@ -25,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baselines;
 pub mod check;
 pub mod flows;
 pub mod hosts;
