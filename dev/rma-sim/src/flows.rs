@@ -28,10 +28,7 @@ pub mod scenes;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
-<<<<<<< HEAD
 pub mod workload;
-=======
->>>>>>> baselines
 
 pub use network::{Arrivals, CallRecord, Flow, FlowOptions, Log, OpRecord, run};
 pub use rates::Rates;

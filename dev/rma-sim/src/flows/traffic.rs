@@ -40,11 +40,7 @@ pub struct Traffic {
     pub framing: Framing,
     /// When ops begin.
     pub arrivals: Arrivals,
-<<<<<<< HEAD
-    /// Whom ops go to.
-=======
     /// The host that an op goes to.
->>>>>>> baselines
     pub destination: Destination,
     /// How much ops transfer. The shares add up to 1.
     pub sizes: Vec<Size>,
@@ -61,11 +57,7 @@ pub enum Arrivals {
     Static,
 }
 
-<<<<<<< HEAD
-/// Whom the ops of a host go to.
-=======
 /// The hosts that ops go to.
->>>>>>> baselines
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To this host, from each other one with the whole load.
