@@ -71,38 +71,6 @@ pub struct KeyRates {
 /// If there is no socket, directory or thread, or a fetch does not end with keys.
 #[must_use]
 pub fn measure(rounds: usize) -> KeyRates {
-    beside_service(|mut clients| {
-        let mut rates = |stay| {
-            clients.begin(stay, CLIENTS);
-            let mut rates: Vec<f64> = (0..=rounds).map(|_| clients.round()).skip(1).collect();
-            median(&mut rates)
-        };
-        KeyRates { grants: rates(true), handshakes: rates(false) }
-    })
-}
-
-/// The times that a client takes to connect anew, with a full handshake, until it has a grant: so
-/// many, in microseconds.
-///
-/// # Panics
-/// As [`measure`].
-pub(crate) fn reconnects(count: usize) -> Vec<f64> {
-    beside_service(|clients| {
-        let once = || {
-            let start = clock::now().boot;
-            let mut one = clients.connect();
-            while !one.is_granted() {
-                one.turns.turn(clock::now());
-            }
-            clock::now().boot.since(start).as_secs_f64() * 1e6
-        };
-        // The first one warms up.
-        (0..=count).map(|_| once()).skip(1).collect()
-    })
-}
-
-/// Runs `clients` on one core, beside a service on another.
-fn beside_service<T: Send>(clients: impl FnOnce(Clients) -> T + Send) -> T {
     let identities = Identities::new();
     let handler = Answers(Arc::new(Mutex::new(with_region(&identities))));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of loopback");
@@ -115,7 +83,12 @@ fn beside_service<T: Send>(clients: impl FnOnce(Clients) -> T + Send) -> T {
     pinned(near, || {
         pin(near);
         let (_, credentials) = Directory::open(&identities.client).expect("they are in order");
-        clients(Clients::new(&credentials, server.address()))
+        let clients = |stay| Clients::new(&credentials, server.address(), stay);
+        let rates = |mut clients: Clients| {
+            let mut rates: Vec<f64> = (0..=rounds).map(|_| clients.round()).skip(1).collect();
+            median(&mut rates)
+        };
+        KeyRates { grants: rates(clients(true)), handshakes: rates(clients(false)) }
     })
 }
 
@@ -152,34 +125,16 @@ struct One {
     fetch: Fetch,
 }
 
-impl One {
-    /// Whether what it asked for has come: the grant that it wanted.
-    fn is_granted(&mut self) -> bool {
-        let Some(outcome) = self.fetch.take() else { return false };
-        let is_granted = matches!(
-            &outcome,
-            Ok(Reply::Answers(answers)) if matches!(answers[..], [Answer::Granted(_)])
-        );
-        assert!(is_granted, "{outcome:?}");
-        true
-    }
-}
-
 impl Clients {
-    /// None yet.
-    fn new(credentials: &Credentials, service: SocketAddr) -> Self {
+    fn new(credentials: &Credentials, service: SocketAddr, stay: bool) -> Self {
         let ops = OpSet::NONE.with(OpType::Read);
         let wanted = Wanted { name: REGION.parse().expect("a name"), ops, have: None };
         let initiators = HostAddr::from(Ipv4Addr::LOCALHOST).into();
         let request = Request { initiators, pid: Pid(7), regions: vec![wanted] };
         let credentials = credentials.clone();
-        Self { credentials, service, stay: true, request, all: Vec::new() }
-    }
-
-    /// Connects so many of them.
-    fn begin(&mut self, stay: bool, count: usize) {
-        self.stay = stay;
-        self.all = (0..count).map(|_| self.connect()).collect();
+        let mut clients = Self { credentials, service, stay, request, all: Vec::new() };
+        clients.all = (0..CLIENTS).map(|_| clients.connect()).collect();
+        clients
     }
 
     fn connect(&self) -> One {
@@ -203,9 +158,12 @@ impl Clients {
             for at in 0..self.all.len() {
                 let one = &mut self.all[at];
                 one.turns.turn(now);
-                if !one.is_granted() {
-                    continue;
-                }
+                let Some(outcome) = one.fetch.take() else { continue };
+                let is_granted = matches!(
+                    &outcome,
+                    Ok(Reply::Answers(answers)) if matches!(answers[..], [Answer::Granted(_)])
+                );
+                assert!(is_granted, "{outcome:?}");
                 replies += 1;
                 if self.stay {
                     one.fetch = one.turns.fetcher().fetch(one.source, &self.request, PATIENCE);

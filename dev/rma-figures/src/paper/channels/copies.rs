@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// Requests of a round, as many under way as there may be: for nothing, and counted.
-const COUNTS: (u64, u64) = (5_000, 50_000);
+const COUNTS: (u64, u64) = (2_000, 20_000);
 /// The same of what is one at a time.
-const ALONE: (u64, u64) = (200, 3_000);
+const ALONE: (u64, u64) = (100, 1_000);
 
 /// Both ways, and whether the server copies.
 const WAYS: [(&str, bool); 2] = [("answered where they lie", false), ("copied into a log", true)];

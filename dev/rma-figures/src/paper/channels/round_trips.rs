@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Messages of a round: for nothing, and counted.
-const COUNTS: (u64, u64) = (200, 2_000);
+const COUNTS: (u64, u64) = (100, 1_000);
 
 /// Kinds that deliver in as many half round trips as one op takes.
 const ONE_OP: [Kind; 6] = [
