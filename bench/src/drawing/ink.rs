@@ -1,8 +1,8 @@
 //! A panel that is being drawn: numbers of others, and names beside it or where they hide nothing.
 
 use super::{
-    CURVES_MAX, Curve, Form, add_text,
-    labels::{Area, LINE, Spot, Taken, width},
+    labels::{Area, LINE, Spot, Taken, add_text, width},
+    picture::{CURVES_MAX, Curve, Form},
 };
 
 /// The dashes of lines: each shows what is below it, but for the first.

@@ -1,5 +1,7 @@
 //! Words in a picture: how wide they are, and where they hide nothing.
 
+use super::picture::escape;
+
 /// The height of a line of words.
 pub(super) const LINE: f64 = 15.0;
 
@@ -136,6 +138,13 @@ pub(super) fn spread(wanted: &[f64], lines: &[usize], top: f64, bottom: f64) -> 
         free = *at + height(index);
     }
     tops
+}
+
+/// Adds words at a place.
+pub(super) fn add_text(svg: &mut String, Spot { x, y }: Spot, class: &str, words: &str) {
+    let words = escape(words);
+    let class = if class.is_empty() { String::new() } else { format!(" class='{class}'") };
+    *svg += &format!("<text{class} x='{x:.1}' y='{y:.1}'>{words}</text>\n");
 }
 
 #[cfg(test)]

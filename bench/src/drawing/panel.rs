@@ -1,9 +1,9 @@
 //! One panel: its field with curves and the numbers of others, and names beside it.
 
 use super::{
-    CURVES_MAX, Curve, Form, Mark, Panel, Point,
     ink::{Called, DASHES, Ink, Name, SAMPLE, Sample, Shape, shape},
     labels::{Area, LINE, Spot, spread, width, wrapped},
+    picture::{CURVES_MAX, Curve, Form, Mark, Panel, Point, escape},
     ruler::Ruler,
 };
 
@@ -229,7 +229,7 @@ impl<'a> Placed<'a> {
         };
         let x = name(self.panel.x.name, &self.x);
         ink.text(f64::midpoint(left, right), bottom + 34.0, "x", &x);
-        let y = super::escape(&name(self.panel.y.name, &self.y));
+        let y = escape(&name(self.panel.y.name, &self.y));
         let (across, up) = (left - LEFT + 12.0, f64::midpoint(top, bottom));
         ink.add(&format!(
             "<text class='x' transform='translate({across:.1} {up:.1})rotate(-90)'>{y}</text>\n"

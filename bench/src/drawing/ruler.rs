@@ -1,6 +1,6 @@
 //! Axes with their ends and ticks.
 
-use super::Scale;
+use super::picture::Scale;
 
 /// Values of one axis that span more than this are drawn on a logarithmic one.
 const LINEAR_MAX: f64 = 20.0;

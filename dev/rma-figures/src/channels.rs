@@ -283,7 +283,8 @@ impl Channel {
     }
 
     /// Requests of `size` bytes and their answers of as many, or as the channel back takes, one
-    /// after the other: how long each takes, from before the request is sent until its answer is there.
+    /// after the other: how long each takes, from before the request is sent until its answer is
+    /// there.
     ///
     /// # Errors
     /// As [`Channel::rate`].

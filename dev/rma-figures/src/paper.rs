@@ -4,6 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`command`] | the command: which figures run, and what is written |
+//! | [`list`] | all figures, in the order of the page |
 //! | [`figure`] | the trait of a figure: what it says, its points, its claims, its picture |
 //! | [`points`] | what a figure's run leaves behind, as it is stored |
 //! | [`claims`] | claims of a paper, held against points, and verdicts |
@@ -17,6 +18,7 @@
 //!
 //! A figure is a file of its own and a line in its paper's list. Nothing else knows it.
 
+mod about;
 pub(crate) mod channels;
 pub(crate) mod claims;
 mod command;
@@ -24,8 +26,10 @@ mod command;
 mod committed;
 mod differences;
 pub(crate) mod drawn;
+mod failed;
 pub(crate) mod figure;
 mod judged;
+mod list;
 pub(crate) mod one_rma;
 mod page;
 pub(crate) mod points;
@@ -33,14 +37,8 @@ pub(crate) mod run;
 pub(crate) mod star;
 mod store;
 
-use self::figure::Figure;
 pub use self::{
     command::{PaperArgs, PaperError, paper},
     differences::DifferencesError,
     store::StoreError,
 };
-
-/// All figures, in the order of the page.
-pub(crate) fn figures() -> impl Iterator<Item = &'static dyn Figure> {
-    [one_rma::FIGURES, star::FIGURES, channels::FIGURES].into_iter().flatten().copied()
-}

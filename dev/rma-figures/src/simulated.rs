@@ -34,7 +34,7 @@ pub struct Table2 {
 /// A kind that is as the crate says.
 #[derive(Debug)]
 pub struct Line {
-    /// The kind.
+    /// The kind of channel.
     pub kind: Kind,
     /// Its cells, separated by bars.
     pub cells: String,

@@ -15,9 +15,9 @@
 //! mishaps and faults ([`crate::load::scenario`]); applications that think, or look only now and
 //! then: these look at each completion at once.
 //!
-//! A run is a function of its options, seed included. All promises are checked after every event, as
-//! in the swarm, unless the options say that a few will do; and frames are sealed by AES-GCM, or by
-//! a model of it. Neither changes the log of a run by a bit.
+//! A run is a function of its options, seed included. All promises are checked after every event,
+//! as in the swarm, unless the options say that a few will do; and frames are sealed by AES-GCM, or
+//! by a model of it. Neither changes the log of a run by a bit.
 
 mod drive;
 pub mod network;

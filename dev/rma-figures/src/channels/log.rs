@@ -60,7 +60,7 @@ pub struct Logged {
     sent: u64,
 }
 
-/// What came of requests.
+/// The results of requests.
 struct Requests {
     per_s: f64,
     /// Of each, where there was one at a time.

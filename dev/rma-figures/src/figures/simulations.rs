@@ -84,7 +84,7 @@ pub(super) fn checks(_: &Interrupt) -> Result<Vec<Measured>, PairError> {
     Ok(vec![over(&light(2), &full(2))])
 }
 
-/// What this process has in memory, in bytes, where the kernel says so.
+/// Bytes that this process has in memory, where the kernel says so.
 fn resident() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

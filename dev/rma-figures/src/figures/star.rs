@@ -1,7 +1,8 @@
 //! The results of the cost model of StaR's experiments: figures 1 and 10 of the paper in numbers.
 //!
 //! A run repeats exactly, so noise is no excuse. Every parameter is said, with where it is from, in
-//! `rma_sim::star::model::figures`; `rma-figures paper star` has the rest, beside the paper's numbers.
+//! `rma_sim::star::model::figures`; `rma-figures paper star` has the rest, beside the paper's
+//! numbers.
 
 use rma_bench::{error::PairError, interrupt::Interrupt};
 use rma_sim::star::model::{

@@ -13,8 +13,8 @@ use super::{
     claims::Verdict,
     differences::{Differences, DifferencesError},
     figure::{Figure, FigureFailed},
-    figures,
-    judged::{Judged, shown},
+    judged::{Judged, faults, shown},
+    list::figures,
     page::Page,
     points::Points,
     run::{Run, Scale},
@@ -301,7 +301,7 @@ impl<'a> Runs<'a> {
         for figure in done {
             line!("{:<18} {}", figure.about.id, figure.verdict.words());
         }
-        let reasons = self.differences.faults(done);
+        let reasons = faults(&self.differences, done);
         reasons.iter().for_each(|it| line!("{it}"));
         let path = self.place.as_ref().map(|it| match &it.docs {
             Some(docs) => docs.path.join("FIGURES.md"),
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_stays_and_the_page_names_what_is_missing() {
+    fn figures_that_are_done_stay_and_the_page_names_those_that_are_missing() {
         let bench = Bench::new(&[&GOOD, &FORBIDDEN, &BROKEN, &ENDED, &OTHER]);
         assert!(matches!(bench.run(1, false), Err(PaperError::Interrupted)));
         let page = bench.file("index.html").unwrap();

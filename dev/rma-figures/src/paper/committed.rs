@@ -14,8 +14,8 @@ use rma_bench::interrupt::Interrupt;
 use super::{
     differences::Differences,
     figure::Figure,
-    figures,
-    judged::Judged,
+    judged::{Judged, faults},
+    list::figures,
     page::Page,
     points::{Points, Series},
     run::{Run, Scale},
@@ -74,7 +74,7 @@ fn claims_of_the_committed_points_hold_or_are_explained_and_each_reason_is_neede
     let figures = judged(&differences);
     let open = figures.iter().filter(|it| it.unexplained(&differences) > 0);
     assert_eq!(open.map(|it| it.about.id).collect::<Vec<_>>(), Vec::<&str>::new());
-    assert_eq!(differences.faults(&figures), Vec::<String>::new());
+    assert_eq!(faults(&differences, &figures), Vec::<String>::new());
 }
 
 #[test]

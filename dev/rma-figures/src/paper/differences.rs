@@ -4,8 +4,7 @@ use serde::Deserialize;
 
 use super::{
     claims::{Claim, Difference},
-    figures,
-    judged::Judged,
+    list::figures,
 };
 
 /// The file, as this program was built with it.
@@ -69,32 +68,10 @@ impl Differences {
         let found = self.all.iter().find(|it| it.claim == claim.id && !claim.holds);
         found.map(|it| it.reason.trim())
     }
-
-    /// The faults of the reasons for claims of these figures, of those that ran in full.
-    pub(crate) fn faults(&self, figures: &[Judged<'_>]) -> Vec<String> {
-        let full = || {
-            figures.iter().filter(|it| it.points.as_ref().is_some_and(|points| !points.is_quick))
-        };
-        let fault = |Difference { claim, .. }: &Difference| {
-            let of = full().find(|it| {
-                is_of(claim, it.about.id) || it.claims.iter().any(|it| it.id == *claim)
-            })?;
-            match of.claims.iter().find(|it| it.id == *claim) {
-                None => {
-                    Some(format!("{claim}: there is a reason for it, and no such claim; delete it"))
-                }
-                Some(it) if it.holds => Some(format!(
-                    "{claim}: there is a reason for it, and it holds; delete the reason"
-                )),
-                Some(_) => None,
-            }
-        };
-        self.all.iter().filter_map(fault).collect()
-    }
 }
 
 /// Whether a claim is one of a figure: its id is the figure's and more.
-fn is_of(claim: &str, figure: &str) -> bool {
+pub(super) fn is_of(claim: &str, figure: &str) -> bool {
     claim.strip_prefix(figure).is_some_and(|it| it.starts_with('-'))
 }
 

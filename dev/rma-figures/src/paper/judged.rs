@@ -3,8 +3,8 @@
 use rma_bench::drawing::Picture;
 
 use super::{
-    claims::{Claim, Verdict, Weight},
-    differences::Differences,
+    claims::{Claim, Difference, Verdict, Weight},
+    differences::{Differences, is_of},
     figure::{About, Figure},
     points::Points,
 };
@@ -100,4 +100,24 @@ impl Holding<'_> {
 /// A value as it is shown.
 pub(crate) fn shown(value: f64) -> String {
     if value.is_finite() { super::points::rounded(value).to_string() } else { "none".to_owned() }
+}
+
+/// The faults of the reasons for claims of these list::figures, of those that ran in full.
+pub(crate) fn faults(differences: &Differences, figures: &[Judged<'_>]) -> Vec<String> {
+    let full =
+        || figures.iter().filter(|it| it.points.as_ref().is_some_and(|points| !points.is_quick));
+    let fault = |Difference { claim, .. }: &Difference| {
+        let of = full()
+            .find(|it| is_of(claim, it.about.id) || it.claims.iter().any(|it| it.id == *claim))?;
+        match of.claims.iter().find(|it| it.id == *claim) {
+            None => {
+                Some(format!("{claim}: there is a reason for it, and no such claim; delete it"))
+            }
+            Some(it) if it.holds => {
+                Some(format!("{claim}: there is a reason for it, and it holds; delete the reason"))
+            }
+            Some(_) => None,
+        }
+    };
+    differences.all.iter().filter_map(fault).collect()
 }

@@ -7,7 +7,7 @@ use super::{
     claims::{Claim, Verdict},
     differences::Differences,
     figure::About,
-    judged::{Holding, Judged, shown},
+    judged::{Holding, Judged, faults, shown},
     points::{Number, Table},
 };
 
@@ -39,7 +39,7 @@ impl Page<'_> {
         for line in PREFACE.map(str::to_owned).iter().chain(&self.counts()) {
             body += &format!("<p>{}</p>\n", escape(line));
         }
-        for fault in self.differences.faults(&self.figures) {
+        for fault in faults(self.differences, &self.figures) {
             body += &format!("<p class='bad'>{}</p>\n", escape(&fault));
         }
         body += "<table>\n<tr><th>figure<th>verdict<th>the paper says<th>paper<th>here<th>\n";

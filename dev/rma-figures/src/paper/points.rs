@@ -4,7 +4,7 @@
 use rma_bench::machine::Machine;
 use serde::{Deserialize, Serialize};
 
-use super::figure::Kind;
+use super::about::{About, Kind};
 
 /// All that a run of a figure leaves behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ impl From<Value> for Vec<f64> {
 
 impl Points {
     /// Points of a figure that has none yet.
-    pub(crate) fn new(about: &super::figure::About, conditions: impl Into<String>) -> Self {
+    pub(crate) fn new(about: &About, conditions: impl Into<String>) -> Self {
         Self {
             id: about.id.to_owned(),
             kind: about.kind,

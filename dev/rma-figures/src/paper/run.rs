@@ -10,7 +10,7 @@ use std::{
 
 use rma_bench::{interrupt::Interrupt, line};
 
-use super::figure::FigureFailed;
+use super::failed::FigureFailed;
 
 /// How much of a figure is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,9 @@ impl Run<'_> {
         1..self.seeds.unwrap_or(own) + 1
     }
 
-    /// Runs `round` as often as a figure asks for, `own` times, or as the settings say. A round that
-    /// fails is told and made again, unless more fail than are asked for: then there are fewer.
+    /// Runs `round` as often as a figure asks for, `own` times, or as the settings say. A round
+    /// that fails is told and made again, unless more fail than are asked for: then there are
+    /// fewer.
     ///
     /// # Errors
     /// That of the last round if none is good; one that no repetition helps against.

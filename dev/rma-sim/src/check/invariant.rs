@@ -25,9 +25,9 @@
 //!
 //! # Where it looks
 //!
-//! Tables are looked at where something has happened since the last look: where a node had a turn or
-//! its software did something (the simulation says where), where something was seen, or where data
-//! set out for. Elsewhere a NIC holds what it held, and so does the checker's memory of it; so
+//! Tables are looked at where something has happened since the last look: where a node had a turn
+//! or its software did something (the simulation says where), where something was seen, or where
+//! data set out for. Elsewhere a NIC holds what it held, and so does the checker's memory of it; so
 //! nothing but time can make what was right wrong. Time only ever takes away from what a NIC may
 //! hold, when a mutation that was solicited is parked, and when it is to be forgotten: at these
 //! times the node is looked at, too.
@@ -90,7 +90,7 @@ pub struct Checker {
     hosts: Vec<(NodeId, u16)>,
     /// By host: its engines but the first, which have its number.
     others: Vec<Range<usize>>,
-    /// Where something has happened since the last check, besides what `touched` says.
+    /// Nodes where something has happened since the last check, besides those of `touched`.
     dirty: Vec<NodeId>,
     /// How often the simulation had touched nodes at the last check.
     touched: u64,

@@ -1,4 +1,4 @@
-//! How closely a run is looked at.
+//! Checks of a run: all of them, or those that figures need.
 
 use super::{invariant::Checker, light::Light, violation::Violation};
 use crate::net::{sim::Sim, trace::Seen};

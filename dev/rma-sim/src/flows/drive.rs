@@ -1,8 +1,9 @@
 //! Applications over a simulated network: each looks when something has come for it, or when it
 //! wanted to, and else nobody looks at it.
 //!
-//! Invariants: the promises that the run checks hold after every event; otherwise it panics, as then
-//! no number of it means anything. Applications that want to look at one instant do so in their order.
+//! Invariants: the promises that the run checks hold after every event; otherwise it panics, as
+//! then no number of it means anything. Applications that want to look at one instant do so in
+//! their order.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

@@ -13,7 +13,7 @@ pub struct Delays {
     sum: u128,
 }
 
-/// What became of the calls of a host. While it runs and at its end,
+/// The fates of the calls of a host. While it runs and at its end,
 /// `offered = shed + ok + failed + waiting + under_way`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -33,7 +33,7 @@ pub struct Counts {
     pub under_way: u64,
 }
 
-/// What became of the ops of a host: those that calls were cut into, as often as they were issued.
+/// The fates of the ops of a host: those that calls were cut into, as often as they were issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ops {
     /// Those that the NIC took.
@@ -132,7 +132,7 @@ impl Delays {
         self.sum as f64 / self.count() as f64 / 1e3
     }
 
-    /// What this part of them does not exceed, in microseconds; not a number if there are none.
+    /// The value that this part of them does not exceed, in microseconds; not a number without any.
     #[must_use]
     pub fn quantile(&self, part: f64) -> f64 {
         if self.count() == 0 { f64::NAN } else { self.nanos.value_at_quantile(part) as f64 / 1e3 }

@@ -201,7 +201,7 @@ pub fn small_beside(large: Option<u64>, seed: u64, length: Duration) -> Beside {
     Beside { samples: latencies.len(), median: at(50), p99: at(99), failures }
 }
 
-/// What is kept of a run with small reads: nothing of the large ones, of which there are many.
+/// The log of a run with small reads: nothing of the large ones, of which there are many.
 #[derive(Debug, Default)]
 struct Small {
     latencies: Vec<Duration>,

@@ -67,7 +67,7 @@ pub struct Workload {
     pub waiting: usize,
     /// The network.
     pub fabric: Fabric,
-    /// What ends, or is offered, before then counts for no rate and no latency.
+    /// Ops that end, or are offered, before then count for no rate and no latency.
     pub warm_up: Duration,
     /// For how long all of it is.
     pub length: Duration,
@@ -89,6 +89,7 @@ pub struct Source {
 }
 
 /// The way of calls into the NIC.
+#[expect(clippy::large_enum_variant, reason = "a run has one")]
 #[derive(Clone, Copy, Debug)]
 pub enum Front {
     /// Through an executor.
@@ -100,17 +101,17 @@ pub enum Front {
     },
     /// Straight to the NIC, which has no congestion control.
     Nic {
-        /// Which ops are issued again at once, in place of what waits.
+        /// Ops that are issued again at once, in place of what waits.
         retry: Retry,
         /// How many command slots a host has.
         slots: u16,
     },
 }
 
-/// Which ops are issued again at once if they fail.
+/// Ops that are issued again at once if they fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// None.
+    /// No op is issued again.
     Never,
     /// Those that a remote NIC refused.
     Nacked,
@@ -129,7 +130,7 @@ pub struct Fabric {
     pub rtt: Duration,
     /// How much longer a frame may take each way, at most, or twice the mean, by `law`.
     pub jitter: Duration,
-    /// How jitter is distributed.
+    /// The distribution of jitter.
     pub law: JitterLaw,
     /// The faults of links.
     pub faults: Faults,
@@ -144,7 +145,7 @@ pub struct Fabric {
 /// The rate of a host's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRate {
-    /// The host.
+    /// The host whose rate it is.
     pub host: u16,
     /// Bytes a second.
     pub rate: u64,
@@ -157,14 +158,14 @@ pub enum Nack {
     Late,
     /// When so many bytes wait.
     Above(u64),
-    /// Never.
+    /// No read is refused.
     Never,
 }
 
 /// A host dies in the midst, and its clients turn to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
-    /// The host.
+    /// The host that dies.
     pub host: u16,
     /// When it dies.
     pub at: Duration,
@@ -404,7 +405,7 @@ pub fn watch(workload: &Workload, ended: &mut dyn FnMut(&Ended)) -> Result<Repor
     Ok(Report { hosts, latencies, issue_delay, measured, rate: workload.fabric.rate })
 }
 
-/// What hosts tell of a run.
+/// The reports of hosts.
 struct Log<'a> {
     latencies: Vec<Latencies>,
     issue_delay: Delays,
@@ -498,7 +499,7 @@ struct Generator {
 
 enum Entry {
     Executor { software: Box<Software>, retry: RetryPolicy },
-    Nic { portal: CommandPortal, port: Port, retry: Retry },
+    Nic { portal: Box<CommandPortal>, port: Port, retry: Retry },
 }
 
 /// A host that begins calls.
@@ -514,7 +515,7 @@ struct Host {
     transfers: Vec<Option<OpTransfer>>,
     /// The longest call that was OK, of reads and of writes.
     longest: [Option<Offered>; 2],
-    /// Where reads land, and where writes come from.
+    /// Memory where reads land, and where writes come from.
     sink: RegisteredRegion,
     source: RegisteredRegion,
     served: Arc<[RegisteredRegion]>,
@@ -570,7 +571,7 @@ impl Host {
             }
             Front::Nic { retry, .. } => {
                 let (portal, port) = Port::new(sim, node, 0..slots, PID);
-                (Entry::Nic { portal, port, retry }, slots)
+                (Entry::Nic { portal: Box::new(portal), port, retry }, slots)
             }
         };
         let own = (0..).zip(workload.sources.iter().filter(|it| it.host == node.0));

@@ -1,6 +1,6 @@
-//! A load that does not change: each host reads from others, chosen evenly, and begins the next read
-//! when one ends. For what simulations cost: time for each frame event, and memory, by how many
-//! hosts there are, how they seal, and what is checked.
+//! A load that does not change: each host reads from others, chosen evenly, and begins the next
+//! read when one ends. For what simulations cost: time for each frame event, and memory, by how
+//! many hosts there are, how they seal, and what is checked.
 //!
 //! Networks are those of [`crate::flows`]: 100 Gbit/s, one switch, 4 KiB reads that take some 5 µs.
 //! There is no executor and no log, so what a run costs is the simulator's alone.
@@ -53,7 +53,7 @@ pub struct SteadyOptions {
     pub checks: Checks,
 }
 
-/// What has happened so far.
+/// The events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SteadyCounts {
     /// Frames that NICs have written, and copies of frames that they have received.
@@ -72,7 +72,7 @@ pub struct Steady {
     hosts: Vec<Host>,
     prng: Prng,
     seen: Vec<Seen>,
-    /// Whose reads have ended.
+    /// Hosts whose reads have ended.
     ended: Vec<(NodeId, CommandSlotId)>,
     counts: SteadyCounts,
 }

@@ -27,7 +27,7 @@ pub struct LinkOptions {
     pub delay: Duration,
     /// How much longer a packet may take, drawn for each. 0 would keep packets in order.
     pub jitter: Duration,
-    /// How that is drawn.
+    /// The law by which that is drawn.
     pub law: JitterLaw,
     /// Bytes a second, headers included; at least 1.
     pub rate: u64,
@@ -37,7 +37,7 @@ pub struct LinkOptions {
     pub faults: Faults,
 }
 
-/// How jitter is drawn. The mean is half of it.
+/// The law by which jitter is drawn. The mean is half of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JitterLaw {
     /// Evenly, from none to all of it.

@@ -8,10 +8,10 @@
 //! | tag | 16 octets | 16 octets: a sum of products, which key, IV, AAD, payload and their lengths all change |
 //! | what is refused | whatever was changed | the same, but for who tries to forge: this is no authenticator |
 //!
-//! A NIC cannot tell them apart but by the octets of payloads and tags, and decides by neither, with
-//! one exception: requests under an old key are remembered in sets that their tags choose, and are
-//! forgotten sooner where a set overflows. So a run without old keys has the same log with both, to
-//! the bit, which runs are held to that say they use the model (`flows::tests`).
+//! A NIC cannot tell them apart but by the octets of payloads and tags, and decides by neither,
+//! with one exception: requests under an old key are remembered in sets that their tags choose, and
+//! are forgotten sooner where a set overflows. So a run without old keys has the same log with
+//! both, to the bit, which runs are held to that say they use the model (`flows::tests`).
 
 use rma_crypto::{
     AeadProvider, DeriveJob, IV_LEN, JobKey, KEY_LEN, Key, KeySchedule, OpenJob, PAYLOAD_LEN_MAX,

@@ -498,7 +498,7 @@ impl Sim {
         self.frames + self.received
     }
 
-    /// Where something has happened.
+    /// Nodes where something has happened.
     pub(crate) const fn touched(&self) -> &Touched {
         &self.touched
     }

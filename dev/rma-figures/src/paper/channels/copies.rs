@@ -23,7 +23,7 @@ const ALONE: (u64, u64) = (100, 1_000);
 
 /// Both ways, and whether the server copies.
 const WAYS: [(&str, bool); 2] = [("answered where they lie", false), ("copied into a log", true)];
-/// What the names of latencies end with.
+/// The end of the names of latencies.
 const LATENCY: &str = ", latency";
 /// The name of the difference that the paper has a number of.
 const MORE: &str = "requests a second more without a copy, mean of all sizes (paper: 0.2 M)";
@@ -44,7 +44,7 @@ fn latency(name: &str) -> String {
     format!("{name}{LATENCY}")
 }
 
-/// How wide the intervals of a series are with a copy, over those without: the least of all sizes.
+/// The width of a series' intervals with a copy, over that without: the least of all sizes.
 fn wider(points: &Points) -> f64 {
     let width = |name: &str| {
         let values = points.of(&latency(name)).iter();

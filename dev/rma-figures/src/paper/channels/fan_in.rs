@@ -20,7 +20,7 @@ const COUNTS: (u64, u64) = (2_000, 20_000);
 /// How many senders share a ring, as in the paper, and the one that they are compared with.
 const SENDERS: [u16; 2] = [8, 1];
 const KINDS: [Kind; 2] = [Kind::SharedRingWithZeroing, Kind::SharedRingImmediate];
-/// What eight senders must get at least of what one gets.
+/// The least share of one sender's rate that eight must get.
 const KEPT: f64 = 0.5;
 /// The name of the series of messages over FETCH_ADDs.
 const OVER_ADDS: &str = "messages / FETCH_ADDs of one word";

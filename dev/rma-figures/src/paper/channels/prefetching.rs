@@ -22,7 +22,7 @@ const ALONE: (u64, u64) = (200, 2_000);
 const PREFETCH: [u32; 3] = [0, 512, 4088];
 /// The sizes of which a READ of the most brings several.
 const SEVERAL: [u32; 2] = [SIZES[0], 1024];
-/// What the names of latencies end with.
+/// The end of the names of latencies.
 const LATENCY: &str = ", latency";
 
 /// One sender and one receiver.

@@ -76,7 +76,7 @@ fn of_many() -> Vec<Kind> {
     [&SHARED[..], &READ].concat()
 }
 
-/// What `value` gives of each size.
+/// The result of `value` for each size.
 fn by_size(points: &Points, value: impl Fn(f64) -> f64) -> Vec<f64> {
     points.of(&Kind::RingWithoutZeroing.to_string()).iter().map(|it| value(it.x)).collect()
 }

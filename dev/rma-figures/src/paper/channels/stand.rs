@@ -26,7 +26,7 @@ use crate::{
 pub(super) const SIZES: [u32; 5] = [16, 64, 256, 1024, 4000];
 /// Those that are small.
 pub(super) const SMALL: u32 = 64;
-/// The longest.
+/// The longest one, in microseconds.
 pub(super) const LONGEST: u32 = SIZES[SIZES.len() - 1];
 /// Ops that a channel has under way at most.
 pub(super) const SLOTS: u16 = 32;
@@ -64,7 +64,7 @@ impl<'a> Stand<'a> {
         Pair::open(Place::Lab(&self.lab), &PairConfig::patient())
     }
 
-    /// What `measure` gives of what `open` opens beside a pair, round by round.
+    /// Measures what `open` opens beside a pair, round by round.
     pub(super) fn rounds<T, V>(
         &mut self,
         mut open: impl FnMut(&Pair) -> Result<T, PairError>,

@@ -116,7 +116,7 @@ const fn needs(kind: Kind) -> [&'static str; 2] {
     }
 }
 
-/// What ours does for the order that the paper needs, which no transport of ours has.
+/// The means by which ours keeps the order that the paper needs: our transport has none.
 fn in_place_of_order(kind: Kind) -> &'static str {
     match needs(kind)[1] {
         "no" => "not needed",
@@ -129,7 +129,7 @@ fn in_place_of_order(kind: Kind) -> &'static str {
     }
 }
 
-/// What tells a second form of a kind from the first.
+/// The word that tells a second form of a kind from the first.
 const fn form(kind: Kind, is_second: bool) -> &'static str {
     match kind {
         Kind::WriteSlotDetached if is_second => " (a bell that wakes)",

@@ -36,7 +36,7 @@ const OPS: u64 = 20_000;
 /// How far values may be outside of what theories say, as a part: as for figure 10.
 const SLACK: f64 = 0.03;
 
-/// How jitter is drawn, and how its curves are called.
+/// The laws of jitter, and the names of their curves.
 const LAWS: [(JitterLaw, &str); 2] =
     [(JitterLaw::Uniform, "window"), (JitterLaw::Exponential, "exponential, window")];
 
@@ -82,7 +82,7 @@ fn full() -> f64 {
     OP as f64 / 12_500.0 / op_micros()
 }
 
-/// What the window lets through if nothing ever waits: window / ((RTT + jitter) × bandwidth).
+/// The goodput that the window allows if nothing ever waits: window / ((RTT + jitter) × bandwidth).
 pub(super) fn window_bound(window: u32, jitter: f64) -> f64 {
     let micros = f64::from(window << 10) / 12_500.0;
     (micros / (rtt_micros() + jitter)).min(full())

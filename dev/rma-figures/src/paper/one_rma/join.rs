@@ -153,7 +153,7 @@ impl Figure for TotalDelayOnly {
     }
 }
 
-/// How the issue delay of the first transfer's client goes, in microseconds: before the second one
+/// The issue delay of the first transfer's client, in microseconds: before the second one
 /// begins, at its peak, and how many round trips until it is near the target and stays.
 #[derive(Clone, Copy, Debug)]
 struct Course {

@@ -28,7 +28,7 @@ const SEEDS: u64 = 20;
 const CLIENTS: u16 = 8;
 /// The servers: half of the clients read from each.
 const SERVERS: [u16; 2] = [CLIENTS, CLIENTS + 1];
-/// What each client reads, of a link: both servers are at 40 %, and the one that is left at 80 %.
+/// The load of each client, of a link: both servers are at 40 %, and the one that is left at 80 %.
 const LOAD: f64 = 0.1;
 
 const DEATH: u64 = 400;
@@ -41,7 +41,7 @@ const SETTLED: &str = "until latency at R1 is what it stays";
 const GAP: &str = "longest time between two OKs of a client";
 const LOST: &str = "calls that ended otherwise than OK";
 
-/// What is kept of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     /// By time since the beginning: sum of latencies at R1, in nanoseconds, and how many.

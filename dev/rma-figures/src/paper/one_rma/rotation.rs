@@ -30,7 +30,7 @@ const READS: u64 = 5_000;
 /// The NICs' timeout: a core that the scheduler takes away fails no op.
 const PATIENT: Duration = Duration::from_secs(2);
 const MTU: u32 = 3400;
-/// What is drawn before the change and after the gap, in microseconds.
+/// The time that is drawn before the change and after the gap, in microseconds.
 const AROUND: f64 = 300.0;
 /// The most of a READ that a gap may take, and how much longer a connection must take.
 const OF_READ: f64 = 1.5;

@@ -1,4 +1,4 @@
-//! What the figures 15 have in common: runs of one scene with many seeds, and curves over time.
+//! The common parts of figures 15: runs of one scene with many seeds, and curves over time.
 
 use core::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::paper::{
 /// Seeds of each figure.
 const SEEDS: u64 = 20;
 
-/// What is said of every run.
+/// The conditions of every run.
 pub(super) const CONDITIONS: &str = "simulation: READs of 4 MiB back to back, Algorithm 1, 100 Gbit/s, idle RTT 5 us with \
      0.2 us of jitter each way, MTU 9000, one switch, window 64 KiB, timeout 25 us; a model of AES-GCM, light checks";
 
@@ -70,7 +70,7 @@ pub(super) fn failures(all: &[Settling]) -> f64 {
     all.iter().map(|it| it.failures as f64 + f64::from(u8::from(!it.happened))).sum()
 }
 
-/// What `of` says of each round trip from `from` to `to`.
+/// The value of `of` for each round trip from `from` to `to`.
 pub(super) fn curve(
     Played { options, log, .. }: &Played,
     (from, to): (Duration, Duration),

@@ -21,7 +21,7 @@ use crate::paper::{
 /// The size of ops: the paper's.
 pub(super) const OP: u64 = 4096;
 
-/// What is said of every one of these runs.
+/// The conditions of every one of these runs.
 pub(super) const COMMON: &str =
     "100 Gbit/s, idle RTT 5 us, MTU 9000, one switch; a model of AES-GCM, light checks";
 
@@ -87,7 +87,7 @@ pub(super) fn failed(error: WorkloadError) -> FigureFailed {
     FigureFailed::Settings(error.to_string())
 }
 
-/// What `of` says of the reports of a case: the median of seeds, and how far they lie apart.
+/// The value of `of` for the reports of a case: the median of its seeds, and their interval.
 pub(super) fn value(x: f64, reports: &[Report], of: impl Fn(&Report) -> f64) -> Value {
     Value::of(x, &mut reports.iter().map(of).collect::<Vec<_>>())
 }

@@ -21,7 +21,7 @@ const QUICK: [u32; 4] = [PEAK, 475, 1000, 3000];
 const PEAK: u32 = 400;
 /// How far the knee may be from the paper's.
 const TOLERANCE: f64 = 0.15;
-/// What is less, is less by a hundredth at least.
+/// A rate that falls, falls by a hundredth at least.
 const LESS: f64 = 0.99;
 
 /// The rules that choose the state to evict, of which the paper names none.

@@ -26,7 +26,7 @@ use crate::{
 const FLAT: &str = "engine of the stateless side, for a connection";
 const ASKED: &str = "what it is given for 100,000 connections and a call on each";
 
-/// Bytes.
+/// Bytes of memory.
 #[derive(Debug)]
 pub(super) struct Tables;
 

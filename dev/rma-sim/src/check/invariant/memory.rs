@@ -2,19 +2,19 @@
 //!
 //! Nothing that is forgotten can matter any longer:
 //!
-//! - *Frames.* What a frame meant is asked only by whoever shows that frame: the network when a copy
-//!   of it arrives or is lost, or one who has recorded it. They hold it. So the checker remembers a
-//!   frame until nobody holds it.
+//! - *Frames.* What a frame meant is asked only by whoever shows that frame: the network when a
+//!   copy of it arrives or is lost, or one who has recorded it. They hold it. So the checker
+//!   remembers a frame until nobody holds it.
 //! - *Ops.* An op is asked about by its number, and numbers are never used again. They stand in
 //!   commands under way, in what responders have accepted or refused and not told, and in frames.
 //!   The checker looks for the least that is left there, and forgets all ops before.
 //! - *Requests that nobody will be told of.* One that was refused at once is told within a timeout,
-//!   or never: [`notices`](super::notices) ignores it after that. One that was accepted is answered,
-//!   or refused later: a read within a timeout, a mutation within a dispatch timeout, or in the first
-//!   turn after a stop; and the notice of that waits for a timeout at most. One that is older than
-//!   all three together, at a node that has run for as long, is neither in a queue of its NIC nor
-//!   waits to be told. Had the NIC told of it all the same, that would now be found as a notice that
-//!   nobody asked for.
+//!   or never: [`notices`](super::notices) ignores it after that. One that was accepted is
+//!   answered, or refused later: a read within a timeout, a mutation within a dispatch timeout, or
+//!   in the first turn after a stop; and the notice of that waits for a timeout at most. One that
+//!   is older than all three together, at a node that has run for as long, is neither in a queue of
+//!   its NIC nor waits to be told. Had the NIC told of it all the same, that would now be found as
+//!   a notice that nobody asked for.
 //!
 //! What stays: counters as ranges ([`ivs`](super::ivs)), a row for each stranger, region and key
 //! that has been there, and the records of ops that targets record, as a NIC may keep those for as

@@ -217,8 +217,8 @@ pub(super) struct NodeState {
     /// Requests that it refused after it had accepted them, to make room for others, and whose
     /// notices have not been seen.
     pub(super) pushed_out: u64,
-    /// Reads that a later one of the same initiator has overtaken, and when: they had made room, and
-    /// their notices follow.
+    /// Reads that a later one of the same initiator has overtaken, and when: they had made room,
+    /// and their notices follow.
     pub(super) overtaken: Vec<(OpIndex, Instant)>,
     pub(super) records: Records,
 }

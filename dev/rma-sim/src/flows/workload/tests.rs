@@ -158,7 +158,7 @@ fn a_model_of_aes_gcm_and_light_checks_change_no_number() {
 }
 
 #[test]
-fn what_cannot_be_run_is_an_error_that_says_what_to_take() {
+fn a_workload_that_cannot_run_is_an_error_that_says_what_to_take() {
     let refused = |workload: Workload, words: &str| {
         let error = run(&workload).map(|_| ()).expect_err("it cannot be run").to_string();
         assert!(error.contains(words), "{error}");

@@ -31,7 +31,7 @@ const SIZE: usize = 64;
 /// Probes over a connection before its key changes.
 const PROBES: usize = 200;
 
-/// What came of many changes.
+/// The results of many changes.
 pub(super) struct Broken {
     /// The median time from when the first probe that failed was issued to when the first was that
     /// then succeeded, in microseconds.
