@@ -301,7 +301,7 @@ impl<'a> Runs<'a> {
         for figure in done {
             line!("{:<18} {}", figure.about.id, figure.verdict.words());
         }
-        let reasons = faults(&self.differences, done);
+        let reasons = faults(self.differences, done);
         reasons.iter().for_each(|it| line!("{it}"));
         let path = self.place.as_ref().map(|it| match &it.docs {
             Some(docs) => docs.path.join("FIGURES.md"),
@@ -475,7 +475,7 @@ mod tests {
         assert!(
             !page.contains("://")
                 && page.contains(
-                    &*svg[svg.find("<path").unwrap()..].split_once("<path class='grid'").unwrap().1
+                    svg[svg.find("<path").unwrap()..].split_once("<path class='grid'").unwrap().1
                 )
         );
     }

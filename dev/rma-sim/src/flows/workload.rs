@@ -499,7 +499,7 @@ struct Generator {
 
 enum Entry {
     Executor { software: Box<Software>, retry: RetryPolicy },
-    Nic { portal: Box<CommandPortal>, port: Port, retry: Retry },
+    Nic { portal: Box<CommandPortal>, port: Box<Port>, retry: Retry },
 }
 
 /// A host that begins calls.
@@ -571,7 +571,7 @@ impl Host {
             }
             Front::Nic { retry, .. } => {
                 let (portal, port) = Port::new(sim, node, 0..slots, PID);
-                (Entry::Nic { portal: Box::new(portal), port, retry }, slots)
+                (Entry::Nic { portal: Box::new(portal), port: Box::new(port), retry }, slots)
             }
         };
         let own = (0..).zip(workload.sources.iter().filter(|it| it.host == node.0));

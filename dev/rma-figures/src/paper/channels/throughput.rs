@@ -26,13 +26,11 @@ const OTHERS: [Kind; 4] =
 #[derive(Debug)]
 pub(super) struct Throughput;
 
+/// Kinds, and which of their values counts.
+type Of<'a> = (&'a [Kind], fn(Vec<f64>) -> f64);
+
 /// The ratios of the best of some kinds to the worst of others, or to the best, size by size.
-fn compared(
-    points: &Points,
-    sizes: &[u32],
-    of: (&[Kind], fn(Vec<f64>) -> f64),
-    to: (&[Kind], fn(Vec<f64>) -> f64),
-) -> Vec<f64> {
+fn compared(points: &Points, sizes: &[u32], of: Of<'_>, to: Of<'_>) -> Vec<f64> {
     let values = |kinds: &[Kind], size: u32| {
         let at = |kind: &Kind| points.at(&kind.to_string(), size.into()).unwrap_or(f64::NAN);
         kinds.iter().map(at).collect::<Vec<_>>()

@@ -9,7 +9,6 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     thread,
-    time::Instant,
 };
 
 use rma_bench::{error::PairError, interrupt::Interrupt, latency::Latencies};
@@ -18,6 +17,7 @@ use rma_keys::{
     tls::{directory::Directory, wall::Wall},
 };
 use rma_lab::Lab;
+use rma_xdp::time::{Clock as _, TscClock};
 use rustls::{
     ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
     pki_types::ServerName,
@@ -133,8 +133,8 @@ fn changed(
     changes: u64,
     interrupt: &Interrupt,
 ) -> io::Result<Vec<Change>> {
-    let (start, mut octets) = (Instant::now(), [7; SIZE]);
-    let micros = || start.elapsed().as_secs_f64() * 1e6;
+    let (clock, mut octets) = (TscClock::new(), [7; SIZE]);
+    let micros = || clock.now().as_nanos() as f64 / 1e3;
     let mut tls = connect(to, config)?;
     let (mut all, mut before): (Vec<Change>, Vec<Probe>) = (Vec::new(), Vec::new());
     while (all.len() as u64) < changes {
