@@ -48,7 +48,7 @@ use crate::{
     allocator::Asked,
     memory::{FRAME_LEN, FRAMES, Memory, Wire},
 };
-use application::{Application, Plan, Work, negotiate};
+use application::{Application, PATIENT, Plan, Work, negotiate};
 pub use passing::{Passing, Stepped};
 
 /// Connections that are set up at once.
@@ -211,6 +211,8 @@ fn star_of(plan: &Plan, settings: &Settings) -> Star {
     config.pds = plan.portals * plan.mrs;
     config.mrs = config.pds;
     config.framing = settings.framing;
+    // A core that the scheduler takes away loses no frame.
+    (config.valid, config.retransmit_timeout) = (PATIENT, 2 * PATIENT);
     let config = config.build(place).expect("the settings work");
     let mut star = Star::with_aead(config, CounterBlock::new(0, u64::MAX), settings.aead);
     if !settings.whitelist {

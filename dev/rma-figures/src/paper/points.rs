@@ -1,4 +1,4 @@
-//! The points of a figure, as they are stored: numbers with four significant digits, in an order
+//! The points of a figure, as they are stored: values with four significant digits, in an order
 //! that depends on nothing but the figure.
 
 use rma_bench::machine::Machine;
@@ -108,6 +108,11 @@ pub(crate) enum PointsError {
     Form(usize),
 }
 
+/// A place on an axis with eight significant digits: sizes stay the powers of two that they are.
+fn place(x: f64) -> f64 {
+    format!("{x:.7e}").parse().unwrap_or(x)
+}
+
 /// `value` with four significant digits.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
@@ -116,7 +121,7 @@ pub(crate) fn rounded(value: f64) -> f64 {
 impl Value {
     /// A value without an interval.
     pub(crate) fn new(x: f64, y: f64) -> Self {
-        Self { x: rounded(x), y: rounded(y), interval: None }
+        Self { x: place(x), y: rounded(y), interval: None }
     }
 
     /// The middle of `all`, and the least and most of the middle 80 %.
@@ -196,7 +201,7 @@ impl Points {
 
     /// The value of a series at `x`.
     pub(crate) fn at(&self, name: &str, x: f64) -> Option<f64> {
-        let x = rounded(x);
+        let x = place(x);
         self.of(name).iter().find(|it| it.x.to_bits() == x.to_bits()).map(|it| it.y)
     }
 

@@ -1,5 +1,7 @@
 //! An application of a host of StaR: its portal, its library, its memory, and what it posts.
 
+use core::time::Duration;
+
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -62,13 +64,22 @@ pub(super) struct Application {
     used: u64,
 }
 
+/// W of both sides: longer than a core may be taken away.
+pub(super) const PATIENT: Duration = Duration::from_millis(250);
+
 impl Application {
     /// An application. Adds what its portal and library ask of the allocator.
     pub(super) fn new(star: &mut Star, plan: &Plan, asked: &mut Asked) -> Self {
         let (application, port) = asked.add(|| portal(plan.slots, plan.qps).expect("not too many"));
         let number = star.attach(port).expect("there is room");
         let place = VerbsPlace::new(number, plan.address, FRAME_LEN as u16);
-        let mut verbs = asked.add(|| Verbs::new(application, place, VerbsConfig::default()));
+        let config = VerbsConfig {
+            valid: PATIENT,
+            repost_timeout: 2 * PATIENT,
+            repost_timeout_max: 4 * PATIENT,
+            ..VerbsConfig::default()
+        };
+        let mut verbs = asked.add(|| Verbs::new(application, place, config));
         let cq = verbs.create_cq(1 << 16);
         let mrs = (0..plan.mrs).map(|at| register(star, number, at, plan.places * PLACE));
         let mrs = mrs.collect();

@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(fails(&mean, 0.7, theory(0.7) * 1.031), ["theory"]);
         assert_eq!(fails(&mean, 0.1, theory(0.1) * 0.969), ["theory"]);
         assert_eq!(fails(&p99, 0.7, 1.0), ["grows"]);
-        assert!((theory(0.5) * 5.0 - 5.671).abs() < 0.002);
+        // 4210 octets take 0.3368 us, and half of the load waits for half of one at each stage.
+        assert!((theory(0.5) * 5.0 - 5.6736).abs() < 0.0001);
     }
 }
