@@ -174,8 +174,8 @@ impl Op {
 /// ```
 //= 1rma#4.4-executor
 #[derive(Debug)]
-pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
-    portal: P,
+pub struct CommandExecutor {
+    portal: CommandPortal,
     /// The first of the portal's slots.
     first_slot: u16,
     /// By command slot.
@@ -219,7 +219,7 @@ pub struct CommandExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     asked: bool,
 }
 
-impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+impl CommandExecutor {
     /// An executor over `portal`, of which nothing may be under way.
     ///
     /// # Errors
@@ -227,13 +227,10 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     ///
     /// # Panics
     /// If an op of the portal is under way.
-    pub fn new(mut portal: P, config: ExecutorConfig) -> Result<Self, ExecutorConfigError> {
+    pub fn new(portal: CommandPortal, config: ExecutorConfig) -> Result<Self, ExecutorConfigError> {
         let cc = config.build()?;
-        let slots = {
-            let portal = portal.as_mut();
-            assert_eq!(portal.outstanding(), 0, "an executor has its portal to itself");
-            portal.slots().clone()
-        };
+        assert_eq!(portal.outstanding(), 0, "an executor has its portal to itself");
+        let slots = portal.slots().clone();
         let payload = config.payload_len_max;
         let timeout = nanos(config.timeout);
         Ok(Self {
@@ -377,7 +374,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     fn check_transfer(&mut self, call: &Call<'_>) -> Result<TransferType, CallError> {
         let transfer_type = call::check(call.pieces)?;
         let op_type = transfer_type.op_type();
-        let portal = self.portal.as_mut();
+        let portal = &mut self.portal;
         for (piece, it) in call.pieces.iter().enumerate() {
             let usable =
                 portal.check_grant(it.grant, op_type).and_then(|()| portal.check_local(it.local));
@@ -452,7 +449,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         // No more than there are slots, or an engine that answers faster than this thread asks
         // could keep it here.
         for _ in 0..self.ops.len() {
-            let Some(completion) = self.portal.as_mut().poll() else { break };
+            let Some(completion) = self.portal.poll() else { break };
             self.complete(now, &completion);
             work += 1;
         }
@@ -503,11 +500,11 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// How many ops are under way.
     #[must_use]
     pub fn ops_outstanding(&mut self) -> usize {
-        self.portal.as_mut().outstanding()
+        self.portal.outstanding()
     }
 
     /// The portal, to wait for completions. They must be taken by [`CommandExecutor::poll`] alone.
-    pub const fn portal(&self) -> &P {
+    pub const fn portal(&self) -> &CommandPortal {
         &self.portal
     }
 
@@ -738,7 +735,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// issue.
     //= 1rma#6-congestion-control
     fn issue(&mut self, now: Instant) -> usize {
-        let mut free = self.ops.len() - self.portal.as_mut().outstanding();
+        let mut free = self.ops.len() - self.portal.outstanding();
         let mut issued = self.ask_urgently(now, free);
         free -= issued;
         let released = self.release_after(now) + self.release_held(now) + self.wake_resting(now);
@@ -757,7 +754,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             }
         }
         if issued > 0 {
-            self.portal.as_mut().ring();
+            self.portal.ring();
         }
         released + issued
     }
@@ -778,7 +775,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
             local_region: extent.local_region,
             local_offset: extent.local_offset + span.offset,
         };
-        let portal = self.portal.as_mut();
+        let portal = &mut self.portal;
         let slot = portal.take_slot().expect("one is free");
         // Of a broken engine nothing worse comes than that the op never ends.
         let _ = portal.put(&Command {

@@ -52,6 +52,12 @@ pub trait Close {
     }
 }
 
+impl<T: Close + ?Sized> Close for Box<T> {
+    fn registered(&mut self) -> &mut Registered {
+        (**self).registered()
+    }
+}
+
 /// Regions and receive queues that were registered for one end, in this order.
 #[derive(Debug, Default)]
 #[must_use = "what is not given back stays registered as long as its host is there"]

@@ -29,9 +29,7 @@
 use core::ops::Range;
 use std::{collections::VecDeque, sync::Arc};
 
-use rma_core::{
-    portal::CommandPortal, receive_queue::ReceiveQueue, region::RegisteredRegion, time::Instant,
-};
+use rma_core::{receive_queue::ReceiveQueue, region::RegisteredRegion, time::Instant};
 
 use crate::{
     close::{Close, Registered},
@@ -167,10 +165,10 @@ impl<S: Outgoing> Outgoing for DuplexSender<S> {
     }
 }
 
-impl<P: AsMut<CommandPortal>, S: Hears + Sender<P>> Sender<P> for DuplexSender<S> {
+impl<S: Hears + Sender> Sender for DuplexSender<S> {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -185,7 +183,7 @@ impl<P: AsMut<CommandPortal>, S: Hears + Sender<P>> Sender<P> for DuplexSender<S
         Ok(handle)
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.sender.hear(self.rides.heard());
         let polled = self.sender.poll(link, now);
         self.confirm();
@@ -193,10 +191,10 @@ impl<P: AsMut<CommandPortal>, S: Hears + Sender<P>> Sender<P> for DuplexSender<S
     }
 }
 
-impl<P: AsMut<CommandPortal>, S: Hears + SendRegion<P>> SendRegion<P> for DuplexSender<S> {
+impl<S: Hears + SendRegion> SendRegion for DuplexSender<S> {
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,
@@ -265,8 +263,8 @@ impl<R: Tails> Claims for DuplexReceiver<R> {
     }
 }
 
-impl<P: AsMut<CommandPortal>, R: Tails + Receiver<P>> Receiver<P> for DuplexReceiver<R> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<R: Tails + Receiver> Receiver for DuplexReceiver<R> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.receiver.poll(link, now)
     }
 }

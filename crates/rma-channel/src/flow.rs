@@ -19,7 +19,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     receive_queue::ReceiveQueue,
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -204,9 +203,9 @@ impl Teller {
 
     /// Tells `tail` if it is time. `is_all`: nothing that has come is left to be processed.
     /// Returns how the last attempt failed, if it did; it is made again.
-    pub(crate) fn poll<P: AsMut<CommandPortal>>(
+    pub(crate) fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         is_all: bool,

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use rma_core::{
     executor::{CallId, CallStatus, Piece},
     grant::Grant,
-    portal::CommandPortal,
     region::RegisteredRegion,
     time::Instant,
 };
@@ -85,9 +84,9 @@ pub(crate) trait Finds: fmt::Debug {
 
     /// Takes what has been found, and looks again if it is time. What is before `tail` has been
     /// processed. Returns when a look was issued that has found nothing.
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         found: &mut VecDeque<Found>,
@@ -175,7 +174,7 @@ impl<F: Finds> IntoReceiver<F> {
         }
     }
 
-    fn take<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>) {
+    fn take(&mut self, link: &mut Link) {
         while let Some(body) = self.bodies.front_mut() {
             if body.found.landed {
                 self.reading.land(body.found.end);
@@ -196,11 +195,7 @@ impl<F: Finds> IntoReceiver<F> {
     }
 
     /// Issues again what failed in passing.
-    fn ask_again<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn ask_again(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let is_due = |body: &&mut Body| body.call.is_none() && !body.found.landed;
         for body in self.bodies.iter_mut().filter(is_due) {
             body.call = ask(link, now, &self.grant, &body.found, &body.region, body.offset)?;
@@ -208,11 +203,7 @@ impl<F: Finds> IntoReceiver<F> {
         Ok(())
     }
 
-    fn find<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn find(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let tail = self.tail();
         match self.finds.poll(link, now, tail, &mut self.found) {
             Ok(issued) => {
@@ -235,8 +226,8 @@ impl<F: Finds> Close for IntoReceiver<F> {
     }
 }
 
-impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<F: Finds> ReceiveInto for IntoReceiver<F> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.begin();
         if self.is_begun {
             self.take(link);
@@ -267,7 +258,7 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
 
     fn receive_into(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         incoming: Incoming,
         region: &RegisteredRegion,
@@ -301,8 +292,8 @@ impl<F: Finds, P: AsMut<CommandPortal>> ReceiveInto<P> for IntoReceiver<F> {
 }
 
 /// Issues the READ of a message to a place of the application's.
-fn ask<P: AsMut<CommandPortal>>(
-    link: &mut Link<P>,
+fn ask(
+    link: &mut Link,
     now: Instant,
     grant: &Grant,
     found: &Found,

@@ -39,6 +39,7 @@ mod image;
 mod into;
 pub mod link;
 pub mod numbered;
+pub mod open;
 pub mod read_ring;
 pub mod read_slot;
 pub mod readers;
@@ -60,6 +61,7 @@ pub use close::{Close, Registered};
 pub use duplex::{DuplexReceiver, DuplexSender, duplex};
 pub use into::IntoReceiver;
 pub use link::Link;
+pub use open::{AnyEnd, AnyInto, AnyReceiver, AnySender, ChannelConfig, KindError};
 pub use receiver::{
     Blocking, Claim, Claims, Incoming, Message, ReceiveError, ReceiveHandle, ReceiveInto,
     ReceiveState, Receiver, RecoverError,

@@ -5,7 +5,7 @@ use rma_core::{
     grant::Grant,
     limits::OP_SIZE_MAX,
     outcome::OpName,
-    portal::{Change, CommandPortal, Placement, Source},
+    portal::{Change, Placement, Source},
     time::Instant,
 };
 
@@ -15,17 +15,17 @@ use rma_core::{
 /// It keeps what became of a call until its end asks for it. What an end that was dropped had under
 /// way is kept until the link is dropped too.
 #[derive(Debug)]
-pub struct Link<P: AsMut<CommandPortal> = CommandPortal> {
-    executor: CommandExecutor<P>,
+pub struct Link {
+    executor: CommandExecutor,
     /// The outcomes of calls that nobody has asked about yet. Few: ends ask after each poll.
     ended: Vec<Outcome>,
     copied_bytes: u64,
 }
 
-impl<P: AsMut<CommandPortal>> Link<P> {
+impl Link {
     /// A link that issues through `executor`, which nobody else uses.
     #[must_use]
-    pub const fn new(executor: CommandExecutor<P>) -> Self {
+    pub const fn new(executor: CommandExecutor) -> Self {
         Self { executor, ended: Vec::new(), copied_bytes: 0 }
     }
 
@@ -46,7 +46,7 @@ impl<P: AsMut<CommandPortal>> Link<P> {
 
     /// The executor, to look at.
     #[must_use]
-    pub const fn executor(&self) -> &CommandExecutor<P> {
+    pub const fn executor(&self) -> &CommandExecutor {
         &self.executor
     }
 

@@ -36,7 +36,6 @@ use core::time::Duration;
 use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
-    portal::CommandPortal,
     region::Permissions,
     time::Instant,
 };
@@ -204,9 +203,9 @@ pub(crate) trait Bell: core::fmt::Debug {
     fn ring(&mut self, head: Position);
 
     /// Issues the ops that are due.
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         readers: &mut Readers,
     ) -> Result<(), SendError>;
@@ -292,10 +291,10 @@ pub(crate) const fn published(handle: SendHandle, freed: Position, head: Positio
     }
 }
 
-impl<B: Bell, P: AsMut<CommandPortal>> Sender<P> for RingSender<B> {
+impl<B: Bell> Sender for RingSender<B> {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -315,7 +314,7 @@ impl<B: Bell, P: AsMut<CommandPortal>> Sender<P> for RingSender<B> {
         Ok(SendHandle(position))
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.bell.poll(link, now, &mut self.readers)?;
         self.readers.poll(now, self.writer.head());
         Ok(())

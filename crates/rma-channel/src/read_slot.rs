@@ -31,7 +31,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -94,7 +93,7 @@ impl Default for ReadSlotConfig {
 }
 
 /// The most slots: so that a bell tells its message from all others by the last byte of its number.
-const SLOTS_MAX: u16 = 128;
+pub(crate) const SLOTS_MAX: u16 = 128;
 
 /// The longest message: so that its length and its place fit a bell.
 const LEN_MAX: u32 = (1 << 28) - 1;
@@ -152,12 +151,7 @@ pub(crate) trait Bells: core::fmt::Debug + Sized {
     fn ring(&mut self, memory: &RegisteredRegion, number: Position, place: u64, len: u32);
 
     /// Issues the ops that are due.
-    fn poll<P: AsMut<CommandPortal>>(
-        &mut self,
-        _: &mut Link<P>,
-        _: Instant,
-        _: &mut Readers,
-    ) -> Result<(), SendError> {
+    fn poll(&mut self, _: &mut Link, _: Instant, _: &mut Readers) -> Result<(), SendError> {
         Ok(())
     }
 }
@@ -248,13 +242,7 @@ impl<B: Bells> SlotSender<B> {
         is_free(self.readers.freed()) || is_free(self.readers.poll(now, self.head))
     }
 
-    fn publish<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        place: u64,
-        len: u32,
-    ) -> SendHandle {
+    fn publish(&mut self, link: &mut Link, now: Instant, place: u64, len: u32) -> SendHandle {
         let number = self.head;
         self.bells.ring(&self.memory, number, place, len);
         self.head = number.after(1);
@@ -288,10 +276,10 @@ impl<B: Bells> Outgoing for SlotSender<B> {
     }
 }
 
-impl<B: Bells, P: AsMut<CommandPortal>> Sender<P> for SlotSender<B> {
+impl<B: Bells> Sender for SlotSender<B> {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -313,19 +301,19 @@ impl<B: Bells, P: AsMut<CommandPortal>> Sender<P> for SlotSender<B> {
         Ok(self.publish(link, now, offset, len))
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.bells.poll(link, now, &mut self.readers)?;
         self.readers.poll(now, self.head);
         Ok(())
     }
 }
 
-impl<B: Bells, P: AsMut<CommandPortal>> SendRegion<P> for SlotSender<B> {
+impl<B: Bells> SendRegion for SlotSender<B> {
     /// From [`SlotSender::memory`], and where the channel copies nothing to; or where bells are
     /// inlined, from the next slot.
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

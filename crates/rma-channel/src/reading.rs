@@ -29,7 +29,6 @@ use rma_core::{
     gate::Gate,
     grant::Grant,
     op::OpStatus,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -199,9 +198,9 @@ impl Reading {
 
     /// Tells the tail if it is time, and asks the seat where there is no trust. `is_all`: nothing
     /// that has come is left to be processed, and no more is known of.
-    pub(crate) fn poll<P: AsMut<CommandPortal>>(
+    pub(crate) fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         is_all: bool,
@@ -235,9 +234,9 @@ impl Reading {
             || is_quiet
     }
 
-    fn tell<P: AsMut<CommandPortal>>(
+    fn tell(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         is_all: bool,
@@ -258,11 +257,7 @@ impl Reading {
         Ok(())
     }
 
-    fn ask<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn ask(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let (grant, local) = (&self.seat, &self.words);
         let piece = Piece { grant, remote_offset: FREED, local, local_offset: 0, len: WORDS };
         if let Some(call) = submit(link, now, &piece)? {
@@ -274,7 +269,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_check<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>, tail: Position) {
+    fn take_check(&mut self, link: &mut Link, tail: Position) {
         let Some(Check { call, landed, told, is_suspect }) = self.check else { return };
         let Some(outcome) = link.take(call) else { return };
         self.check = None;
@@ -325,8 +320,8 @@ pub(crate) const fn is_passing(status: CallStatus) -> bool {
 }
 
 /// Issues a READ; `None` if the link has no room for it now.
-pub(crate) fn submit<P: AsMut<CommandPortal>>(
-    link: &mut Link<P>,
+pub(crate) fn submit(
+    link: &mut Link,
     now: Instant,
     piece: &Piece<'_>,
 ) -> Result<Option<CallId>, ReceiveError> {

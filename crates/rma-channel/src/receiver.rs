@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use rma_core::{
     executor::{CallError, CallStatus},
     gate::{Peer, Refused},
-    portal::CommandPortal,
     receive_queue::ReceiveQueue,
     region::RegisteredRegion,
     time::Instant,
@@ -52,6 +51,12 @@ pub enum RecoverError {
     /// There is what cannot be.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
+    /// Senders of this kind are lent nothing, so nothing can be taken back from one of them.
+    #[error("nothing is lent to {from} alone: no kind but the read slot with indirect reads lends")]
+    NothingLent {
+        /// The sender.
+        from: Peer,
+    },
     /// The host refuses to change keys. It must be tried again.
     #[error("the host does not change the keys of what senders share: {0}")]
     Host(Refused),
@@ -162,13 +167,13 @@ pub trait Claims: Close + fmt::Debug {
 }
 
 /// A receiver's end of a channel.
-pub trait Receiver<P: AsMut<CommandPortal> = CommandPortal>: Claims {
+pub trait Receiver: Claims {
     /// Does what is due: tells the sender what has been processed, fetches the messages that are
     /// due. To be called after [`Link::poll`], again and again.
     ///
     /// # Errors
     /// If the link refuses an op, or the channel has ended. What failed in passing is done again.
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError>;
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError>;
 }
 
 /// A receiver that events tell of messages: who has none may sleep until there is an event, or a
@@ -182,13 +187,13 @@ pub trait Blocking: Claims {
 /// A receiver that reads messages into the application's own memory, without a copy: the paper's
 /// receiver API with zero-copy (§6). It exists where Table 2 has zero-copy on receive and the
 /// receiver READs. It has no memory for messages of its own, and claims none.
-pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: Close + fmt::Debug {
+pub trait ReceiveInto: Close + fmt::Debug {
     /// Does what is due: looks for messages, tells the sender what has been received. To be called
     /// after [`Link::poll`], again and again.
     ///
     /// # Errors
     /// If the link refuses an op, or the channel has ended.
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError>;
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError>;
 
     /// The next message that can be received, if one is there: the paper's `CanReceiveRegion`. It
     /// is the same one until it is being received.
@@ -204,7 +209,7 @@ pub trait ReceiveInto<P: AsMut<CommandPortal> = CommandPortal>: Close + fmt::Deb
     /// ended.
     fn receive_into(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         incoming: Incoming,
         region: &RegisteredRegion,

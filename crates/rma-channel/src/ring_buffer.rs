@@ -28,12 +28,12 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
 use rma_shm::Region;
 
+use self::sender::{RingSender, Writes};
 use crate::{
     close::{Close, Registered},
     duplex::Tails,
@@ -47,6 +47,7 @@ use crate::{
 
 pub mod detached_bell;
 pub mod immediate;
+pub mod sender;
 pub mod with_zeroing;
 pub mod without_zeroing;
 
@@ -127,13 +128,13 @@ fn circular(
 
 /// Opens a sender's end that needs grants for the ring and its bell, the first of them for WRITE
 /// into the ring, and gives one for its tail.
-fn open_sender<E: Close>(
+fn open_sender<W: Writes + 'static>(
     host: &dyn Gate,
     config: RingConfig,
     kind: Kind,
     grants: &'static [OpType],
-    finish: impl FnOnce(SenderParts, &[Grant]) -> E + Send + 'static,
-) -> Result<Half<E>, OpenError> {
+    writes: impl FnOnce(&SenderParts, &[Grant]) -> W + Send + 'static,
+) -> Result<Half<RingSender<W>>, OpenError> {
     let RingConfig { peer, len, len_max, .. } = config;
     let image = circular(host, len, Permissions::NONE)?;
     let (tail, grant) = flow::tail_word(host, peer)?;
@@ -141,7 +142,9 @@ fn open_sender<E: Close>(
     let needs = Needs { us, agreed, side, grants };
     Ok(Half::new(needs, vec![grant], move |grants| {
         let (grant, registered) = (grants[0], Registered::default());
-        finish(SenderParts { grant, image, tail, len, len_max, registered }, &grants[1..])
+        let parts = SenderParts { grant, image, tail, len, len_max, registered };
+        let writes = writes(&parts, &grants[1..]);
+        RingSender::new(parts, writes)
     }))
 }
 
@@ -231,8 +234,8 @@ impl<R: Reads> Claims for RingReceiver<R> {
     }
 }
 
-impl<R: Reads, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<R> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<R: Reads> Receiver for RingReceiver<R> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let Self { reader, teller, .. } = self;
         let (tail, is_all) = (reader.tail(), reader.tail() == reader.next() && !reader.has_next());
         // A failed report is repeated.

@@ -4,7 +4,6 @@ use core::{fmt, ops::Range};
 
 use rma_core::{
     executor::{CallError, CallStatus},
-    portal::CommandPortal,
     region::RegisteredRegion,
     time::Instant,
 };
@@ -39,7 +38,7 @@ pub trait Outgoing: Close + fmt::Debug {
 }
 
 /// A sender's end of a channel.
-pub trait Sender<P: AsMut<CommandPortal> = CommandPortal>: Outgoing {
+pub trait Sender: Outgoing {
     /// Sends a message, which is copied: it may be changed at once. [`Link::copied_bytes`] counts
     /// it. What must be issued for it leaves with the next [`Link::poll`], or when it is its turn.
     ///
@@ -48,7 +47,7 @@ pub trait Sender<P: AsMut<CommandPortal> = CommandPortal>: Outgoing {
     /// taken.
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError>;
@@ -58,12 +57,12 @@ pub trait Sender<P: AsMut<CommandPortal> = CommandPortal>: Outgoing {
     ///
     /// # Errors
     /// If the receiver tells what cannot be, or a message has failed: it stays so.
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError>;
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError>;
 }
 
 /// A sender that sends out of the application's own memory, without a copy: the paper's
 /// `SendRegion`. It exists where Table 2 has zero-copy on send.
-pub trait SendRegion<P: AsMut<CommandPortal> = CommandPortal>: Sender<P> {
+pub trait SendRegion: Sender {
     /// Sends `range` of `region`, which is a message. Its bytes must not change until it is
     /// [`SendState::Accepted`], and those beside it ([`Outgoing::beside`]) are the channel's until
     /// then.
@@ -73,7 +72,7 @@ pub trait SendRegion<P: AsMut<CommandPortal> = CommandPortal>: Sender<P> {
     /// something is beside it and it does not begin at a multiple of 8.
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, ops::Range};
 
 use rma_core::{
     executor::{CallId, CallStatus},
-    portal::CommandPortal,
     region::RegisteredRegion,
 };
 
@@ -226,9 +225,9 @@ impl Sending {
 
     /// Takes what became of calls, and the tail that stands in `word`. An error if that cannot be,
     /// or one was not published.
-    pub(crate) fn poll<P: AsMut<CommandPortal>>(
+    pub(crate) fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         word: &RegisteredRegion,
         room: &mut Room,
     ) -> Result<(), SendError> {

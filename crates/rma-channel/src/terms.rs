@@ -24,6 +24,7 @@ use thiserror::Error;
 
 use crate::{
     close::{Close, Registered},
+    ring::Position,
     table::Kind,
 };
 
@@ -176,6 +177,11 @@ impl Terms {
         }
         check_grants(us, &self.grants, each)?;
         Ok(&self.grants)
+    }
+
+    /// The terms of an end that has joined and has nothing to grant.
+    pub(crate) const fn answer(&self) -> Self {
+        Self { agreed: self.agreed, from: self.from.other(), grants: Vec::new() }
     }
 
     /// The terms as bytes, to be carried over. They hold keys.
@@ -362,6 +368,34 @@ impl<E> Half<E> {
     }
 }
 
+impl<E: 'static> Half<E> {
+    /// The half of what `then` makes of the end.
+    pub(crate) fn map<T>(self, then: impl FnOnce(E) -> T + Send + 'static) -> Half<T> {
+        let Self { terms, needs, registered, finish } = self;
+        Half { terms, needs, registered, finish: Box::new(|grants| then(finish(grants))) }
+    }
+}
+
+/// A peer that an end has admitted, and that has answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Admitted {
+    /// The number that its end has for it.
+    pub(crate) seat: u64,
+    /// The position from which on it is told.
+    pub(crate) from: Position,
+    /// For NOTIFY, if it is told by that.
+    pub(crate) grant: Option<Grant>,
+}
+
+impl Half<Admitted> {
+    /// A peer of `us` that grants nothing: its answer says that it has joined.
+    pub(crate) fn joining(us: Identity, terms: Terms) -> Self {
+        let needs = Needs { us, agreed: terms.agreed, side: terms.from, grants: &[] };
+        let finish = Box::new(|_: &[Grant]| Admitted::default());
+        Self { terms, needs, registered: Registered::default(), finish }
+    }
+}
+
 impl<E> Close for Half<E> {
     fn registered(&mut self) -> &mut Registered {
         &mut self.registered
@@ -391,6 +425,17 @@ pub enum OpenError {
     /// The other end's terms are of no use.
     #[error(transparent)]
     Terms(#[from] TermsError),
+    /// The kind has one sender and one receiver, and this end has its peer.
+    #[error("it has one sender and one receiver; open another one for {peer}")]
+    OnePeer {
+        /// The peer that is one too many.
+        peer: Peer,
+    },
+    /// The kind's receivers do not read what they receive.
+    #[error(
+        "its receivers do not read messages, so they cannot read them into the application's memory; join it for          messages that are claimed"
+    )]
+    ReadsNothing,
     /// The host refuses. [`Refused::why`] has the host's own error.
     #[error("the host refuses what the channel needs: {0}")]
     Host(Refused),

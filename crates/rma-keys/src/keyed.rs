@@ -25,7 +25,6 @@ use rma_core::{
     },
     grant::Grant,
     op::{ClassOfService, OpStatus, OpType},
-    portal::CommandPortal,
     region::{RegionId, RegisteredRegion},
     time::Instant,
 };
@@ -152,8 +151,8 @@ impl Running {
 ///
 /// It has the executor to itself. Its methods take the cache that its rings are of.
 #[derive(Debug)]
-pub struct KeyedExecutor<P: AsMut<CommandPortal> = CommandPortal> {
-    executor: CommandExecutor<P>,
+pub struct KeyedExecutor {
+    executor: CommandExecutor,
     running: BTreeMap<KeyedCallId, Running>,
     under_way: BTreeMap<CallId, KeyedCallId>,
     /// Calls that wait for a key, or for room.
@@ -162,12 +161,12 @@ pub struct KeyedExecutor<P: AsMut<CommandPortal> = CommandPortal> {
     last: u64,
 }
 
-impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
+impl KeyedExecutor {
     /// Over `executor`, of which nothing may be under way.
     ///
     /// # Panics
     /// If it has calls.
-    pub fn new(executor: CommandExecutor<P>) -> Self {
+    pub fn new(executor: CommandExecutor) -> Self {
         assert_eq!(executor.calls(), 0, "it has the executor to itself");
         Self {
             executor,
@@ -180,7 +179,7 @@ impl<P: AsMut<CommandPortal>> KeyedExecutor<P> {
     }
 
     /// The executor, to wait for its completions.
-    pub const fn executor(&self) -> &CommandExecutor<P> {
+    pub const fn executor(&self) -> &CommandExecutor {
         &self.executor
     }
 

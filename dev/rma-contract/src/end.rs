@@ -5,14 +5,10 @@
 use std::{collections::VecDeque, fmt::Debug, sync::Arc};
 
 use rma_channel::{
-    Claim, Claims, Close, DuplexReceiver, Link, Peer, ReceiveError, ReceiveHandle, ReceiveInto,
-    ReceiveState, Receiver, RecoverError, Registered, read_ring,
-    read_slot::{self, indirect_read, indirect_read::OfferError},
+    AnyInto, AnyReceiver, Claim, Claims, Close, DuplexReceiver, Link, Peer, ReceiveError,
+    ReceiveHandle, ReceiveState, Receiver, RecoverError, Registered,
+    read_slot::{indirect_read, indirect_read::OfferError},
     ring::Position,
-    ring_buffer::{self, with_zeroing, without_zeroing},
-    send_recv::{bufferless, normal, shared},
-    shared_ring::receiver::{Finds, SharedReceiver},
-    write_slot::{detached_bell, immediate, inlined_bell, reserve_slot},
 };
 use rma_core::{
     gate::Gate,
@@ -175,8 +171,8 @@ const BLANK: u8 = 0xb1;
 /// A receiver that reads messages into memory of the application's, and that application: it has
 /// the next one read as soon as it has a place for it.
 #[derive(Debug)]
-pub struct Reads<I> {
-    into: I,
+pub struct Reads {
+    into: AnyInto,
     memory: RegisteredRegion,
     /// How far apart places are.
     stride: u64,
@@ -187,9 +183,9 @@ pub struct Reads<I> {
     ended: Option<ReceiveError>,
 }
 
-impl<I: ReceiveInto> Reads<I> {
+impl Reads {
     /// Registers the application's memory, for messages of up to `len_max` bytes.
-    pub fn new(into: I, host: &dyn Gate, len_max: u32) -> Self {
+    pub fn new(into: AnyInto, host: &dyn Gate, len_max: u32) -> Self {
         // With something between them that nobody writes.
         let stride = u64::from(len_max).next_multiple_of(8) + 8;
         let memory = Arc::new(Region::new((PLACES * stride) as usize).unwrap());
@@ -219,7 +215,7 @@ impl<I: ReceiveInto> Reads<I> {
     }
 }
 
-impl<I: ReceiveInto> End for Reads<I> {
+impl End for Reads {
     fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let polled = self.into.poll(link, now);
         self.ended = self.ended.or(polled.err());
@@ -382,61 +378,26 @@ impl Recovers for Offers {
     }
 }
 
-impl Recovers for indirect_read::Receiver {
-    fn take_back(&mut self, it: &dyn Gate, from: Peer) {
-        let left = Self::take_back(self, it, from).unwrap();
-        assert!(left.is_empty(), "its pool has them: {left:?}");
-    }
-}
-
-/// Unwraps a recovery's result. These hosts refuse nothing.
-fn said<T>(done: Result<Option<T>, RecoverError>) -> Result<bool, ReceiveError> {
-    match done {
-        Ok(done) => Ok(done.is_some()),
-        Err(RecoverError::Receive(error)) => Err(error),
-        Err(RecoverError::Host(error)) => panic!("{error}"),
-    }
-}
-
-impl<F: Finds> Recovers for SharedReceiver<F> {
+// These hosts refuse nothing.
+impl Recovers for AnyReceiver {
     fn recover(&mut self, it: &dyn Gate, now: Instant) -> Result<bool, ReceiveError> {
-        said(self.poll_recovery(it, now))
+        match self.poll_recovery(it, now) {
+            Err(RecoverError::Receive(error)) => Err(error),
+            done => Ok(done.unwrap()),
+        }
+    }
+
+    fn take_back(&mut self, it: &dyn Gate, from: Peer) {
+        self.take_back(it, from).unwrap();
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.recovery_timeout()
+        self.recovery_timeout().or_else(|| self.poll_timeout())
     }
 
     fn unfilled(&self) -> u64 {
-        Self::unfilled(self)
-    }
-}
-
-impl Recovers for reserve_slot::Receiver {
-    fn recover(&mut self, it: &dyn Gate, now: Instant) -> Result<bool, ReceiveError> {
-        said(self.poll_recovery(it, now))
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        self.recovery_timeout()
+        self.unfilled()
     }
 }
 
 impl<R: Claims> Recovers for DuplexReceiver<R> where Self: Receiver {}
-impl Recovers for normal::Receiver {}
-impl Recovers for shared::Receiver {}
-impl Recovers for bufferless::Receiver {}
-impl Recovers for detached_bell::Receiver {}
-impl Recovers for detached_bell::WakingReceiver {}
-impl Recovers for inlined_bell::Receiver {}
-impl Recovers for immediate::Receiver {}
-impl Recovers for ring_buffer::detached_bell::Receiver {}
-impl Recovers for ring_buffer::immediate::Receiver {}
-impl Recovers for with_zeroing::Receiver {}
-impl Recovers for without_zeroing::Receiver {}
-impl Recovers for read_ring::detached_bell::Receiver {}
-impl Recovers for read_ring::inlined_bell::Receiver {}
-impl Recovers for read_ring::notify_receiver::Receiver {}
-impl Recovers for read_slot::detached_bell::Receiver {}
-impl Recovers for read_slot::inlined_bell::Receiver {}
-impl Recovers for read_slot::notify_receiver::Receiver {}

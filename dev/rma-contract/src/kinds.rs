@@ -3,25 +3,22 @@
 //!
 //! | module | whose functions |
 //! |---|---|
-//! | `pairs` | one sender, one receiver: 1, 4 to 6, 8 to 11; and all of them as duplex channels |
-//! | `shared` | senders that share a receiver: 2, 3, 7, 12, 13 |
-//! | `readers` | receivers that read one sender's memory: 14 to 16, 18 to 20 |
-//! | `lent` | senders that a receiver lends buffers to: 17 |
+//! | `any` | all kinds, as [`Kind::open`] opens them |
+//! | `lent` | senders that are lent places in the application's memory: 17 |
+//! | `pairs` | two channels that ride on each other: 1, 4 to 6, 8 to 11 |
 
-use rma_channel::{Kind, Peer, Sender, Terms, ring::RingLen, ring_buffer::RingConfig};
+use rma_channel::{Kind, Sender, Terms};
 use rma_sim::net::frame::NodeId;
 
 use super::{end::End, hosts::Hosts};
 
 // Whoever includes this file by its path finds them in the same place.
+#[path = "kinds/any.rs"]
+mod any;
 #[path = "kinds/lent.rs"]
 mod lent;
 #[path = "kinds/pairs.rs"]
 mod pairs;
-#[path = "kinds/readers.rs"]
-mod readers;
-#[path = "kinds/shared.rs"]
-mod shared;
 
 /// The settings that a channel is opened with.
 #[derive(Clone, Debug)]
@@ -54,7 +51,7 @@ pub struct Row {
     /// The kind that channels of this row are.
     pub kind: Kind,
     /// Opens a channel.
-    pub open: fn(&mut dyn Hosts, &Settings) -> Ends,
+    pub open: Open,
     /// How many senders one channel may have.
     pub senders: usize,
     /// How many receivers one channel may have.
@@ -87,69 +84,45 @@ pub const MANY: usize = 4;
 
 /// All kinds that there are, in the order of Table 2.
 pub const ROWS: &[Row] = &[
-    pair(Kind::SendRecvNormal, pairs::send_recv_normal),
-    Row { senders: MANY, is_told: false, ..pair(Kind::SendRecvShared, shared::send_recv_shared) },
+    pair(Kind::SendRecvNormal, any::open),
+    Row { senders: MANY, is_told: false, ..pair(Kind::SendRecvShared, any::open) },
     Row {
         senders: MANY,
         shortest: 8,
         longest: 8,
         is_told: false,
-        ..pair(Kind::SendRecvBufferless, shared::send_recv_bufferless)
+        ..pair(Kind::SendRecvBufferless, any::open)
     },
-    Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, pairs::write_slot_detached) },
-    Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, pairs::write_slot_waking) },
-    Row { longest: 10_000, ..pair(Kind::WriteSlotInlined, pairs::write_slot_inlined) },
-    Row { longest: 10_000, ..pair(Kind::WriteSlotImmediate, pairs::write_slot_immediate) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, any::open) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotDetached, any::open_waking) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotInlined, any::open) },
+    Row { longest: 10_000, ..pair(Kind::WriteSlotImmediate, any::open) },
     Row {
         senders: MANY,
         longest: 10_000,
         is_told: false,
-        ..pair(Kind::WriteSlotReserve, shared::write_slot_reserve)
+        ..pair(Kind::WriteSlotReserve, any::open)
     },
-    Row { longest: 10_000, ..pair(Kind::RingDetached, pairs::ring_detached) },
-    Row { longest: 10_000, ..pair(Kind::RingImmediate, pairs::ring_immediate) },
-    Row { longest: 10_000, ..pair(Kind::RingWithZeroing, pairs::ring_with_zeroing) },
-    Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, pairs::ring_without_zeroing) },
-    Row { senders: MANY, ..pair(Kind::SharedRingImmediate, shared::shared_ring_immediate) },
+    Row { longest: 10_000, ..pair(Kind::RingDetached, any::open) },
+    Row { longest: 10_000, ..pair(Kind::RingImmediate, any::open) },
+    Row { longest: 10_000, ..pair(Kind::RingWithZeroing, any::open) },
+    Row { longest: 10_000, ..pair(Kind::RingWithoutZeroing, any::open) },
+    Row { senders: MANY, ..pair(Kind::SharedRingImmediate, any::open) },
     Row {
         senders: MANY,
         longest: 4080,
         has_places: true,
-        ..pair(Kind::SharedRingWithZeroing, shared::shared_ring_with_zeroing)
+        ..pair(Kind::SharedRingWithZeroing, any::open)
     },
-    broadcast(
-        Kind::ReadSlotDetached,
-        [readers::read_slot_detached, readers::read_slot_detached_into],
-    ),
-    broadcast(Kind::ReadSlotInlined, [readers::read_slot_inlined, readers::read_slot_inlined_into]),
-    broadcast(Kind::ReadSlotNotify, [readers::read_slot_notify, readers::read_slot_notify_into]),
-    Row {
-        senders: MANY,
-        longest: 10_000,
-        is_told: false,
-        lends: true,
-        ..pair(Kind::ReadSlotIndirect, lent::read_slot_indirect)
-    },
-    Row {
-        senders: MANY,
-        longest: 10_000,
-        is_told: false,
-        lends: true,
-        ..pair(Kind::ReadSlotIndirect, lent::read_slot_offered)
-    },
-    broadcast(
-        Kind::ReadRingDetached,
-        [readers::read_ring_detached, readers::read_ring_detached_into],
-    ),
-    broadcast(Kind::ReadRingInlined, [readers::read_ring_inlined, readers::read_ring_inlined_into]),
-    Row {
-        prefetches: true,
-        ..broadcast(
-            Kind::ReadRingInlined,
-            [readers::read_ring_prefetched, readers::read_ring_inlined_into],
-        )
-    },
-    broadcast(Kind::ReadRingNotify, [readers::read_ring_notify, readers::read_ring_notify_into]),
+    broadcast(Kind::ReadSlotDetached),
+    broadcast(Kind::ReadSlotInlined),
+    broadcast(Kind::ReadSlotNotify),
+    lends(any::open),
+    lends(lent::open_offered),
+    broadcast(Kind::ReadRingDetached),
+    broadcast(Kind::ReadRingInlined),
+    Row { open: any::open_ahead, prefetches: true, ..broadcast(Kind::ReadRingInlined) },
+    broadcast(Kind::ReadRingNotify),
 ];
 
 /// Kinds that are tried as duplex channels as well: all that can.
@@ -169,16 +142,22 @@ const fn both_ways(kind: Kind, open: Open, longest: u32) -> Row {
     Row { longest, is_duplex: true, ..pair(kind, open) }
 }
 
-type Open = fn(&mut dyn Hosts, &Settings) -> Ends;
+type Open = fn(&mut dyn Hosts, Kind, &Settings) -> Ends;
 
 /// A kind with one sender whose memory any number of receivers read, into images or into memory of
 /// the application's.
-const fn broadcast(kind: Kind, [open, into]: [Open; 2]) -> Row {
-    Row { receivers: MANY, longest: 10_000, into: Some(into), ..pair(kind, open) }
+const fn broadcast(kind: Kind) -> Row {
+    Row { receivers: MANY, longest: 10_000, into: Some(any::open_into), ..pair(kind, any::open) }
+}
+
+/// The kind whose receiver lends buffers.
+const fn lends(open: Open) -> Row {
+    let one = pair(Kind::ReadSlotIndirect, open);
+    Row { senders: MANY, longest: 10_000, is_told: false, lends: true, ..one }
 }
 
 /// A kind with one sender and one receiver, for messages of one op at most.
-const fn pair(kind: Kind, open: fn(&mut dyn Hosts, &Settings) -> Ends) -> Row {
+const fn pair(kind: Kind, open: Open) -> Row {
     Row {
         kind,
         open,
@@ -222,17 +201,6 @@ impl Row {
         let (from, to) = (0..senders as u16, senders as u16..nodes);
         let (senders, receivers) = (from.map(NodeId).collect(), to.map(NodeId).collect());
         (Settings { name: 7, senders, receivers, len_max, room }, nodes)
-    }
-}
-
-impl Settings {
-    fn ring(&self, peer: Peer) -> RingConfig {
-        // The length of a record besides its message, and its padding.
-        let len = self.room * u64::from(self.len_max + 16).next_multiple_of(64);
-        let len = RingLen::new(len.next_power_of_two().max(RingLen::MIN)).unwrap();
-        RingConfig::with_peer(peer).with(|it| {
-            (it.name, it.len, it.len_max) = (self.name, len, self.len_max);
-        })
     }
 }
 

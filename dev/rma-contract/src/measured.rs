@@ -157,7 +157,7 @@ fn receiver_memory(row: &Row, senders: u16) -> u64 {
     };
     let mut lent = 0;
     for senders in froms {
-        let ends = open(&mut run.world, &Settings { senders, ..settings.clone() });
+        let ends = open(&mut run.world, row.kind, &Settings { senders, ..settings.clone() });
         lent += ends.receivers.iter().map(|(_, end)| end.lent_bytes()).sum::<u64>();
     }
     one + run.world.registered(receiver) - before - lent
@@ -175,7 +175,7 @@ fn sender_memory(row: &Row, receivers: u16) -> u64 {
     let tos =
         if row.receivers > 1 { vec![tos] } else { tos.into_iter().map(|to| vec![to]).collect() };
     for receivers in tos {
-        (row.open)(&mut run.world, &Settings { receivers, ..settings.clone() });
+        (row.open)(&mut run.world, row.kind, &Settings { receivers, ..settings.clone() });
     }
     run.world.registered(sender) - before
 }

@@ -72,7 +72,7 @@ impl<W: Driven> Run<W> {
     pub fn open(&mut self, row: &Row, settings: &Settings, lens: Lens, count: u64) {
         self.close();
         self.news_at = self.steps;
-        let ends = (row.open)(&mut self.world, settings);
+        let ends = (row.open)(&mut self.world, row.kind, settings);
         assert_eq!(ends.senders.len(), settings.senders.len(), "{}", self.about);
         let prng = Prng::new(self.world.seed()).fork(self.steps);
         let streams =

@@ -24,7 +24,7 @@ use rma_bench::{
 use rma_core::executor::CommandExecutor;
 use rma_xdp::{
     InlineHost, OpType,
-    channel::{Link, Message, Peer, Receiver, SendError, Sender},
+    channel::{Claims, Link, Message, Peer, Receiver, SendError, Sender},
     ops::PortalLease,
     time::{Clock, Instant},
 };
@@ -89,8 +89,8 @@ fn fill(bytes: &mut [u8], number: u64) {
 
 /// Takes all messages that have come and counts them in `taken`: they are numbered from the one
 /// after it on.
-fn take(
-    receiver: &mut (dyn Receiver + Send),
+fn take<R: Claims + ?Sized>(
+    receiver: &mut R,
     taken: &mut u64,
     (bytes, expected): (&mut [u8], &mut [u8]),
     failed: &dyn Fn(&dyn fmt::Display) -> PairError,
@@ -178,7 +178,7 @@ impl Channel {
         let server = move || -> Result<(), PairError> {
             to.link.poll(clock.now());
             let before = taken;
-            take(&mut **receiver, &mut taken, (&mut bytes, &mut expected), failed)?;
+            take(receiver, &mut taken, (&mut bytes, &mut expected), failed)?;
             let now = clock.now();
             receiver.poll(&mut to.link, now).map_err(|error| failed(&error))?;
             if taken > before {
@@ -241,7 +241,7 @@ impl Channel {
             to.link.poll(now);
             receiver.poll(&mut to.link, now).map_err(|error| failed(&error))?;
             let before = taken;
-            take(&mut **receiver, &mut taken, (&mut bytes, &mut expected), failed)?;
+            take(receiver, &mut taken, (&mut bytes, &mut expected), failed)?;
             if taken > before {
                 at.store(clock.now().as_nanos(), Relaxed);
                 got.store(taken, Release);
@@ -263,7 +263,7 @@ impl Channel {
                     from.link.poll(now);
                 }
                 let start = client.clock.now();
-                send(&mut **sender, (from, client), start, &message, failed)?;
+                send(sender, (from, client), start, &message, failed)?;
                 while got.load(Acquire) < number {
                     check(wrong, interrupt)?;
                     client.host.turn();
@@ -304,7 +304,7 @@ impl Channel {
             (pair.client.clock.clone(), vec![0; size], vec![0; size]);
         let (mut taken, mut answered) = (0, 0);
         let server = move || -> Result<(), PairError> {
-            take(&mut **requests, &mut taken, (&mut bytes, &mut expected), failed)?;
+            take(requests, &mut taken, (&mut bytes, &mut expected), failed)?;
             let now = clock.now();
             if answered < taken {
                 match answering.send(&mut to.link, now, &bytes[..answer]) {
@@ -323,11 +323,11 @@ impl Channel {
             for number in 1..=warm_up + count {
                 fill(&mut message, number);
                 let start = client.clock.now();
-                send(&mut **sender, (from, client), start, &message, failed)?;
+                send(sender, (from, client), start, &message, failed)?;
                 let end = loop {
                     check(wrong, interrupt)?;
                     client.host.turn();
-                    take(&mut **receiver, &mut come, (&mut bytes, &mut expected), failed)?;
+                    take(receiver, &mut come, (&mut bytes, &mut expected), failed)?;
                     let now = client.clock.now();
                     if come == number {
                         break now;
@@ -348,7 +348,7 @@ impl Channel {
 
 /// Sends a message, as soon as there is room for it.
 fn send(
-    sender: &mut (dyn Sender + Send),
+    sender: &mut impl Sender,
     (from, client): (&mut Side, &mut Client),
     start: Instant,
     message: &[u8],

@@ -107,7 +107,7 @@ impl Run {
         let (room, many) = ([1, 2, 3, 8][shape >> 2 & 3], shape & 0x10 != 0);
         let (settings, nodes) = row.settings(len_max, room, many);
         let mut world = World::new(nodes);
-        let Ends { senders, receivers } = (row.open)(&mut world, &settings);
+        let Ends { senders, receivers } = (row.open)(&mut world, row.kind, &settings);
         let count = senders.len();
         let from = |(node, end)| From { node, end, sent: Vec::new(), broken: None };
         let to = |(node, end)| {

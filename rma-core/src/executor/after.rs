@@ -7,7 +7,7 @@ use super::{
     call::{CallError, CallId},
     calls::{End, Phase},
 };
-use crate::{portal::CommandPortal, time::Instant};
+use crate::time::Instant;
 
 /// How many calls one may wait for.
 const PREDECESSORS: usize = 2;
@@ -118,7 +118,7 @@ impl After {
     }
 }
 
-impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+impl CommandExecutor {
     /// Whether a call may come after these.
     #[inline]
     pub(super) fn check_after(

@@ -20,9 +20,7 @@ use super::{
     call::CallId,
     calls::{Calls, End, Phase},
 };
-use crate::{
-    cc::RemoteWindowId, op::OpStatus, portal::CommandPortal, region::RegionId, time::Instant,
-};
+use crate::{cc::RemoteWindowId, op::OpStatus, region::RegionId, time::Instant};
 
 /// The first wait of an op that asks, in nanoseconds; each further one is twice as long. Shorter: a
 /// slow receiver is asked more often. Longer: a receive that is posted just then is found later.
@@ -159,7 +157,7 @@ fn asks(calls: &Calls, call: CallId) -> bool {
     calls.is_current(call) && is_offered()
 }
 
-impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+impl CommandExecutor {
     fn place_of(&mut self, index: u16) -> Place {
         let call = &mut self.calls[index];
         Place { path: call.path, region: call.publishing_mut().region }

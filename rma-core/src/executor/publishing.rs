@@ -29,7 +29,7 @@ use crate::{
     grant::Grant,
     op::{OpStatus, OpType},
     outcome::{OpName, Verdict},
-    portal::{CommandPortal, Placement},
+    portal::Placement,
     region::RegionId,
     time::{Instant, nanos},
 };
@@ -212,14 +212,14 @@ impl Publishing {
     }
 }
 
-impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+impl CommandExecutor {
     /// Whether a call may publish as it says.
     #[cold]
     pub(super) fn check_publish(&mut self, call: &Call<'_>) -> Result<(), CallError> {
         call::check_publish(call)?;
         let Publish::WithImmediate { grant, .. } = call.publish else { return Ok(()) };
         let piece = call.pieces.len() - 1;
-        let usable = self.portal.as_mut().check_grant(grant, OpType::WriteWithImm);
+        let usable = self.portal.check_grant(grant, OpType::WriteWithImm);
         usable.map_err(|error| CallError::Submit { piece, error })
     }
 
@@ -275,7 +275,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
         };
         let span = call.take_publishing(is_retry);
         let (class, responder) = (call.class, self.cc.addr(call.path));
-        let portal = self.portal.as_mut();
+        let portal = &mut self.portal;
         let slot = portal.take_slot().expect("one is free");
         let done = portal.begin_recorded(slot, responder, region);
         let op = match asks {

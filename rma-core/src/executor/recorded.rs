@@ -14,11 +14,11 @@ use crate::{
     grant::Grant,
     op::{ClassOfService, Moves},
     outcome::OpName,
-    portal::{Change, CommandPortal},
+    portal::Change,
     time::{Instant, nanos},
 };
 
-impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+impl CommandExecutor {
     /// Takes a call of one recorded op: see [`CommandExecutor::submit`]. The windows, pace and
     /// turns are those of writes to the same remote NIC.
     ///
@@ -139,7 +139,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     /// As [`CommandExecutor::submit_op`], but for want of room.
     pub fn check_op(&mut self, call: &OpCall<'_>) -> Result<RecordedOp, CallError> {
         let OpCall { grant, change, .. } = call;
-        let portal = self.portal.as_mut();
+        let portal = &mut self.portal;
         let op = portal.check_grant(grant, change.op_type());
         let op = op.and_then(|()| portal.command_of(change));
         let op = op.map_err(|error| CallError::Submit { piece: 0, error })?;
@@ -165,7 +165,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     pub fn check_settle(&mut self, grant: &Grant) -> Result<(), CallError> {
         let op_type = grant.op_type;
         let checked = if op_type.may_be_recorded() {
-            self.portal.as_mut().check_grant(grant, op_type)
+            self.portal.check_grant(grant, op_type)
         } else {
             Err(SubmitError::NotRecorded { op_type })
         };

@@ -10,9 +10,9 @@ use super::{
     peers::{Heard, Peer, SilentPeers},
     publishing::Publishing,
 };
-use crate::{cc::RemoteWindowId, op::OpStatus, portal::CommandPortal, time::Instant};
+use crate::{cc::RemoteWindowId, op::OpStatus, time::Instant};
 
-impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
+impl CommandExecutor {
     /// How many of the remote NICs that it has asked are silent: nothing has come from them since,
     /// and an op has timed out. They are no longer counted when they answer, or are forgotten as
     /// others need their places. Looks at each of them.
@@ -84,7 +84,7 @@ impl<P: AsMut<CommandPortal>> CommandExecutor<P> {
     #[cold]
     pub(super) fn meet_silence(&mut self, now: Instant, index: u16) {
         let (path, outlast) = (self.calls[index].path, self.calls[index].outlast);
-        let free = self.ops.len() - self.portal.as_mut().outstanding();
+        let free = self.ops.len() - self.portal.outstanding();
         if self.peers.take_turn_at_once(now, path, index, free) {
             return;
         }

@@ -352,12 +352,6 @@ impl CommandPortal {
     }
 }
 
-impl AsMut<Self> for CommandPortal {
-    fn as_mut(&mut self) -> &mut Self {
-        self
-    }
-}
-
 /// Ops that are issued together. See [`CommandPortal::batch`]. To be dropped, not forgotten: the
 /// engine would not see all of them.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use core::{fmt, ops::Range};
 use std::sync::Arc;
 
 use rma_core::{
-    portal::CommandPortal,
     receive_queue::{Event, Receive, ReceiveQueue},
     region::RegisteredRegion,
     time::Instant,
@@ -138,8 +137,8 @@ impl<T: Tells> Claims for EventReceiver<T> {
     }
 }
 
-impl<T: Tells, P: AsMut<CommandPortal>> Receiver<P> for EventReceiver<T> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<T: Tells> Receiver for EventReceiver<T> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let is_all = self.arrivals.is_all() && !self.queue.has_event();
         // A failed report is repeated.
         self.teller.poll(link, now, self.arrivals.tail(), is_all)?;

@@ -2,7 +2,7 @@
 
 use core::{fmt, ops::Range};
 
-use rma_core::{executor::CallId, portal::CommandPortal, region::RegisteredRegion, time::Instant};
+use rma_core::{executor::CallId, region::RegisteredRegion, time::Instant};
 
 use super::places::Places;
 use crate::{
@@ -42,18 +42,18 @@ pub trait Carries: fmt::Debug + Send {
     ///
     /// # Errors
     /// If the link refuses it. Then nothing is issued.
-    fn carry<P: AsMut<CommandPortal>>(
+    fn carry(
         &self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         parcel: &Parcel<'_>,
     ) -> Result<CallId, SendError>;
 
     /// Issues the bell of message `number`, whose bytes have landed, or do by the call that it
     /// comes `after`. `None`: those are all.
-    fn ring<P: AsMut<CommandPortal>>(
+    fn ring(
         &self,
-        _link: &mut Link<P>,
+        _link: &mut Link,
         _now: Instant,
         _number: Position,
         _after: Option<CallId>,
@@ -102,9 +102,9 @@ impl<C: Carries> NumberedSender<C> {
     }
 
     /// Issues message `number`, which was taken, from where it lies.
-    fn issue<P: AsMut<CommandPortal>>(
+    fn issue(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         parcel: &Parcel<'_>,
     ) -> Result<SendHandle, SendError> {
@@ -160,10 +160,10 @@ impl<C: Carries> Outgoing for NumberedSender<C> {
     }
 }
 
-impl<P: AsMut<CommandPortal>, C: Carries> Sender<P> for NumberedSender<C> {
+impl<C: Carries> Sender for NumberedSender<C> {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -179,7 +179,7 @@ impl<P: AsMut<CommandPortal>, C: Carries> Sender<P> for NumberedSender<C> {
         Ok(sent)
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         let polled = self.sending.poll(link, &self.tail, &mut self.room);
         // Also those of messages before one that has failed.
         while let Some(number) = self.sending.ready() {
@@ -193,10 +193,10 @@ impl<P: AsMut<CommandPortal>, C: Carries> Sender<P> for NumberedSender<C> {
     }
 }
 
-impl<P: AsMut<CommandPortal>, C: Carries> SendRegion<P> for NumberedSender<C> {
+impl<C: Carries> SendRegion for NumberedSender<C> {
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

@@ -12,7 +12,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -55,12 +54,7 @@ impl Bell for HeadWord {
         let _ = self.word.store(0, head.to_bits().to_le());
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
-        &mut self,
-        _: &mut Link<P>,
-        _: Instant,
-        _: &mut Readers,
-    ) -> Result<(), SendError> {
+    fn poll(&mut self, _: &mut Link, _: Instant, _: &mut Readers) -> Result<(), SendError> {
         Ok(())
     }
 }
@@ -154,12 +148,7 @@ impl Look for HeadLook {
         self.pace.poll_timeout()
     }
 
-    fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        image: &Image,
-        at: At,
-    ) -> Result<Option<Found>, Fault> {
+    fn take(&mut self, link: &mut Link, image: &Image, at: At) -> Result<Option<Found>, Fault> {
         let Some(issued) = self.pace.take(link)? else { return Ok(None) };
         let head = Position::from_bits(word_at(&self.word, 0));
         if !at.can_be(head, image.capacity) {
@@ -171,9 +160,9 @@ impl Look for HeadLook {
         Ok(Some(if head == at.known { Found::Nothing(issued) } else { news }))
     }
 
-    fn begin<P: AsMut<CommandPortal>>(
+    fn begin(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         _: &Image,
         _: At,

@@ -13,7 +13,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     time::Instant,
 };
 
@@ -50,12 +49,7 @@ pub struct InRecords(());
 impl Bell for InRecords {
     fn ring(&mut self, _: Position) {}
 
-    fn poll<P: AsMut<CommandPortal>>(
-        &mut self,
-        _: &mut Link<P>,
-        _: Instant,
-        _: &mut Readers,
-    ) -> Result<(), SendError> {
+    fn poll(&mut self, _: &mut Link, _: Instant, _: &mut Readers) -> Result<(), SendError> {
         Ok(())
     }
 }
@@ -137,12 +131,7 @@ impl Look for BellLook {
         self.pace.poll_timeout()
     }
 
-    fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        image: &Image,
-        at: At,
-    ) -> Result<Option<Found>, Fault> {
+    fn take(&mut self, link: &mut Link, image: &Image, at: At) -> Result<Option<Found>, Fault> {
         let Some(issued) = self.pace.take(link)? else { return Ok(None) };
         let Image { memory, ring, len_max, capacity, .. } = image;
         let (end, mut known, mut whole) = (at.known.after(self.asked), at.known, at.known);
@@ -165,9 +154,9 @@ impl Look for BellLook {
         Ok(Some(if known == at.known { Found::Nothing(issued) } else { news }))
     }
 
-    fn begin<P: AsMut<CommandPortal>>(
+    fn begin(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         image: &Image,
         at: At,

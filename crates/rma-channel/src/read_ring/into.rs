@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use rma_core::{gate::Gate, grant::Grant, portal::CommandPortal, time::Instant};
+use rma_core::{gate::Gate, grant::Grant, time::Instant};
 use rma_shm::Region;
 
 use super::{
@@ -58,9 +58,9 @@ impl<L: Look> RecordFinds<L> {
 
     /// Takes the first word of the next record, if it has been read: when that was issued, and
     /// where the record ends, if it is one.
-    fn take_word<P: AsMut<CommandPortal>>(
+    fn take_word(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         tail: Position,
     ) -> Result<Option<(Instant, Option<Found>)>, Fault> {
         let Some(issued) = self.pace.take(link)? else { return Ok(None) };
@@ -78,11 +78,7 @@ impl<L: Look> RecordFinds<L> {
         Ok(Some((issued, Some(Found { position, end, remote_offset, len, landed: false }))))
     }
 
-    fn look<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn look(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let remote_offset = self.image.ring.offset(self.next);
         let piece = self.image.piece(Position::ZERO, WORD);
         let call = submit(link, now, &rma_core::executor::Piece { remote_offset, ..piece })?;
@@ -106,9 +102,9 @@ impl<L: Look> Finds for RecordFinds<L> {
         (self.next, self.known) = (start, start);
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         found: &mut VecDeque<Found>,

@@ -12,7 +12,7 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal},
+    portal::Change,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
     region::Permissions,
     time::Instant,
@@ -27,12 +27,13 @@ use crate::{
     close::{opened, opened_with},
     into::{Fault, IntoReceiver},
     link::Link,
+    open::ends::End,
     readers::Readers,
     receiver::{Blocking, ReceiveError},
     ring::{Malformed, Position},
     sender::SendError,
     table::Kind,
-    terms::{Half, Needs, OpenError, Side, Terms, TermsError},
+    terms::{Admitted, Half, Needs, OpenError, Side, Terms, TermsError},
 };
 
 /// The sender's end.
@@ -62,9 +63,9 @@ impl Bell for Notices {
         self.head = head;
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         readers: &mut Readers,
     ) -> Result<(), SendError> {
@@ -84,9 +85,9 @@ impl Notices {
     }
 
     /// Tells the head to those that count and do not know it, as `immediate`.
-    pub(crate) fn tell<P: AsMut<CommandPortal>>(
+    pub(crate) fn tell(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         readers: &Readers,
         immediate: u64,
@@ -111,19 +112,20 @@ impl Notices {
 
     /// A receiver has said how it is notified.
     pub(crate) fn accept(&mut self, Admitted { seat, from, grant }: Admitted) {
+        let seat = seat as usize;
         if seat >= self.notices.len() {
             self.notices.resize_with(seat + 1, || None);
         }
-        self.notices[seat] = Some(Notice { grant, told: from, call: None });
+        self.notices[seat] = grant.map(|grant| Notice { grant, told: from, call: None });
     }
 }
 
 impl Notice {
     //= channels#4.6-notify
     /// Tells the head if it is news.
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         head: Position,
         immediate: u64,
@@ -148,14 +150,6 @@ impl Notice {
     }
 }
 
-/// A receiver that was admitted and has told how it is notified.
-#[derive(Clone, Copy, Debug)]
-pub struct Admitted {
-    pub(crate) seat: usize,
-    pub(crate) from: Position,
-    pub(crate) grant: Grant,
-}
-
 impl Sender {
     /// Opens a sender's end: a ring that is empty, without receivers.
     ///
@@ -177,7 +171,8 @@ impl Sender {
         let (us, side) = (host.identity(), Side::Sender);
         let needs = Needs { us, agreed, side, grants: &[OpType::Notify] };
         let from = self.head();
-        Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))
+        let seat = seat as u64;
+        Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: Some(told[0]) }))
     }
 
     /// Notifies a receiver that was admitted, and has told its terms, from now on.
@@ -185,8 +180,18 @@ impl Sender {
     /// # Errors
     /// If those are not terms of that receiver.
     pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
-        self.bell.accept(half.complete(theirs)?);
+        self.seat(half.complete(theirs)?);
         Ok(())
+    }
+}
+
+impl End for Sender {
+    fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
+        Self::admit(self, host, peer)
+    }
+
+    fn seat(&mut self, admitted: Admitted) {
+        self.bell.accept(admitted);
     }
 }
 
@@ -288,12 +293,7 @@ pub struct EventLook {
 impl Look for EventLook {
     const ASKS: bool = false;
 
-    fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        _: &mut Link<P>,
-        image: &Image,
-        at: At,
-    ) -> Result<Option<Found>, Fault> {
+    fn take(&mut self, _: &mut Link, image: &Image, at: At) -> Result<Option<Found>, Fault> {
         let mut known = at.known;
         while let Some(event) = self.queue.poll() {
             // It was posted.
@@ -309,13 +309,7 @@ impl Look for EventLook {
         Ok((known != at.known).then_some(news))
     }
 
-    fn begin<P: AsMut<CommandPortal>>(
-        &mut self,
-        _: &mut Link<P>,
-        _: Instant,
-        _: &Image,
-        _: At,
-    ) -> Result<(), ReceiveError> {
+    fn begin(&mut self, _: &mut Link, _: Instant, _: &Image, _: At) -> Result<(), ReceiveError> {
         Ok(())
     }
 }

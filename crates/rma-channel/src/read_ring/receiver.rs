@@ -12,7 +12,6 @@ use rma_core::{
     executor::{CallId, CallStatus, Piece},
     gate::Gate,
     grant::Grant,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -88,12 +87,7 @@ pub(crate) trait Look: core::fmt::Debug {
     const ASKS: bool = true;
 
     /// Takes the result of a look, if something was or a look is over.
-    fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        image: &Image,
-        at: At,
-    ) -> Result<Option<Found>, Fault>;
+    fn take(&mut self, link: &mut Link, image: &Image, at: At) -> Result<Option<Found>, Fault>;
 
     /// When a look must be made, if not at once.
     fn poll_timeout(&self) -> Option<Instant> {
@@ -101,9 +95,9 @@ pub(crate) trait Look: core::fmt::Debug {
     }
 
     /// Looks, if it is time and all that is known of has been asked for.
-    fn begin<P: AsMut<CommandPortal>>(
+    fn begin(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         image: &Image,
         at: At,
@@ -139,10 +133,7 @@ impl Pace {
     }
 
     /// When the look was issued that is over now.
-    pub(crate) fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-    ) -> Result<Option<Instant>, Fault> {
+    pub(crate) fn take(&mut self, link: &mut Link) -> Result<Option<Instant>, Fault> {
         let Some((call, issued)) = self.call else { return Ok(None) };
         let Some(outcome) = link.take(call) else { return Ok(None) };
         self.call = None;
@@ -304,7 +295,7 @@ impl<L: Look> RingReceiver<L> {
         }
     }
 
-    fn take_bodies<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>) {
+    fn take_bodies(&mut self, link: &mut Link) {
         while let Some(body) = self.bodies.front_mut() {
             match body.state {
                 State::Landed => {}
@@ -325,11 +316,7 @@ impl<L: Look> RingReceiver<L> {
         }
     }
 
-    fn take_look<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn take_look(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         match self.look.take(link, &self.image, self.at()) {
             Ok(None) => {}
             Ok(Some(Found::Nothing(issued))) => {
@@ -353,11 +340,7 @@ impl<L: Look> RingReceiver<L> {
     }
 
     /// Asks for what is known of and not asked for, and looks for more, if that is not to wait.
-    fn ask<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn ask(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         if self.asked != self.known {
             let (from, end) = (self.asked, self.known);
             self.bodies.push_back(Body { from, end, state: State::Due });
@@ -441,8 +424,8 @@ impl<L: Look> Claims for RingReceiver<L> {
     }
 }
 
-impl<L: Look, P: AsMut<CommandPortal>> Receiver<P> for RingReceiver<L> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<L: Look> Receiver for RingReceiver<L> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.begin();
         if self.is_begun {
             self.take_bodies(link);

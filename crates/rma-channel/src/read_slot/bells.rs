@@ -18,7 +18,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -204,9 +203,9 @@ impl BellLook {
     }
 
     /// Takes what a look has found. Returns when it was issued, if it has found nothing.
-    pub(super) fn take<P: AsMut<CommandPortal>>(
+    pub(super) fn take(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         found: &mut VecDeque<Found>,
     ) -> Result<Option<Instant>, Fault> {
         let Some(issued) = self.pace.take(link)? else { return Ok(None) };
@@ -223,12 +222,7 @@ impl BellLook {
     }
 
     /// Looks at the bells of up to `most` messages, if it is time.
-    pub(super) fn begin<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        most: u64,
-    ) -> Result<(), Fault> {
+    pub(super) fn begin(&mut self, link: &mut Link, now: Instant, most: u64) -> Result<(), Fault> {
         if !self.pace.is_time(now) {
             return Ok(());
         }

@@ -10,7 +10,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     region::RegisteredRegion,
     time::Instant,
 };
@@ -109,9 +108,9 @@ impl Finds for BellFinds {
         self.look.poll_timeout()
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         found: &mut VecDeque<Found>,

@@ -51,5 +51,5 @@ mod sender;
 mod tests;
 
 pub use offers::{Borrower, IndirectConfig, OfferError, Standing};
-pub use receiver::{Admitted, Receiver};
+pub use receiver::Receiver;
 pub use sender::Sender;

@@ -21,7 +21,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     region::RegisteredRegion,
     time::Instant,
 };
@@ -188,11 +187,7 @@ impl SlotFinds {
         Ok(Some(Found { remote_offset, landed, ..it }))
     }
 
-    fn look<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), Fault> {
+    fn look(&mut self, link: &mut Link, now: Instant) -> Result<(), Fault> {
         self.landing.clone_from(&self.place);
         let (local, local_offset, len) = match &self.landing {
             Some((region, offset)) => (region, offset - WORD, self.slots.stride().min(LOOK_MAX)),
@@ -218,9 +213,9 @@ impl Finds for SlotFinds {
         self.pace.poll_timeout().filter(|_| !self.waits)
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         found: &mut VecDeque<Found>,

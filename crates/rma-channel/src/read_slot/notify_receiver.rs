@@ -12,7 +12,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     receive_queue::ReceiveQueue,
     region::RegisteredRegion,
     time::Instant,
@@ -28,9 +27,10 @@ use crate::{
     close::opened_with,
     into::{Fault, Finds, Found, IntoReceiver},
     link::Link,
+    open::ends::End,
     read_ring::{
         ReaderConfig,
-        notify_receiver::{Admitted, Notices, open_queue},
+        notify_receiver::{Notices, open_queue},
         receiver::Pace,
     },
     readers::Readers,
@@ -38,7 +38,7 @@ use crate::{
     ring::{Malformed, Position},
     sender::SendError,
     table::Kind,
-    terms::{Half, Needs, OpenError, Side, Terms, TermsError},
+    terms::{Admitted, Half, Needs, OpenError, Side, Terms, TermsError},
 };
 
 /// The sender's end.
@@ -97,9 +97,9 @@ impl Bells for Told {
         self.notices.go_on(number.after(1));
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         readers: &mut Readers,
     ) -> Result<(), SendError> {
@@ -119,7 +119,8 @@ impl Sender {
         let (us, agreed) = (host.identity(), self.agreed());
         let needs = Needs { us, agreed, side: Side::Sender, grants: &[OpType::Notify] };
         let from = self.head;
-        Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: told[0] }))
+        let seat = seat as u64;
+        Ok(Half::new(needs, grants, move |told| Admitted { seat, from, grant: Some(told[0]) }))
     }
 
     /// Notifies a receiver that was admitted, and has told its terms, from now on.
@@ -127,7 +128,7 @@ impl Sender {
     /// # Errors
     /// If those are not terms of that receiver.
     pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
-        self.bells.notices.accept(half.complete(theirs)?);
+        self.seat(half.complete(theirs)?);
         Ok(())
     }
 }
@@ -180,6 +181,16 @@ impl Receiver {
 impl Blocking for Receiver {
     fn queue(&self) -> &ReceiveQueue {
         &self.into.finds.queue
+    }
+}
+
+impl End for Sender {
+    fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
+        Self::admit(self, host, peer)
+    }
+
+    fn seat(&mut self, admitted: Admitted) {
+        self.bells.notices.accept(admitted);
     }
 }
 
@@ -239,9 +250,9 @@ impl Finds for EventFinds {
         (self.look.messages().next, self.known) = (start, start);
     }
 
-    fn poll<P: AsMut<CommandPortal>>(
+    fn poll(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         tail: Position,
         found: &mut VecDeque<Found>,

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use rma_core::{gate::Gate, portal::CommandPortal, region::RegisteredRegion, time::Instant};
+use rma_core::{gate::Gate, region::RegisteredRegion, time::Instant};
 
 use super::Joined;
 use crate::{
@@ -122,8 +122,8 @@ impl<F: Finds> Claims for SlotReceiver<F> {
     }
 }
 
-impl<F: Finds, P: AsMut<CommandPortal>> Receiver<P> for SlotReceiver<F> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<F: Finds> Receiver for SlotReceiver<F> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let polled = self.receive(link, now);
         self.ended = self.ended.or(polled.err());
         polled
@@ -132,16 +132,12 @@ impl<F: Finds, P: AsMut<CommandPortal>> Receiver<P> for SlotReceiver<F> {
 
 #[expect(private_bounds, reason = "the three ways to find messages are all there are")]
 impl<F: Finds> SlotReceiver<F> {
-    fn receive<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), ReceiveError> {
+    fn receive(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.into.finds.land(self.free.front().map(|&offset| (&self.memory, offset)));
         self.into.poll(link, now)?;
         let mut is_new = false;
         while let Some(&offset) = self.free.front()
-            && let Some(incoming) = ReceiveInto::<P>::incoming(&mut self.into)
+            && let Some(incoming) = ReceiveInto::incoming(&mut self.into)
         {
             let (position, len) = (incoming.position, incoming.len);
             let handle = self.into.receive_into(link, now, incoming, &self.memory, offset)?;

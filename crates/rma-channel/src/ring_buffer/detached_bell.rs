@@ -8,33 +8,30 @@
 //!
 //! What is sent where it lies needs a word before it, for its length.
 
-use core::ops::Range;
-
 use rma_core::{
-    executor::{Call, CallId, OpCall, Piece},
+    executor::{Call, CallError, CallId, OpCall, Piece},
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal, Source},
+    portal::{Change, Source},
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
 use rma_shm::Region;
 
-use super::{RingConfig, RingReceiver, SenderParts, circular, open_receiver, open_sender};
+use super::{
+    RingConfig, RingReceiver, SenderParts, circular, open_receiver, open_sender,
+    sender::{Carries, Each, RingSender},
+};
 use crate::{
-    close::{Close, Registered, opened},
-    duplex::Hears,
+    close::opened,
     flow,
     link::Link,
     ring::{
-        Position, Room, WORD,
+        Position, WORD,
         detached::{Reader, first_word, footprint},
     },
-    sender::{
-        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
-    },
+    sender::{SendError, refused},
     sending::Sending,
     table::Kind,
     terms::{Half, OpenError},
@@ -63,13 +60,13 @@ impl Receiver {
     }
 }
 
-//= channels#4.3-detached
 /// The sender's end.
+pub type Sender = RingSender<Each<InTwo>>;
+
+//= channels#4.3-detached
+/// Messages that go by plain WRITEs, and their bell by another.
 #[derive(Debug)]
-pub struct Sender {
-    parts: SenderParts,
-    room: Room,
-    sending: Sending,
+pub struct InTwo {
     /// For WRITE of the bell.
     bell: Grant,
     /// A word of this host, which the bell is set from.
@@ -89,41 +86,45 @@ impl Sender {
             let word = flow::region(host, Region::new(WORD as usize)?, Permissions::NONE)?;
             let kind = Kind::RingDetached;
             open_sender(host, config, kind, &[OpType::Write; 2], move |parts, grants| {
-                let (room, bell) = (Room::new(parts.len.get()), grants[0]);
-                Self { parts, room, sending: Sending::default(), bell, word, ringing: None }
+                Each::new(parts, InTwo { bell: grants[0], word, ringing: None })
             })
         })
     }
+}
 
-    /// Writes a message from where it lies: before it there is a word in memory for its length.
-    fn write<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
+impl Carries for InTwo {
+    /// A word for the length.
+    const BESIDE: (u64, u64) = (WORD, 0);
+    const FOOTPRINT: fn(u32) -> u64 = footprint;
+    const IS_WHOLE: bool = false;
+
+    fn carry(
+        &self,
+        parts: &SenderParts,
+        link: &mut Link,
         now: Instant,
         position: Position,
         Source { region: local, offset, len }: Source<'_>,
-    ) -> Result<SendHandle, SendError> {
-        let (ring, local_offset) = (self.parts.len, offset - WORD);
-        // The place was checked, or is in the image.
-        let _ = local.store(local_offset, first_word(ring, position, len));
-        let (grant, remote_offset) = (&self.parts.grant, ring.offset(position));
-        let len_of_record = WORD + u64::from(len);
-        let piece = Piece { grant, remote_offset, local, local_offset, len: len_of_record };
-        let call = link.submit(now, &Call::of(&[piece])).map_err(|error| {
-            self.room.untake(footprint(len));
-            refused(error)
-        })?;
-        self.sending.begin(position..self.room.head(), call);
-        Ok(SendHandle(position))
+    ) -> Result<CallId, CallError> {
+        let local_offset = offset - WORD;
+        let _ = local.store(local_offset, first_word(parts.len, position, len));
+        let (grant, remote_offset) = (&parts.grant, parts.len.offset(position));
+        let len = WORD + u64::from(len);
+        link.submit(now, &Call::of(&[Piece { grant, remote_offset, local, local_offset, len }]))
+    }
+
+    fn rung(&mut self, link: &mut Link, sending: &mut Sending) {
+        if let Some((call, head)) = self.ringing
+            && let Some(outcome) = link.take(call)
+        {
+            self.ringing = None;
+            sending.rung(head, outcome.status);
+        }
     }
 
     /// Sets the bell to what has landed, unless one is under way.
-    fn ring<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
-        let Some(head) = self.sending.landed().filter(|_| self.ringing.is_none()) else {
+    fn ring(&mut self, link: &mut Link, now: Instant, sending: &Sending) -> Result<(), SendError> {
+        let Some(head) = sending.landed().filter(|_| self.ringing.is_none()) else {
             return Ok(());
         };
         // Only this end stores there, and no bell is under way.
@@ -137,86 +138,6 @@ impl Sender {
             Err(error) => return Err(error),
         }
         Ok(())
-    }
-
-    /// Up to where the receiver has processed messages, as far as is known.
-    #[must_use]
-    pub const fn tail(&self) -> Position {
-        self.room.tail()
-    }
-}
-
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.parts.registered
-    }
-}
-
-impl Hears for Sender {
-    fn hear(&mut self, tail: Position) {
-        self.sending.hear(tail);
-    }
-}
-
-impl Outgoing for Sender {
-    fn len_max(&self) -> u32 {
-        self.parts.len_max
-    }
-
-    fn beside(&self) -> (u64, u64) {
-        (WORD, 0)
-    }
-
-    fn test(&self, handle: SendHandle) -> SendState {
-        self.sending.test(handle.0, &self.room)
-    }
-}
-
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
-    fn send(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        message: &[u8],
-    ) -> Result<SendHandle, SendError> {
-        let len = checked_len(message.len(), self.parts.len_max)?;
-        self.sending.check()?;
-        let position = self.room.take(footprint(len)).ok_or(SendError::Full)?;
-        let (image, at) = (self.parts.image.clone(), self.parts.len.offset(position));
-        let source = Source { region: &image, offset: at + WORD, len };
-        // The image is as long as the ring: or else nothing is written, and the call is refused.
-        let _ = image.write(source.offset, message);
-        let sent = self.write(link, now, position, source)?;
-        link.count_copied(message.len());
-        Ok(sent)
-    }
-
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
-        if let Some((call, head)) = self.ringing
-            && let Some(outcome) = link.take(call)
-        {
-            self.ringing = None;
-            self.sending.rung(head, outcome.status);
-        }
-        let polled = self.sending.poll(link, &self.parts.tail, &mut self.room);
-        // Messages that landed before a failed one are announced all the same.
-        self.ring(link, now)?;
-        polled
-    }
-}
-
-impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
-    fn send_region(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        region: &RegisteredRegion,
-        range: Range<u64>,
-    ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, WORD, 0, self.parts.len_max)?;
-        self.sending.check()?;
-        let position = self.room.take(footprint(len)).ok_or(SendError::Full)?;
-        self.write(link, now, position, Source { region, offset: range.start, len })
     }
 }
 

@@ -8,36 +8,31 @@
 //! bytes, the messages that are not processed, so that there is always a receive for the next one:
 //! it never finds the receiver not ready.
 
-use core::ops::Range;
-
 use rma_core::{
-    executor::Piece,
+    executor::{CallError, CallId, Piece},
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::{CommandPortal, Source},
+    portal::Source,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
-    region::{Permissions, RegisteredRegion},
+    region::Permissions,
     time::Instant,
 };
 use rma_shm::Region;
 
-use super::{RingConfig, RingReceiver, SenderParts, open_receiver, open_sender};
+use super::{
+    RingConfig, RingReceiver, SenderParts, open_receiver, open_sender,
+    sender::{Carries, Each, RingSender},
+};
 use crate::{
-    close::{Close, Registered, opened},
-    duplex::Hears,
+    close::opened,
     flow,
     link::Link,
     receiver::Blocking,
     ring::{
-        Position, Room,
+        Position,
         immediate::{Reader, footprint, immediate},
     },
-    sender::{
-        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
-    },
-    sending::Sending,
     table::Kind,
     terms::{Half, OpenError},
 };
@@ -75,15 +70,15 @@ impl Blocking for Receiver {
     }
 }
 
-//= channels#4.3-immediate
 /// The sender's end.
+pub type Sender = RingSender<Each<Whole>>;
+
+//= channels#4.3-immediate
+/// Messages that go by a WRITE_WITH_IMM each.
 #[derive(Debug)]
-pub struct Sender {
-    parts: SenderParts,
-    room: Room,
-    sending: Sending,
+pub struct Whole {
     /// For WRITE_WITH_IMM into the ring.
-    grant: Grant,
+    pub(super) grant: Grant,
     /// How many receives the ring's queue has.
     messages: u16,
 }
@@ -100,102 +95,31 @@ impl Sender {
             let messages = ReceiveQueueLayout::new(config.messages, 0)?.receives();
             let (kind, needs) = (Kind::RingImmediate, &[OpType::Write, OpType::WriteWithImm]);
             open_sender(host, config, kind, needs, move |parts, grants| {
-                let (room, grant) = (Room::new(parts.len.get()), grants[0]);
-                Self { parts, room, sending: Sending::default(), grant, messages }
+                Each::new(parts, Whole { grant: grants[0], messages })
             })
         })
     }
+}
 
-    /// Takes the place of a message of `len` bytes.
-    fn take(&mut self, len: u32) -> Result<Position, SendError> {
-        self.sending.check()?;
-        let is_full = self.sending.count() >= self.messages.into();
-        let position = if is_full { None } else { self.room.take(footprint(len)) };
-        position.ok_or(SendError::Full)
+impl Carries for Whole {
+    const BESIDE: (u64, u64) = (0, 0);
+    const FOOTPRINT: fn(u32) -> u64 = footprint;
+
+    fn is_full(&self, count: usize) -> bool {
+        count >= self.messages.into()
     }
 
-    /// Writes a message from where it lies.
-    fn write<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
+    fn carry(
+        &self,
+        parts: &SenderParts,
+        link: &mut Link,
         now: Instant,
         position: Position,
         Source { region: local, offset: local_offset, len }: Source<'_>,
-    ) -> Result<SendHandle, SendError> {
-        let (grant, remote_offset) = (&self.parts.grant, self.parts.len.offset(position));
+    ) -> Result<CallId, CallError> {
+        let (grant, remote_offset) = (&parts.grant, parts.len.offset(position));
         let piece = Piece { grant, remote_offset, local, local_offset, len: len.into() };
-        let immediate = immediate(position, len);
-        let submitted = link.submit_with_imm(now, &piece, &self.grant, immediate);
-        let call = submitted.map_err(|error| {
-            self.room.untake(footprint(len));
-            refused(error)
-        })?;
-        self.sending.publish(position..self.room.head(), call);
-        Ok(SendHandle(position))
-    }
-
-    /// Up to where the receiver has processed messages, as far as is known.
-    #[must_use]
-    pub const fn tail(&self) -> Position {
-        self.room.tail()
-    }
-}
-
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.parts.registered
-    }
-}
-
-impl Hears for Sender {
-    fn hear(&mut self, tail: Position) {
-        self.sending.hear(tail);
-    }
-}
-
-impl Outgoing for Sender {
-    fn len_max(&self) -> u32 {
-        self.parts.len_max
-    }
-
-    fn test(&self, handle: SendHandle) -> SendState {
-        self.sending.test(handle.0, &self.room)
-    }
-}
-
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
-    fn send(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        message: &[u8],
-    ) -> Result<SendHandle, SendError> {
-        let len = checked_len(message.len(), self.parts.len_max)?;
-        let position = self.take(len)?;
-        let (image, offset) = (self.parts.image.clone(), self.parts.len.offset(position));
-        // The image is as long as the ring: or else nothing is written, and the call is refused.
-        let _ = image.write(offset, message);
-        let sent = self.write(link, now, position, Source { region: &image, offset, len })?;
-        link.count_copied(message.len());
-        Ok(sent)
-    }
-
-    fn poll(&mut self, link: &mut Link<P>, _: Instant) -> Result<(), SendError> {
-        self.sending.poll(link, &self.parts.tail, &mut self.room)
-    }
-}
-
-impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
-    fn send_region(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        region: &RegisteredRegion,
-        range: Range<u64>,
-    ) -> Result<SendHandle, SendError> {
-        let len = checked_place(region, &range, 0, 0, self.parts.len_max)?;
-        let position = self.take(len)?;
-        self.write(link, now, position, Source { region, offset: range.start, len })
+        link.submit_with_imm(now, &piece, &self.grant, immediate(position, len))
     }
 }
 

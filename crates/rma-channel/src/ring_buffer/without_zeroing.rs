@@ -16,25 +16,23 @@ use rma_core::{
     gate::Gate,
     limits::OP_SIZE_MAX,
     op::OpType,
-    portal::{Change, CommandPortal, Source},
+    portal::{Change, Source},
     region::RegisteredRegion,
     time::Instant,
 };
 
-use super::{RingConfig, RingReceiver, SenderParts, open_inlined, open_sender};
+use super::{
+    RingConfig, RingReceiver, SenderParts, open_inlined, open_sender,
+    sender::{RingSender, Writes},
+};
 use crate::{
-    close::{Close, Registered, opened},
-    duplex::Hears,
+    close::opened,
     link::Link,
     ring::{
-        Position, WORD,
+        Room, WORD,
         without_zeroing::{Reader, Run, Writer, footprint},
     },
-    sender::{
-        self, Outgoing, SendError, SendHandle, SendRegion, SendState, checked_len, checked_place,
-        refused,
-    },
-    sending::Sending,
+    sender::{self, SendError, SendHandle, SendRegion, checked_len, checked_place, refused},
     table::Kind,
     terms::{Half, OpenError},
 };
@@ -63,11 +61,12 @@ impl Receiver {
 }
 
 /// The sender's end.
+pub type Sender = RingSender<Runs>;
+
+/// Messages that gather, and go as runs.
 #[derive(Debug)]
-pub struct Sender {
-    parts: SenderParts,
+pub struct Runs {
     writer: Writer,
-    sending: Sending,
     bells: VecDeque<Bell>,
 }
 
@@ -90,68 +89,54 @@ impl Sender {
         opened(host, |host| {
             config.check(footprint(config.len_max) + WORD)?;
             open_sender(host, config, Kind::RingWithoutZeroing, &[OpType::Write], |parts, _| {
-                Self::new(parts)
+                Runs::new(parts)
             })
         })
     }
 
-    fn new(parts: SenderParts) -> Self {
-        let writer = Writer::new(parts.image.clone(), parts.len, parts.len_max);
-        Self { parts, writer, sending: Sending::default(), bells: VecDeque::new() }
-    }
-
     /// Issues the bells of runs whose bytes have landed.
-    fn ring<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
-        while let Some(bell) = self.bells.front()
+    fn ring(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
+        while let Some(bell) = self.writes.bells.front()
             && self.sending.ready() == Some(bell.run.position)
         {
             if bell.elsewhere.is_none() {
-                self.writer.set_bell(&bell.run);
+                self.writes.writer.set_bell(&bell.run);
             }
             let (position, call) = (bell.run.position, self.ordered(link, now, bell)?);
             self.sending.ring(position, call);
-            self.bells.pop_front();
+            self.writes.bells.pop_front();
         }
         Ok(())
     }
 
     /// Issues what has gathered: if nothing is under way, or it is more than may gather, or it
     /// `must` go. And the bells of runs whose bytes have landed.
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        must: bool,
-    ) -> Result<(), SendError> {
+    fn issue(&mut self, link: &mut Link, now: Instant, must: bool) -> Result<(), SendError> {
         self.sending.check()?;
         self.ring(link, now)?;
-        let (gathered, is_busy) = (self.writer.gathered(), self.sending.under_way() > 0);
+        let (gathered, is_busy) = (self.writes.writer.gathered(), self.sending.under_way() > 0);
         let is_large = gathered > u64::from(OP_SIZE_MAX);
         if gathered == 0 || is_busy && !must && gathered <= RUN_MAX {
             return Ok(());
         }
-        let Some(run) = self.writer.take_run() else { return Ok(()) };
+        let Some(run) = self.writes.writer.take_run() else { return Ok(()) };
         // If nothing is under way, nothing carries the bell as 0.
         if !is_busy && !is_large {
-            self.writer.set_bell(&run);
+            self.writes.writer.set_bell(&run);
         }
         let issued = self.write(link, now, run, None, is_busy || is_large);
         if issued.is_err() {
             // Its messages go with those that come.
-            self.writer.untake_run(&run);
+            self.writes.writer.untake_run(&run);
         }
         issued
     }
 
     /// Issues a run that stands in the image, or `elsewhere`: at once if it is whole with one op,
     /// or else its bytes, and its bell later (`in_two`).
-    fn write<P: AsMut<CommandPortal>>(
+    fn write(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         run: Run,
         elsewhere: Option<(RegisteredRegion, u64)>,
@@ -167,7 +152,7 @@ impl Sender {
             let call = link.submit(now, &call).map_err(refused)?;
             self.sending.begin(run.positions(), call);
             bell.start = len;
-            self.bells.push_back(bell);
+            self.writes.bells.push_back(bell);
         } else {
             let call = self.ordered(link, now, &bell)?;
             self.sending.publish(run.positions(), call);
@@ -182,86 +167,64 @@ impl Sender {
     }
 
     /// Issues an ordered WRITE of a bell's run, from the bell's start on.
-    fn ordered<P: AsMut<CommandPortal>>(
-        &self,
-        link: &mut Link<P>,
-        now: Instant,
-        bell: &Bell,
-    ) -> Result<CallId, SendError> {
+    fn ordered(&self, link: &mut Link, now: Instant, bell: &Bell) -> Result<CallId, SendError> {
         let (&Bell { run, start, .. }, (region, offset)) = (bell, self.place(bell));
         let source = Source { region, offset: offset + start, len: (run.len - start) as u32 };
         let remote_offset = run.remote_offset + start;
         let change = Change::OrderedWrite { remote_offset, source };
         link.submit_op(now, &OpCall::of(&self.parts.grant, change)).map_err(refused)
     }
+}
 
-    /// Up to where the receiver has processed messages, as far as is known.
-    #[must_use]
-    pub const fn tail(&self) -> Position {
-        self.writer.room().tail()
+impl Runs {
+    fn new(parts: &SenderParts) -> Self {
+        let writer = Writer::new(parts.image.clone(), parts.len, parts.len_max);
+        Self { writer, bells: VecDeque::new() }
     }
 }
 
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.parts.registered
+impl Writes for Runs {
+    const BESIDE: (u64, u64) = (WORD, WORD);
+
+    fn room(&self) -> &Room {
+        self.writer.room()
     }
 }
 
-impl Hears for Sender {
-    fn hear(&mut self, tail: Position) {
-        self.sending.hear(tail);
-    }
-}
-
-impl Outgoing for Sender {
-    fn len_max(&self) -> u32 {
-        self.parts.len_max
-    }
-
-    fn beside(&self) -> (u64, u64) {
-        (WORD, WORD)
-    }
-
-    fn test(&self, handle: SendHandle) -> SendState {
-        self.sending.test(handle.0, self.writer.room())
-    }
-}
-
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+impl sender::Sender for Sender {
     /// The message goes at once if nothing is under way, or else with those that gather. After
     /// [`SendError::Call`] it is among those that gather, and the link is asked again with each
     /// poll.
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
         let len = checked_len(message.len(), self.parts.len_max)?;
         self.sending.check()?;
-        let gathered = self.writer.gathered();
+        let gathered = self.writes.writer.gathered();
         if gathered > 0 && gathered + footprint(len) > RUN_MAX {
             self.issue(link, now, true).or_else(later)?;
         }
-        let position = self.writer.add(message).ok_or(SendError::Full)?;
+        let position = self.writes.writer.add(message).ok_or(SendError::Full)?;
         link.count_copied(message.len());
         self.issue(link, now, false).or_else(later)?;
         Ok(SendHandle(position))
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
-        self.sending.poll(link, &self.parts.tail, self.writer.room_mut())?;
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
+        self.sending.poll(link, &self.parts.tail, self.writes.writer.room_mut())?;
         self.issue(link, now, false).or_else(later)
     }
 }
 
-impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+impl SendRegion for Sender {
     /// The message is a run by itself: one op if nothing is under way, or else two, as is what has
     /// gathered before it.
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,
@@ -269,7 +232,7 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         let len = checked_place(region, &range, WORD, WORD, self.parts.len_max)?;
         self.issue(link, now, true)?;
         let is_busy = self.sending.under_way() > 0;
-        let run = self.writer.take_place(len).ok_or(SendError::Full)?;
+        let run = self.writes.writer.take_place(len).ok_or(SendError::Full)?;
         let (start, end) = (range.start - WORD, range.start + u64::from(len));
         // The place was checked.
         let _ = region.store(start, 0);
@@ -279,7 +242,7 @@ impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
         let elsewhere = Some((region.clone(), start));
         let issued = self.write(link, now, run, elsewhere, in_two);
         if let Err(error) = issued {
-            self.writer.untake_place(&run);
+            self.writes.writer.untake_place(&run);
             return Err(error);
         }
         Ok(SendHandle(run.position))

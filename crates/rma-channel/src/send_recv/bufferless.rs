@@ -10,7 +10,7 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal},
+    portal::Change,
     receive_queue::{ReceiveQueue, ReceiveQueueLayout},
     region::Permissions,
     time::Instant,
@@ -116,9 +116,9 @@ impl Claims for Receiver {
     }
 }
 
-impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
+impl receiver::Receiver for Receiver {
     /// There is nothing to do.
-    fn poll(&mut self, _: &mut Link<P>, _: Instant) -> Result<(), ReceiveError> {
+    fn poll(&mut self, _: &mut Link, _: Instant) -> Result<(), ReceiveError> {
         Ok(())
     }
 }
@@ -159,9 +159,9 @@ impl Sender {
     ///
     /// # Errors
     /// If there is no room, or a word before it has failed. Then nothing was taken.
-    pub fn notify<P: AsMut<CommandPortal>>(
+    pub fn notify(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         word: u64,
     ) -> Result<SendHandle, SendError> {
@@ -174,11 +174,7 @@ impl Sender {
         Ok(SendHandle(number))
     }
 
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    fn issue(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         let Self { grant, words, .. } = self;
         //= channels#4.1-bufferless
         words.poll(link, |link, &immediate| {
@@ -205,11 +201,11 @@ impl Outgoing for Sender {
     }
 }
 
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+impl sender::Sender for Sender {
     /// Sends a word, little-endian: a message has 8 bytes.
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -220,7 +216,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         self.notify(link, now, u64::from_le_bytes(word))
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.issue(link, now)
     }
 }

@@ -11,7 +11,7 @@ use rma_core::{
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal, Source},
+    portal::{Change, Source},
     receive_queue::{Event, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -79,9 +79,9 @@ pub struct Sends {
 
 impl Carries for Sends {
     //= channels#4.1-normal
-    fn carry<P: AsMut<CommandPortal>>(
+    fn carry(
         &self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         &Parcel { number, len, region, offset }: &Parcel<'_>,
     ) -> Result<CallId, SendError> {

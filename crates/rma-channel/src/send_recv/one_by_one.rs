@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use rma_core::{
     executor::{CallId, CallStatus},
     op::OpStatus,
-    portal::CommandPortal,
 };
 
 use crate::{
@@ -61,10 +60,10 @@ impl<T> OneByOne<T> {
     }
 
     /// Takes what became of the first, and issues the next.
-    pub(super) fn poll<P: AsMut<CommandPortal>>(
+    pub(super) fn poll(
         &mut self,
-        link: &mut Link<P>,
-        issue: impl FnOnce(&mut Link<P>, &T) -> Result<CallId, SendError>,
+        link: &mut Link,
+        issue: impl FnOnce(&mut Link, &T) -> Result<CallId, SendError>,
     ) -> Result<(), SendError> {
         if let Some(outcome) = self.call.and_then(|call| link.take(call)) {
             self.call = None;

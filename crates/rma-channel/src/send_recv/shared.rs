@@ -11,7 +11,7 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal},
+    portal::Change,
     receive_queue::{Receive, ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -104,9 +104,9 @@ impl Claims for Receiver {
     }
 }
 
-impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
+impl receiver::Receiver for Receiver {
     /// There is nothing to do.
-    fn poll(&mut self, _: &mut Link<P>, _: Instant) -> Result<(), ReceiveError> {
+    fn poll(&mut self, _: &mut Link, _: Instant) -> Result<(), ReceiveError> {
         Ok(())
     }
 }
@@ -148,11 +148,7 @@ impl Sender {
         })
     }
 
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    fn issue(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         let Self { grant, image, messages, .. } = self;
         messages.poll(link, |link, lying| {
             let message = image.source(lying);
@@ -163,9 +159,9 @@ impl Sender {
     }
 
     /// A message waits, and is issued if none is under way.
-    fn add<P: AsMut<CommandPortal>>(
+    fn add(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         number: Position,
         lying: Lying,
@@ -196,10 +192,10 @@ impl Outgoing for Sender {
     }
 }
 
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+impl sender::Sender for Sender {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -211,15 +207,15 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         Ok(sent)
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.issue(link, now)
     }
 }
 
-impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+impl SendRegion for Sender {
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

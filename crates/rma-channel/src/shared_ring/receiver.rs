@@ -8,7 +8,6 @@ use std::{
 
 use rma_core::{
     gate::{Gate, Peer},
-    portal::CommandPortal,
     receive_queue::ReceiveQueue,
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -127,7 +126,7 @@ pub(super) struct Known {
 /// The receiver's end of a shared ring.
 #[derive(Debug)]
 pub struct SharedReceiver<F: Finds> {
-    pub(super) finds: F,
+    pub(crate) finds: F,
     pub(super) config: SharedRingConfig,
     pub(super) epochs: Epochs<2>,
     pub(super) tail: Position,
@@ -389,9 +388,9 @@ impl<F: Finds> Claims for SharedReceiver<F> {
     }
 }
 
-impl<F: Finds, P: AsMut<CommandPortal>> Receiver<P> for SharedReceiver<F> {
+impl<F: Finds> Receiver for SharedReceiver<F> {
     /// Looks for holes. Nothing is issued: the tail is where senders read it.
-    fn poll(&mut self, _: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+    fn poll(&mut self, _: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.look()?;
         self.watch(now);
         Ok(())

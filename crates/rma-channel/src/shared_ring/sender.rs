@@ -25,7 +25,6 @@ use rma_core::{
     gate::Gate,
     op::OpStatus,
     outcome::OpName,
-    portal::CommandPortal,
     region::{Permissions, RegisteredRegion},
     time::Instant,
 };
@@ -276,12 +275,7 @@ impl<F: Form> SharedSender<F> {
     }
 
     /// Takes a message that stands in memory.
-    fn push<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        item: Item,
-    ) -> Result<SendHandle, SendError> {
+    fn push(&mut self, link: &mut Link, now: Instant, item: Item) -> Result<SendHandle, SendError> {
         if self.items.is_empty() {
             self.quiet_at = now + QUIET;
         }
@@ -340,12 +334,12 @@ impl<F: Form> Outgoing for SharedSender<F> {
     }
 }
 
-impl<F: Form, P: AsMut<CommandPortal>> sender::Sender<P> for SharedSender<F> {
+impl<F: Form> sender::Sender for SharedSender<F> {
     /// The message goes with those that gather while places are reserved. After
     /// [`SendError::Call`] it is among those that wait, and the link is asked again with each poll.
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -365,7 +359,7 @@ impl<F: Form, P: AsMut<CommandPortal>> sender::Sender<P> for SharedSender<F> {
         self.push(link, now, Item { region, offset, len, image, stage })
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         let taken = self.take(link, now);
         if let Err(error) = taken {
             self.end(error, CallStatus::PredecessorFailed);
@@ -375,10 +369,10 @@ impl<F: Form, P: AsMut<CommandPortal>> sender::Sender<P> for SharedSender<F> {
     }
 }
 
-impl<F: Form, P: AsMut<CommandPortal>> SendRegion<P> for SharedSender<F> {
+impl<F: Form> SendRegion for SharedSender<F> {
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

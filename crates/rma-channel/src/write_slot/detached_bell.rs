@@ -15,7 +15,7 @@ use rma_core::{
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::{Change, CommandPortal, Source},
+    portal::{Change, Source},
     receive_queue::Event,
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -183,9 +183,9 @@ pub struct InTwo {
 }
 
 impl Carries for InTwo {
-    fn carry<P: AsMut<CommandPortal>>(
+    fn carry(
         &self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         &Parcel { number, len, region, offset }: &Parcel<'_>,
     ) -> Result<CallId, SendError> {
@@ -198,9 +198,9 @@ impl Carries for InTwo {
     }
 
     //= channels#4.2-detached
-    fn ring<P: AsMut<CommandPortal>>(
+    fn ring(
         &self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         number: Position,
         after: Option<CallId>,

@@ -11,7 +11,6 @@ use rma_core::{
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     receive_queue::Event,
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -108,9 +107,9 @@ pub struct Immediates {
 
 impl Carries for Immediates {
     //= channels#4.2-immediate
-    fn carry<P: AsMut<CommandPortal>>(
+    fn carry(
         &self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         &Parcel { number, len, region, offset }: &Parcel<'_>,
     ) -> Result<CallId, SendError> {

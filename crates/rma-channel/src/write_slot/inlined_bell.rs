@@ -11,7 +11,6 @@ use rma_core::{
     gate::Gate,
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     time::Instant,
 };
 use rma_shm::Region;
@@ -106,9 +105,9 @@ impl Carries for Whole {
     }
 
     //= channels#4.2-inlined
-    fn carry<P: AsMut<CommandPortal>>(
+    fn carry(
         &self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         &Parcel { number, len, region, offset }: &Parcel<'_>,
     ) -> Result<CallId, SendError> {

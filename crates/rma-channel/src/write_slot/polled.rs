@@ -3,7 +3,7 @@
 use core::{fmt, marker::PhantomData, ops::Range};
 use std::sync::Arc;
 
-use rma_core::{portal::CommandPortal, region::RegisteredRegion, time::Instant};
+use rma_core::{region::RegisteredRegion, time::Instant};
 
 use super::rung;
 use crate::{
@@ -160,8 +160,8 @@ impl<L: Lies> Claims for Polled<L> {
     }
 }
 
-impl<L: Lies, P: AsMut<CommandPortal>> Receiver<P> for Polled<L> {
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+impl<L: Lies> Receiver for Polled<L> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         let is_all = self.tail == self.next && !self.has_next();
         // A failed report is repeated.
         self.teller.poll(link, now, self.tail, is_all)?;

@@ -77,7 +77,8 @@ fn an_opening_that_fails_gives_back_what_it_has_registered() {
                 let mut world = World::new(NetworkOptions::exact(nodes));
                 world.room = room;
                 // A row's function panics if an end cannot be opened.
-                let opened = catch_unwind(AssertUnwindSafe(|| drop(open(&mut world, &settings))));
+                let opened =
+                    catch_unwind(AssertUnwindSafe(|| drop(open(&mut world, row.kind, &settings))));
                 assert!(opened.is_ok() || world.kept == 0, "{} with {room} regions", row.kind);
                 opened.is_err()
             });

@@ -22,6 +22,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod any;
 mod choosing;
 mod closing;
 mod dead_writer;

@@ -1,18 +1,16 @@
-//! One sender and one receiver: send/recv, write slots, rings; and two such channels that ride on
-//! each other.
+//! Two channels in opposite directions, of one sender and one receiver each, that ride on each
+//! other.
 
 use rma_channel::{
-    Half, OpenError, Peer, Sender,
-    ring_buffer::{self, with_zeroing, without_zeroing},
+    Kind, Peer,
+    ring::RingLen,
+    ring_buffer::{self, RingConfig, with_zeroing, without_zeroing},
     send_recv::{SendRecvConfig, normal},
     write_slot::{SlotConfig, detached_bell, immediate, inlined_bell},
 };
 use rma_sim::net::frame::NodeId;
 
-use super::{
-    super::{end::Recovers, hosts::Hosts},
-    Ends, Settings, carried,
-};
+use super::{super::hosts::Hosts, Ends, Settings, carried};
 
 impl Settings {
     /// The sender of a channel of two ends, then its receiver: where each is, and who is its peer.
@@ -32,100 +30,22 @@ impl Settings {
             (it.name, it.slots, it.len_max) = (self.name, self.room as u16, self.len_max);
         })
     }
-}
 
-/// Both ends of a channel that has two, once each has the other's terms, carried over as bytes.
-fn connect<S: Sender + 'static, R: Recovers + 'static>(
-    settings: &Settings,
-    sender: Result<Half<S>, OpenError>,
-    receiver: Result<Half<R>, OpenError>,
-) -> Ends {
-    let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
-    let (to, from) = (carried(receiver.terms()), carried(sender.terms()));
-    let (sender, receiver) = (sender.connect(&to).unwrap(), receiver.connect(&from).unwrap());
-    Ends {
-        senders: vec![(settings.senders[0], Box::new(sender))],
-        receivers: vec![(settings.receivers[0], Box::new(receiver))],
+    fn ring(&self, peer: Peer) -> RingConfig {
+        // The length of a record besides its message, and its padding.
+        let len = self.room * u64::from(self.len_max + 16).next_multiple_of(64);
+        let len = RingLen::new(len.next_power_of_two().max(RingLen::MIN)).unwrap();
+        RingConfig::with_peer(peer).with(|it| {
+            (it.name, it.len, it.len_max) = (self.name, len, self.len_max);
+        })
     }
-}
-
-pub(super) fn send_recv_normal(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use normal::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.send_recv(receiver));
-    let from = Receiver::open(&*world.gate(there), it.send_recv(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn write_slot_detached(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use detached_bell::{Bell, Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.slots(receiver), Bell::Word);
-    let from = Receiver::open(&*world.gate(there), it.slots(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn write_slot_waking(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use detached_bell::{Bell, Sender, WakingReceiver};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.slots(receiver), Bell::Event);
-    let from = WakingReceiver::open(&*world.gate(there), it.slots(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn write_slot_inlined(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use inlined_bell::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.slots(receiver));
-    let from = Receiver::open(&*world.gate(there), it.slots(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn write_slot_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use immediate::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.slots(receiver));
-    let from = Receiver::open(&*world.gate(there), it.slots(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn ring_detached(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use ring_buffer::detached_bell::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.ring(receiver));
-    let from = Receiver::open(&*world.gate(there), it.ring(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn ring_immediate(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use ring_buffer::immediate::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.ring(receiver));
-    let from = Receiver::open(&*world.gate(there), it.ring(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn ring_with_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use with_zeroing::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.ring(receiver));
-    let from = Receiver::open(&*world.gate(there), it.ring(sender));
-    connect(it, to, from)
-}
-
-pub(super) fn ring_without_zeroing(world: &mut dyn Hosts, it: &Settings) -> Ends {
-    use without_zeroing::{Receiver, Sender};
-    let [(here, receiver), (there, sender)] = it.both(world);
-    let to = Sender::open(&*world.gate(here), it.ring(receiver));
-    let from = Receiver::open(&*world.gate(there), it.ring(sender));
-    connect(it, to, from)
 }
 
 /// A function that opens two channels of a kind in opposite directions, which ride on each other.
 /// `by` is what its senders are opened with besides.
 macro_rules! duplex {
     ($name:ident, $of:path, $settings:ident $(, $by:expr)?) => {
-        pub(super) fn $name(world: &mut dyn Hosts, it: &Settings) -> Ends {
+        pub(super) fn $name(world: &mut dyn Hosts, _: Kind, it: &Settings) -> Ends {
             use $of::{Receiver, Sender};
             let [(here, at_there), (there, at_here)] = it.both(world);
             // A riding tail takes a word of each message.

@@ -7,7 +7,6 @@ use core::{
         AtomicU64,
         Ordering::{Acquire, Release},
     },
-    time::Duration,
 };
 
 use rma_bench::{
@@ -17,9 +16,8 @@ use rma_bench::{
 use rma_xdp::{
     OpType,
     channel::{
-        Kind, Peer, Receiver, SendError, Sender,
-        read_ring::{ReadRingConfig, ReaderConfig, detached_bell, inlined_bell, notify_receiver},
-        ring::RingLen,
+        AnyReceiver, AnySender, ChannelConfig, Kind, Peer, Receiver as _, SendError, Sender as _,
+        Terms, ring::RingLen,
     },
     time::Clock,
 };
@@ -30,8 +28,8 @@ use super::{SLOTS_BACK, Side, Wrong, check, failed, fill, run, take};
 pub struct Broadcast {
     kind: Kind,
     // Dropped in this order.
-    sender: Box<dyn Sender + Send>,
-    receivers: Vec<Box<dyn Receiver + Send>>,
+    sender: AnySender,
+    receivers: Vec<AnyReceiver>,
     client: Side,
     server: Side,
     size: usize,
@@ -60,43 +58,29 @@ impl Broadcast {
         let (client, server) = (&pair.client.host, &pair.server);
         let home = Peer { address: grant.responder, pid: server.pid() };
         let reader = Peer { address: grant.initiator, pid: client.pid() };
-        let ring = ReadRingConfig::default().with(|it| {
-            it.len = RingLen::new(1 << 20).expect("a power of two");
-            (it.len_max, it.prefetch, it.readers) = (size, prefetch, receivers);
-        });
-        let looks = ReaderConfig::default().with(|it| {
-            (it.every, it.prefetch) = (Duration::ZERO, prefetch);
-        });
-        let mut ends: Vec<Box<dyn Receiver + Send>> = Vec::new();
-        macro_rules! passive {
-            ($of:ident) => {{
-                let sender = $of::Sender::open(server, ring);
-                let mut sender = sender.map_err(|error| failed(&error))?;
-                for _ in 0..receivers {
-                    let terms = sender.admit(server, reader).map_err(|error| failed(&error))?;
-                    let end = $of::Receiver::join(client, looks, &terms);
-                    ends.push(Box::new(end.map_err(|error| failed(&error))?));
-                }
-                Box::new(sender) as Box<dyn Sender + Send>
-            }};
+        if !matches!(kind, Kind::ReadRingDetached | Kind::ReadRingInlined | Kind::ReadRingNotify) {
+            return Err(failed(&"it is no read ring"));
         }
-        let sender = match kind {
-            Kind::ReadRingDetached => passive!(detached_bell),
-            Kind::ReadRingInlined => passive!(inlined_bell),
-            Kind::ReadRingNotify => {
-                let sender = notify_receiver::Sender::open(server, ring);
-                let mut sender = sender.map_err(|error| failed(&error))?;
-                for _ in 0..receivers {
-                    let half = sender.admit(server, reader).map_err(|error| failed(&error))?;
-                    let end = notify_receiver::Receiver::join(client, looks, home, half.terms());
-                    let (end, terms) = end.map_err(|error| failed(&error))?;
-                    sender.accept(half, &terms).map_err(|error| failed(&error))?;
-                    ends.push(Box::new(end));
-                }
-                Box::new(sender)
-            }
-            _ => return Err(failed(&"it is no read ring")),
+        let config = ChannelConfig::new(size, 1).with(|it| {
+            it.ring = RingLen::new(1 << 20).ok();
+            (it.prefetch, it.peers) = (prefetch, receivers);
+        });
+        let mut ends = Vec::new();
+        let mut join = |terms: &Terms| {
+            let joined = kind.join(client, &config, home, terms);
+            let (end, answer) = joined.map_err(|error| failed(&error.why))?;
+            ends.extend(end.into_receiver());
+            Ok::<_, PairError>(answer)
         };
+        let half = kind.open(server, &config, reader).map_err(|error| failed(&error.why))?;
+        let answer = join(half.terms())?;
+        let end = half.connect(&answer).map_err(|error| failed(&error))?;
+        let mut sender = end.into_sender().expect("a read ring is opened by its sender");
+        for _ in 1..receivers {
+            let half = sender.admit(server, reader).map_err(|error| failed(&error.why))?;
+            let answer = join(half.terms())?;
+            sender.accept(half, &answer).map_err(|error| failed(&error))?;
+        }
         let (client, server) = (Side::open(client, slots)?, Side::open(server, SLOTS_BACK)?);
         Ok(Self { kind, sender, receivers: ends, client, server, size: size as usize })
     }
@@ -150,7 +134,7 @@ impl Broadcast {
                     from.link.poll(now);
                     for (receiver, taken) in receivers.iter_mut().zip(&mut taken) {
                         receiver.poll(&mut from.link, now).map_err(|error| failed(&error))?;
-                        take(&mut **receiver, taken, (&mut bytes, &mut expected), failed)?;
+                        take(receiver, taken, (&mut bytes, &mut expected), failed)?;
                     }
                     from.link.poll(now);
                 }
@@ -207,7 +191,7 @@ impl Broadcast {
                     from.link.poll(now);
                     for (receiver, taken) in receivers.iter_mut().zip(&mut taken) {
                         receiver.poll(&mut from.link, now).map_err(|error| failed(&error))?;
-                        take(&mut **receiver, taken, (&mut bytes, &mut expected), failed)?;
+                        take(receiver, taken, (&mut bytes, &mut expected), failed)?;
                     }
                     from.link.poll(now);
                 }

@@ -13,12 +13,11 @@ use rma_sim::{
     net::frame::NodeId,
 };
 use rma_xdp::channel::{
-    Kind, Link, Message, Peer, Receiver, SendState, Sender,
-    ring::RingLen,
-    ring_buffer::{RingConfig, with_zeroing, without_zeroing},
+    AnyReceiver, ChannelConfig, Kind, Link, Message, Outgoing as _, Peer, Receiver as _, SendState,
+    Sender as _, ring::RingLen,
 };
 
-use super::{Ends, failed, fill, open::both};
+use super::{Ends, failed, fill, open::both_ends};
 
 /// Messages of a batch: less than half of a ring of the longest.
 pub const BATCH: u64 = 8;
@@ -46,21 +45,15 @@ const STEPS_MAX: usize = 10_000;
 pub fn profile(kind: Kind, size: u32, batches: u64) -> Result<(), PairError> {
     let mut network = Network::new(NetworkOptions::exact(2));
     let [sender, receiver] = NODES.map(|node| peer(&network, node));
-    let ends = match kind {
-        Kind::RingWithZeroing => {
-            let [to, from] = [receiver, sender].map(|peer| config(peer, size));
-            let sender = with_zeroing::Sender::open(&host(&mut network, NODES[0]), to);
-            let receiver = with_zeroing::Receiver::open(&host(&mut network, NODES[1]), from);
-            boxed(both(kind, sender, receiver)?)
-        }
-        Kind::RingWithoutZeroing => {
-            let [to, from] = [receiver, sender].map(|peer| config(peer, size));
-            let sender = without_zeroing::Sender::open(&host(&mut network, NODES[0]), to);
-            let receiver = without_zeroing::Receiver::open(&host(&mut network, NODES[1]), from);
-            boxed(both(kind, sender, receiver)?)
-        }
-        other => return Err(failed(other)(&"it is not a ring with bells in its messages")),
-    };
+    if !matches!(kind, Kind::RingWithZeroing | Kind::RingWithoutZeroing) {
+        return Err(failed(kind)(&"it is not a ring with bells in its messages"));
+    }
+    let config = ChannelConfig::new(size, 1).with(|it| it.ring = RingLen::new(RING_LEN).ok());
+    let failed = failed(kind);
+    let half = kind.open(&host(&mut network, NODES[1]), &config, sender);
+    let half = half.map_err(|error| failed(&error.why))?;
+    let joined = kind.join(&host(&mut network, NODES[0]), &config, receiver, half.terms());
+    let ends = both_ends(half, joined, &failed)?;
     let links = NODES.map(|node| {
         let portal = network.portal(node, 32, pid(node));
         let executor = CommandExecutor::new(portal, network.executor());
@@ -106,7 +99,7 @@ impl Run {
         let now = self.network.local_now(NODES[1]);
         let mut expected = self.sent - BATCH;
         let link = &mut self.links[1];
-        let seen = receiver_look(&mut *self.ends.1, link, now, &mut bytes);
+        let seen = receiver_look(&mut self.ends.1, link, now, &mut bytes);
         expected += seen;
         // The newest is what is in `bytes`.
         let mut last = vec![0; self.size];
@@ -138,7 +131,7 @@ impl Run {
 /// profiler can tell it apart.
 #[inline(never)]
 fn receiver_look(
-    receiver: &mut (dyn Receiver + Send),
+    receiver: &mut AnyReceiver,
     link: &mut Link,
     now: Instant,
     bytes: &mut [u8],
@@ -150,21 +143,6 @@ fn receiver_look(
     }
     receiver.poll(link, now).expect("nothing fails here");
     core::hint::black_box(seen)
-}
-
-fn config(peer: Peer, size: u32) -> RingConfig {
-    RingConfig::with_peer(peer).with(|it| {
-        it.len_max = size;
-        it.len = RingLen::new(RING_LEN).expect("a power of two");
-    })
-}
-
-fn boxed<S, R>((sender, receiver): (S, R)) -> Ends
-where
-    S: Sender + Send + 'static,
-    R: Receiver + Send + 'static,
-{
-    (Box::new(sender), Box::new(receiver))
 }
 
 /// The process of a node.

@@ -1,7 +1,6 @@
 //! An application of a host of StaR: its portal, its library, its memory, and what it posts.
 
 use core::time::Duration;
-
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;

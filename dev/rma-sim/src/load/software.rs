@@ -11,7 +11,6 @@ use rma_core::{
     addr::Pid,
     command::Completion,
     executor::{Call, CallError, CallId, CommandExecutor, ExecutorConfig, Outcome},
-    portal::CommandPortal,
     time::Instant,
 };
 
@@ -23,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Software {
     pub(crate) node: NodeId,
-    pub(crate) executor: CommandExecutor<CommandPortal>,
+    pub(crate) executor: CommandExecutor,
     port: Port,
 }
 

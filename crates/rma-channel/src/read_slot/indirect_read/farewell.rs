@@ -10,7 +10,7 @@ use core::time::Duration;
 use rma_core::{
     executor::{CallId, CallStatus, OpCall},
     grant::Grant,
-    portal::{Change, CommandPortal},
+    portal::Change,
     time::Instant,
 };
 
@@ -38,12 +38,7 @@ impl Farewell {
 
     /// Tells it, if that is due. Returns whether there is more to do.
     //= channels#4.5-indirect
-    pub(super) fn tell<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-        patience: Duration,
-    ) -> bool {
+    pub(super) fn tell(&mut self, link: &mut Link, now: Instant, patience: Duration) -> bool {
         if let Some(call) = self.call {
             let Some(outcome) = link.take(call) else { return true };
             self.call = None;

@@ -8,7 +8,6 @@ use rma_core::{
     gate::{Gate, Peer},
     grant::Grant,
     op::OpType,
-    portal::CommandPortal,
     receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -24,9 +23,10 @@ use crate::{
     close::{Close, Registered, opened},
     epochs::Epochs,
     link::Link,
+    open::ends::End,
     receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
     ring::{Malformed, Position, Record},
-    terms::{Half, Needs, OpenError, Side, Terms, TermsError},
+    terms::{Admitted, Half, Needs, OpenError, Side, Terms, TermsError},
 };
 
 mod lending;
@@ -110,13 +110,6 @@ pub struct Receiver {
     taken_back: Vec<u64>,
     /// For [`Close`].
     registered: Registered,
-}
-
-/// A sender that was admitted, and has said how it is told of buffers.
-#[derive(Clone, Copy, Debug)]
-pub struct Admitted {
-    seat: u64,
-    grant: Grant,
 }
 
 impl Receiver {
@@ -223,7 +216,11 @@ impl Receiver {
         let (epoch, lent, standing) = (self.epochs.epoch(), Position::ZERO, Standing::Present);
         let seat = Seat { peer, grant: None, epoch, lent, arrivals, standing };
         self.seats.insert(number, seat);
-        Ok(Half::new(needs, grants, move |told| Admitted { seat: number, grant: told[0] }))
+        Ok(Half::new(needs, grants, move |told| Admitted {
+            seat: number,
+            from: Position::ZERO,
+            grant: Some(told[0]),
+        }))
     }
 
     /// Lends buffers to a sender that was admitted, and has told its terms, from now on.
@@ -231,11 +228,7 @@ impl Receiver {
     /// # Errors
     /// If those are not terms of that sender.
     pub fn accept(&mut self, half: Half<Admitted>, theirs: &Terms) -> Result<(), TermsError> {
-        let Admitted { seat, grant } = half.complete(theirs)?;
-        if let Some(seat) = self.seats.get_mut(&seat) {
-            seat.grant = Some(grant);
-        }
-        self.may_lend = true;
+        self.seat(half.complete(theirs)?);
         Ok(())
     }
 
@@ -380,9 +373,9 @@ impl Claims for Receiver {
     }
 }
 
-impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
+impl receiver::Receiver for Receiver {
     /// Lends what is free, and tells of it; and those that are out that they are.
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.gather();
         if self.may_lend {
             self.lend();
@@ -397,6 +390,27 @@ impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
         }
         self.farewells.retain_mut(|it| it.tell(link, now, self.config.patience));
         Ok(())
+    }
+}
+
+impl End for Receiver {
+    fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
+        Self::admit(self, host, peer)
+    }
+
+    fn seat(&mut self, Admitted { seat, grant, .. }: Admitted) {
+        if let Some(seat) = self.seats.get_mut(&seat) {
+            seat.grant = grant;
+        }
+        self.may_lend = true;
+    }
+
+    fn events(&self) -> Option<&ReceiveQueue> {
+        Some(&self.queue)
+    }
+
+    fn take_back(&mut self, host: &dyn Gate, from: Peer) -> Result<(), RecoverError> {
+        Self::take_back(self, host, from).map(drop)
     }
 }
 

@@ -7,7 +7,7 @@ use rma_core::{
     executor::{CallId, CallStatus, Piece},
     gate::{Gate, Peer},
     op::OpStatus,
-    portal::{CommandPortal, Source},
+    portal::Source,
     receive_queue::ReceiveQueue,
     region::RegisteredRegion,
     time::Instant,
@@ -227,7 +227,7 @@ impl Sender {
         }
     }
 
-    fn take_outcomes<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>, now: Instant) {
+    fn take_outcomes(&mut self, link: &mut Link, now: Instant) {
         for sent in &mut self.sent {
             if let Some(outcome) = sent.call.and_then(|call| link.take(call)) {
                 sent.end(now, outcome.status, self.config.patience);
@@ -255,11 +255,7 @@ impl Sender {
     }
 
     /// Issues what was refused, and is due.
-    fn issue_again<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    fn issue_again(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         let Self { ahead, image, sent, first, .. } = self;
         for (place, sent) in sent.iter_mut().enumerate().filter(|(_, sent)| sent.is_due(now)) {
             match issue(link, now, ahead, image, first.after(place as u64), sent) {
@@ -290,9 +286,9 @@ impl Sender {
     }
 
     /// Issues a message that lies there.
-    fn add<P: AsMut<CommandPortal>>(
+    fn add(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         number: Position,
         to: Lent,
@@ -310,8 +306,8 @@ impl Sender {
 
 //= channels#4.5-indirect
 /// Issues a message into the buffer that it has.
-fn issue<P: AsMut<CommandPortal>>(
-    link: &mut Link<P>,
+fn issue(
+    link: &mut Link,
     now: Instant,
     ahead: &Ahead,
     image: &Image,
@@ -354,10 +350,10 @@ impl Outgoing for Sender {
     }
 }
 
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+impl sender::Sender for Sender {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -369,7 +365,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         Ok(sent)
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.take_offers();
         self.take_outcomes(link, now);
         let issued = self.issue_again(link, now);
@@ -378,10 +374,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
     }
 }
 
-impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+impl SendRegion for Sender {
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

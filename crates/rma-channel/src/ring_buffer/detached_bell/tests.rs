@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     receiver::{Claims, ReceiveError, Receiver as _},
     ring::{Malformed, Reads as _, RingLen},
-    sender::Sender as _,
+    sender::{Outgoing as _, SendHandle, SendRegion as _, SendState, Sender as _},
     tests::hosts::{self, BEGIN, Station, Ticks, message},
 };
 

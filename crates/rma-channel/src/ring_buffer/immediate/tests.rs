@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     receiver::{Claims, ReceiveError, Receiver as _},
     ring::{Malformed, RingLen},
-    sender::Sender as _,
+    sender::{Outgoing as _, SendError, SendHandle, SendRegion as _, SendState, Sender as _},
     tests::hosts::{self, BEGIN, Station, Ticks, message},
 };
 
@@ -191,7 +191,7 @@ fn an_event_of_what_cannot_be_there_is_refused_for_good() {
     ];
     for (remote_offset, immediate, is_message) in cases {
         let mut it = Bench::new(1024, 100);
-        let (image, grant) = (it.sender.parts.image.clone(), it.sender.grant);
+        let (image, grant) = (it.sender.parts.image.clone(), it.sender.writes.carrier.grant);
         let (source, placement) = (Source { region: &image, offset: 0, len: 16 }, Placement::Any);
         let change = Change::WriteWithImm { remote_offset, source, immediate, placement };
         it.from.link.submit_op(it.ticks.0, &OpCall::of(&grant, change)).unwrap();
@@ -210,7 +210,7 @@ fn an_event_of_what_cannot_be_there_is_refused_for_good() {
 #[test]
 fn two_messages_in_one_place_are_refused() {
     let mut it = Bench::new(1024, 100);
-    let (image, grant) = (it.sender.parts.image.clone(), it.sender.grant);
+    let (image, grant) = (it.sender.parts.image.clone(), it.sender.writes.carrier.grant);
     for (position, len) in [(64, 64), (80, 16)] {
         let (source, placement) = (Source { region: &image, offset: 0, len }, Placement::Any);
         let immediate = immediate(Position::from_bits(position), len);

@@ -16,7 +16,11 @@ use rma_core::{
 use rma_shm::Region;
 
 use super::*;
-use crate::{ring::RingLen, sender::Sender as _};
+use crate::{
+    close::Registered,
+    ring::RingLen,
+    sender::{Outgoing as _, SendState, Sender as _},
+};
 
 const RING: u64 = 1024;
 
@@ -61,14 +65,16 @@ impl Bench {
         let image = region(1, Region::circular(RING as usize).unwrap());
         let tail = region(2, Region::new(8).unwrap());
         let len = RingLen::new(RING).unwrap();
-        let sender = Sender::new(SenderParts {
+        let parts = SenderParts {
             grant: grant([192, 0, 2, 2]),
             image,
             tail: tail.clone(),
             len,
             len_max: 100,
             registered: Registered::default(),
-        });
+        };
+        let runs = Runs::new(&parts);
+        let sender = Sender::new(parts, runs);
         Self { link, port, tail, sender, taken: Vec::new(), now: Instant::from_nanos(1_000_000) }
     }
 

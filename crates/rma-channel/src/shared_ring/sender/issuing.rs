@@ -3,7 +3,7 @@
 
 use rma_core::{
     executor::{Call, CallError, OpCall, Piece},
-    portal::{Change, CommandPortal},
+    portal::Change,
     time::Instant,
 };
 
@@ -17,11 +17,7 @@ use crate::{
 
 impl<F: Form> SharedSender<F> {
     /// Issues what may be issued; what the link has no room for now goes with a later poll.
-    pub(super) fn issue_or_wait<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    pub(super) fn issue_or_wait(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         match self.issue(link, now).map_err(refused) {
             Err(SendError::Full) => {
                 let again = now + LOOK_MIN;
@@ -34,11 +30,7 @@ impl<F: Form> SharedSender<F> {
     }
 
     /// Issues what may be issued, until the link has no room.
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), CallError> {
+    fn issue(&mut self, link: &mut Link, now: Instant) -> Result<(), CallError> {
         if self.ended.is_some() {
             return Ok(());
         }
@@ -79,9 +71,9 @@ impl<F: Form> SharedSender<F> {
     }
 
     /// Writes a message, if there is room for it.
-    fn write<P: AsMut<CommandPortal>>(
+    fn write(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         index: usize,
         position: Position,
@@ -100,9 +92,9 @@ impl<F: Form> SharedSender<F> {
     }
 
     /// Looks at the tail, by the grant for an epoch, unless it is too soon.
-    pub(super) fn look<P: AsMut<CommandPortal>>(
+    pub(super) fn look(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         epoch: usize,
     ) -> Result<(), CallError> {
@@ -119,11 +111,7 @@ impl<F: Form> SharedSender<F> {
 
     /// Reserves places for what waits, unless a reservation is under way, or something of an epoch
     /// that is over.
-    fn reserve<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), CallError> {
+    fn reserve(&mut self, link: &mut Link, now: Instant) -> Result<(), CallError> {
         let at = self.ahead.at();
         let is_old = |item: &Item| match item.stage {
             Stage::Written(.., epoch) => epoch != at,

@@ -7,7 +7,6 @@ use rma_core::{
     executor::{CallStatus, Outcome},
     op::OpStatus,
     outcome::Verdict,
-    portal::CommandPortal,
     time::Instant,
 };
 
@@ -31,11 +30,7 @@ const NACK: CallStatus = CallStatus::Failed(OpStatus::Nack);
 
 impl<F: Form> SharedSender<F> {
     /// Takes what became of all that is under way.
-    pub(super) fn take<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    pub(super) fn take(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         if let Some((call, epoch)) = self.looking
             && let Some(outcome) = link.take(call)
         {
@@ -81,9 +76,9 @@ impl<F: Form> SharedSender<F> {
     }
 
     /// A look at the tail is over.
-    fn looked<P: AsMut<CommandPortal>>(
+    fn looked(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         epoch: usize,
         status: CallStatus,
@@ -133,7 +128,7 @@ impl<F: Form> SharedSender<F> {
     }
 
     /// This epoch is the present one.
-    fn found<P: AsMut<CommandPortal>>(&mut self, link: &mut Link<P>, epoch: usize) {
+    fn found(&mut self, link: &mut Link, epoch: usize) {
         if epoch == self.ahead.at() {
             return;
         }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rma_core::{
     gate::{Gate, Peer},
-    portal::CommandPortal,
     receive_queue::{Event, ReceiveQueue, ReceiveQueueLayout},
     region::{Permissions, RegisteredRegion},
     time::Instant,
@@ -307,9 +306,9 @@ impl Claims for Receiver {
     }
 }
 
-impl<P: AsMut<CommandPortal>> receiver::Receiver<P> for Receiver {
+impl receiver::Receiver for Receiver {
     /// Looks which slots are waited for. It issues nothing.
-    fn poll(&mut self, _: &mut Link<P>, now: Instant) -> Result<(), ReceiveError> {
+    fn poll(&mut self, _: &mut Link, now: Instant) -> Result<(), ReceiveError> {
         self.watch(now);
         Ok(())
     }

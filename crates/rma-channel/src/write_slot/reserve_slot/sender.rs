@@ -7,7 +7,7 @@ use rma_core::{
     executor::{CallId, CallStatus, OpCall, Piece},
     gate::Gate,
     op::OpStatus,
-    portal::{Change, CommandPortal, Source},
+    portal::{Change, Source},
     region::RegisteredRegion,
     time::Instant,
 };
@@ -159,9 +159,9 @@ impl Sender {
     }
 
     /// A message waits.
-    fn add<P: AsMut<CommandPortal>>(
+    fn add(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         number: Position,
         message: Lying,
@@ -289,11 +289,7 @@ impl Sender {
 
     /// Issues what is due: the first message, if it has a slot, and a COMPARE_SWAP, for one slot
     /// ahead at most.
-    fn issue<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    fn issue(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         self.check()?;
         if self.write.is_none()
             && self.lost.is_none()
@@ -325,11 +321,7 @@ impl Sender {
 
     /// Issues a COMPARE_SWAP that takes a slot, or one that changes nothing: to look whether one
     /// is free, or which epoch it is.
-    fn issue_swap<P: AsMut<CommandPortal>>(
-        &mut self,
-        link: &mut Link<P>,
-        now: Instant,
-    ) -> Result<(), SendError> {
+    fn issue_swap(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         let takes = if self.lost.is_some() { None } else { self.free() };
         let word = takes.map_or(self.word, |slot| bit(slot).0);
         let guess = self.guesses[usize::from(word)];
@@ -387,10 +379,10 @@ impl Outgoing for Sender {
     }
 }
 
-impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
+impl sender::Sender for Sender {
     fn send(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         message: &[u8],
     ) -> Result<SendHandle, SendError> {
@@ -402,7 +394,7 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
         Ok(sent)
     }
 
-    fn poll(&mut self, link: &mut Link<P>, now: Instant) -> Result<(), SendError> {
+    fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), SendError> {
         if let Some((call, taken)) = self.write
             && let Some(outcome) = link.take(call)
         {
@@ -420,10 +412,10 @@ impl<P: AsMut<CommandPortal>> sender::Sender<P> for Sender {
     }
 }
 
-impl<P: AsMut<CommandPortal>> SendRegion<P> for Sender {
+impl SendRegion for Sender {
     fn send_region(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         region: &RegisteredRegion,
         range: Range<u64>,

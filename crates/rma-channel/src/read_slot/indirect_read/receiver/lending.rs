@@ -4,7 +4,7 @@ use rma_core::{
     executor::{CallStatus, OpCall},
     gate::Peer,
     op::OpStatus,
-    portal::{Change, CommandPortal},
+    portal::Change,
     time::Instant,
 };
 
@@ -89,9 +89,9 @@ impl Receiver {
 
     /// Tells of a buffer, if that is due. Returns whether there is more to do.
     //= channels#4.5-indirect
-    pub(super) fn tell<P: AsMut<CommandPortal>>(
+    pub(super) fn tell(
         &mut self,
-        link: &mut Link<P>,
+        link: &mut Link,
         now: Instant,
         index: usize,
     ) -> Result<bool, ReceiveError> {
