@@ -71,7 +71,10 @@ use rma_core::{
 };
 use thiserror::Error;
 
-use self::ends::{End, ReceiverEnd, SenderEnd};
+use self::{
+    end::End,
+    ends::{ReceiverEnd, SenderEnd},
+};
 use crate::{
     close::{Close, Registered, opened, opened_with},
     link::Link,
@@ -88,6 +91,7 @@ use crate::{
 };
 
 mod config;
+pub mod end;
 pub mod ends;
 
 pub use config::ChannelConfig;
@@ -118,7 +122,7 @@ pub enum AnyEnd {
 #[derive(Debug, Error)]
 #[error("{kind}: {why}")]
 pub struct KindError {
-    /// The kind.
+    /// The kind of channel.
     pub kind: Kind,
     /// The reason.
     #[source]

@@ -33,6 +33,7 @@ use rma_core::{
 };
 use rma_shm::Region;
 
+pub(crate) use self::sender::SenderParts;
 use self::sender::{RingSender, Writes};
 use crate::{
     close::{Close, Registered},
@@ -97,24 +98,6 @@ impl RingConfig {
         let why = "it must be at least 1, and fit the ring with what a record has besides";
         Err(OpenError::Settings { what: "the longest message", value: self.len_max.into(), why })
     }
-}
-
-/// The parts of a ring's sender: of its own host, and from its receiver.
-#[derive(Debug)]
-pub(crate) struct SenderParts {
-    /// For WRITE into the receiver's ring.
-    pub(crate) grant: Grant,
-    /// A circular region of this host, as long as the ring: its image, which messages are written
-    /// from.
-    pub(crate) image: RegisteredRegion,
-    /// A word of this host, zero, which the receiver has a grant for WRITE for: its tail.
-    pub(crate) tail: RegisteredRegion,
-    /// How long the ring is.
-    pub(crate) len: RingLen,
-    /// The longest message, in bytes.
-    pub(crate) len_max: u32,
-    /// For [`Close`].
-    pub(crate) registered: Registered,
 }
 
 /// A ring's memory, of which `len` bytes go around.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use rma_core::{gate::Peer, nic::Timing};
+use rma_core::gate::Peer;
 
 use crate::{
     read_ring::{ReadRingConfig, ReaderConfig},
@@ -40,10 +40,12 @@ pub struct ChannelConfig {
     pub prefetch: u32,
     /// Whether the bell of a write slot is an event (4), so that its receiver may sleep.
     pub wakes: bool,
-    /// The times of the NICs of all hosts that take part, the longest of them: where senders
+    /// DISPATCH_TIMEOUT of the NICs of all hosts that take part, the longest of them: where senders
     /// reserve places (7, 12, 13) a place is taken back when a sender that lives would have used
-    /// it.
-    pub timing: Timing,
+    /// it. Default: that of a host.
+    pub dispatch_timeout: Duration,
+    /// TIMEOUT of these NICs, likewise.
+    pub timeout: Duration,
 }
 
 /// The bytes of a ring's record besides its message at most, padding included.
@@ -53,6 +55,7 @@ impl ChannelConfig {
     /// Settings with room for so many messages of up to `len_max` bytes, and eight peers at most.
     #[must_use]
     pub fn new(len_max: u32, messages: u16) -> Self {
+        let SharedRingConfig { dispatch_timeout, timeout, .. } = SharedRingConfig::new();
         Self {
             name: 0,
             len_max,
@@ -63,7 +66,8 @@ impl ChannelConfig {
             every: Duration::ZERO,
             prefetch: 0,
             wakes: false,
-            timing: Timing::default(),
+            dispatch_timeout,
+            timeout,
         }
     }
 
@@ -105,7 +109,7 @@ impl ChannelConfig {
     }
 
     pub(super) fn reserve(&self) -> ReserveConfig {
-        let Timing { dispatch_timeout, timeout, .. } = self.timing;
+        let Self { dispatch_timeout, timeout, .. } = *self;
         ReserveConfig::new().with(|it| {
             (it.name, it.slots, it.len_max) = (self.name, self.messages, self.len_max);
             it.hole_timeout = ReserveConfig::hole_timeout_min(dispatch_timeout, timeout);
@@ -121,7 +125,7 @@ impl ChannelConfig {
     }
 
     pub(super) fn shared_ring(&self) -> SharedRingConfig {
-        let Timing { dispatch_timeout, timeout, .. } = self.timing;
+        let Self { dispatch_timeout, timeout, .. } = *self;
         SharedRingConfig::new().with(|it| {
             (it.name, it.len, it.len_max) = (self.name, self.pushed_len(), self.len_max);
             (it.dispatch_timeout, it.timeout) = (dispatch_timeout, timeout);

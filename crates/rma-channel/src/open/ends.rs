@@ -1,4 +1,4 @@
-//! Abilities of ends that some kinds have and others do not, and which end has which.
+//! The kinds' ends, and which of them has which ability.
 
 use rma_core::{
     gate::{Gate, Peer},
@@ -6,8 +6,8 @@ use rma_core::{
     time::Instant,
 };
 
+use super::end::End;
 use crate::{
-    close::Close,
     numbered::{Carries, EventReceiver, NumberedSender, Tells},
     read_ring,
     read_slot::{self, indirect_read},
@@ -29,52 +29,6 @@ use crate::{
         reserve_slot,
     },
 };
-
-/// An end, and what it can do besides sending or receiving. Most have one peer and nothing to
-/// recover.
-pub trait End: Close {
-    /// As [`Any::admit`](super::Any::admit).
-    ///
-    /// # Errors
-    /// If the kind has one sender and one receiver, or as for that kind.
-    fn admit(&mut self, _: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {
-        Err(OpenError::OnePeer { peer })
-    }
-
-    /// A peer that was admitted has joined.
-    fn seat(&mut self, _: Admitted) {}
-
-    /// As [`Any::events`](super::Any::events).
-    fn events(&self) -> Option<&ReceiveQueue> {
-        None
-    }
-
-    /// As [`Any::poll_recovery`](super::Any::poll_recovery).
-    ///
-    /// # Errors
-    /// As that.
-    fn poll_recovery(&mut self, _: &dyn Gate, _: Instant) -> Result<bool, RecoverError> {
-        Ok(false)
-    }
-
-    /// As [`Any::recovery_timeout`](super::Any::recovery_timeout).
-    fn recovery_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    /// As [`Any::take_back`](super::Any::take_back).
-    ///
-    /// # Errors
-    /// If the kind lends nothing, or the host refuses.
-    fn take_back(&mut self, _: &dyn Gate, from: Peer) -> Result<(), RecoverError> {
-        Err(RecoverError::NothingLent { from })
-    }
-
-    /// As [`Any::unfilled`](super::Any::unfilled).
-    fn unfilled(&self) -> u64 {
-        0
-    }
-}
 
 /// A sender of some kind.
 pub trait SenderEnd: Sender + End + Send {}
@@ -100,7 +54,7 @@ impl End for read_ring::inlined_bell::Receiver {}
 impl End for read_slot::detached_bell::Receiver {}
 impl End for read_slot::inlined_bell::Receiver {}
 
-/// What an end does in addition, by the methods of its own type.
+/// The additional abilities of an end, by the methods of its own type.
 macro_rules! does {
     (admits) => {
         fn admit(&mut self, host: &dyn Gate, peer: Peer) -> Result<Half<Admitted>, OpenError> {

@@ -27,7 +27,7 @@ use crate::{
     close::{opened, opened_with},
     into::{Fault, IntoReceiver},
     link::Link,
-    open::ends::End,
+    open::end::End,
     readers::Readers,
     receiver::{Blocking, ReceiveError},
     ring::{Malformed, Position},

@@ -27,7 +27,7 @@ use crate::{
     close::opened_with,
     into::{Fault, Finds, Found, IntoReceiver},
     link::Link,
-    open::ends::End,
+    open::end::End,
     read_ring::{
         ReaderConfig,
         notify_receiver::{Notices, open_queue},

@@ -4,23 +4,41 @@ use core::{fmt, ops::Range};
 
 use rma_core::{
     executor::{CallError, CallId},
+    grant::Grant,
     portal::Source,
     region::RegisteredRegion,
     time::Instant,
 };
 
-use super::SenderParts;
 use crate::{
     close::{Close, Registered},
     duplex::Hears,
     link::Link,
-    ring::{Position, Room},
+    ring::{Position, RingLen, Room},
     sender::{
         Outgoing, SendError, SendHandle, SendRegion, SendState, Sender, checked_len, checked_place,
         refused,
     },
     sending::Sending,
 };
+
+/// The parts of a ring's sender: of its own host, and from its receiver.
+#[derive(Debug)]
+pub(crate) struct SenderParts {
+    /// For WRITE into the receiver's ring.
+    pub(crate) grant: Grant,
+    /// A circular region of this host, as long as the ring: its image, which messages are written
+    /// from.
+    pub(crate) image: RegisteredRegion,
+    /// A word of this host, zero, which the receiver has a grant for WRITE for: its tail.
+    pub(crate) tail: RegisteredRegion,
+    /// How long the ring is.
+    pub(crate) len: RingLen,
+    /// The longest message, in bytes.
+    pub(crate) len_max: u32,
+    /// For [`Close`].
+    pub(crate) registered: Registered,
+}
 
 /// The way in which messages are written into a ring.
 pub(crate) trait Writes: fmt::Debug {

@@ -15,7 +15,9 @@ impl Settings {
     fn config(&self, world: &dyn Hosts, kind: Kind) -> ChannelConfig {
         let peers = if kind.ours().is_read() { MANY } else { self.senders.len() };
         ChannelConfig::new(self.len_max, self.room as u16).with(|it| {
-            (it.name, it.peers, it.timing) = (self.name, peers as u16, world.timing());
+            (it.name, it.peers) = (self.name, peers as u16);
+            let timing = world.timing();
+            (it.dispatch_timeout, it.timeout) = (timing.dispatch_timeout, timing.timeout);
             (it.reader_timeout, it.every) = (world.reader_timeout(), world.look_every());
         })
     }

@@ -23,7 +23,7 @@ use crate::{
     close::{Close, Registered, opened},
     epochs::Epochs,
     link::Link,
-    open::ends::End,
+    open::end::End,
     receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
     ring::{Malformed, Position, Record},
     terms::{Admitted, Half, Needs, OpenError, Side, Terms, TermsError},
