@@ -13,10 +13,8 @@ use rma_bench::{
 use rma_figures::{
     allocator::Counting,
     crypto::{self, CryptoArgs},
-    curve::{self, CurveArgs},
     failover::{self, FailoverArgs, ReplicaArgs},
     figures::{self, FiguresArgs},
-    flows::{self, FlowsArgs},
     key_rotation::{self, KeyRotationArgs},
     paper::{self, PaperArgs},
     phases::{self, PhasesArgs},
@@ -42,9 +40,6 @@ enum Command {
     Measure(FiguresArgs),
     /// Measures AES-128-GCM with each provider that this processor can run.
     Crypto(CryptoArgs),
-    /// Draws READs a second over the number under way, beside raw frames and kernel UDP. Needs
-    /// root.
-    Curve(CurveArgs),
     /// Breaks the time of an op down by phase, on both hosts. Needs root.
     Phases(PhasesArgs),
     /// Kills one of two servers under a thousand tasks, restarts it, and shows the tasks' rate
@@ -62,8 +57,6 @@ enum Command {
     /// Runs figures of the three papers, and shows what holds here of what the papers say of them,
     /// on one page. Those on veth pairs need root.
     Paper(PaperArgs),
-    /// Draws the convergence of congestion control, in simulation.
-    Flows(FlowsArgs),
     /// Shows, in simulation, how long other senders wait when one dies or sleeps with a reserved
     /// place.
     DeadWriter,
@@ -83,7 +76,6 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
     match command {
         Command::Measure(args) => figures::run(args, interrupt)?,
         Command::Crypto(args) => interrupt.leaving_at_once(|| crypto::crypto(args)),
-        Command::Curve(args) => curve::run(args, interrupt)?,
         Command::Phases(args) => phases::run(args, interrupt)?,
         Command::Failover(args) => failover::failover(args, interrupt)?,
         Command::Replica(args) => failover::replica(args, interrupt)?,
@@ -91,7 +83,6 @@ fn run(command: &Command, interrupt: &Interrupt) -> Result<(), Failure> {
         Command::KvServer(args) => interrupt.leaving_at_once(|| rma_kv::server::serve(args))?,
         Command::Paper(args) => paper::paper(args, interrupt)
             .map_err(|error| Failure::with_status(error.status(), error))?,
-        Command::Flows(args) => flows::run(args, interrupt)?,
         Command::DeadWriter => interrupt.leaving_at_once(simulated::dead_writer),
     }
     Ok(())
