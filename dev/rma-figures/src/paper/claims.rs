@@ -78,6 +78,22 @@ impl Claim {
         Self { demand, holds: value >= bound, ..Self::new(id, says, formula, value) }
     }
 
+    /// A value of which the paper says that it is from `low` to `high`, and ours may be off by the
+    /// share `tolerance`.
+    pub(crate) fn between(
+        id: &str,
+        says: &str,
+        formula: &str,
+        value: f64,
+        [low, high]: [f64; 2],
+        tolerance: f64,
+    ) -> Self {
+        let paper = format!("{low} to {high}");
+        let demand = format!("{paper} ± {} %", tolerance * 100.0);
+        let holds = value >= low * (1.0 - tolerance) && value <= high * (1.0 + tolerance);
+        Self { paper, demand, holds, ..Self::new(id, says, formula, value) }
+    }
+
     /// The same, with the paper's number as it writes it.
     pub(crate) fn paper(self, paper: &str) -> Self {
         Self { paper: paper.to_owned(), ..self }

@@ -6,6 +6,7 @@
 mod accepted;
 mod beside;
 mod beside_veth;
+mod compared;
 mod cores;
 mod heavy_tail;
 mod jitter;

@@ -1,19 +1,23 @@
 //! Figure 13: small ops among large ones, 40 hosts that read from each other at random (§7.2).
 
-use rma_bench::drawing::Picture;
-use rma_sim::flows::{
-    RATE,
-    report::Report,
-    traffic::{Size, Traffic},
-    workload::{Fabric, Workload},
+use rma_bench::drawing::{Axis, Picture, Scale as Places};
+use rma_sim::{
+    baselines::{Constants, figures::figure_13},
+    flows::{
+        RATE,
+        report::Report,
+        traffic::{Size, Traffic},
+        workload::{Fabric, Workload},
+    },
 };
 
 use super::{
+    compared::{self, BY_MESSAGES, BY_TURNS, MODELS, Other, Runs, SOFTWARE, only, sensitivity},
     simulated::{Axes, OP, WARM_UP, op_micros, panel, reports, rtt_micros, value},
     uniform::executor,
 };
 use crate::paper::{
-    claims::Claim,
+    claims::{Claim, least},
     drawn::picture,
     figure::{About, Figure, FigureFailed, Kind},
     points::Points,
@@ -27,6 +31,9 @@ pub(super) struct HeavyTail;
 const SEEDS: u64 = 3;
 /// Small ops of each point, of all seeds.
 const SMALL: u64 = 15_000;
+
+/// Reads of each seed of the systems beside it, of which 85 % are small.
+const OTHERS: u32 = 12_000;
 
 const HOSTS: u32 = 40;
 
@@ -51,6 +58,81 @@ pub(super) fn name(what: &str, gbps: u64) -> String {
     format!("1RMA {what}, {gbps} Gbit/s")
 }
 
+/// A series of another system.
+fn of(other: &Other, what: &str, gbps: u64) -> String {
+    other.name(&format!("{what}, {gbps} Gbit/s"))
+}
+
+/// Adds what the paper compares 1RMA with.
+fn others(
+    run: &Run<'_>,
+    loads: &[f64],
+    runs: Runs<'_>,
+    points: &mut Points,
+) -> Result<(), FigureFailed> {
+    for other in [BY_TURNS, BY_MESSAGES, SOFTWARE] {
+        for gbps in GBPS {
+            let make = |setting: &_, &load: &f64| figure_13(setting, rate(gbps), load);
+            let all = other.points(run, loads, runs, make)?;
+            for (what, part) in [("p50", 0.5), ("p99", 0.99)] {
+                let values = loads.iter().zip(&all);
+                let values = values.map(|(&x, it)| compared::value(x, it, |it| it.slowdown(part)));
+                points.push(of(&other, what, gbps), values.collect());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The paper's: 6 to 10 times as slow.
+const TIMES: [f64; 2] = [6.0, 10.0];
+
+/// Those of 1RMA beside others.
+fn compared_claims(points: &Points) -> Vec<Claim> {
+    let over = |other: &Other, what, gbps, load| {
+        let at = |name: &str| points.at(name, load);
+        let ours = at(&name(what, GBPS[0]));
+        at(&of(other, what, gbps)).zip(ours).map_or(f64::NAN, |(it, ours)| it / ours)
+    };
+    let mut claims = Vec::new();
+    for (other, id) in [(BY_TURNS, "turns"), (BY_MESSAGES, "messages")] {
+        for (what, times) in [("p50", 2.0), ("p99", 4.0)] {
+            claims.push(Claim::between(
+                &format!("1rma-13-{id}-{what}"),
+                "at 50 % load the slowdowns of the baselines are 6 to 10 times as large",
+                &format!("{}, over 1RMA's at 100 Gbit/s, 50 % load", of(&other, what, GBPS[1])),
+                over(&other, what, GBPS[1], 0.5),
+                TIMES,
+                0.15,
+            ));
+            claims.push(Claim::at_least(
+                &format!("1rma-13-{id}-{what}-100"),
+                "small ops of connections are slowed several times as much on the same links too",
+                &format!("{}, over 1RMA's, 50 % load", of(&other, what, GBPS[0])),
+                over(&other, what, GBPS[0], 0.5),
+                times,
+            ));
+        }
+        let loads = points.of(&name("p99", GBPS[0])).iter().map(|it| it.x);
+        let ratios: Vec<f64> = loads.map(|it| over(&other, "p99", GBPS[0], it)).collect();
+        claims.push(
+            Claim::at_least(
+                &format!("1rma-13-{id}-more"),
+                "the difference in the tail grows with load",
+                &format!(
+                    "the least of its ratios over that at the load before: {}, over 1RMA's",
+                    of(&other, "p99", GBPS[0])
+                ),
+                least(ratios.windows(2).map(|it| it[1] / it[0])),
+                1.0,
+            )
+            .shape(),
+        );
+    }
+    claims.retain(|it| !it.value.is_nan());
+    claims
+}
+
 impl Figure for HeavyTail {
     fn about(&self) -> About {
         About {
@@ -70,7 +152,7 @@ impl Figure for HeavyTail {
             format!(
                 "simulation: READs by chance, each from any of 39 others, 85 % of 4 KiB and 15 % of 200 KiB, Algorithm 1, window \
                  {WINDOW} KiB, idle RTT 5 us, MTU 9000, one switch; a model of AES-GCM, light checks; {} seeds; latency of \
-                 those of 4 KiB over that on an idle network",
+                 those of 4 KiB over that on an idle network; {MODELS}",
                 run.seeds(SEEDS).count()
             ),
         );
@@ -100,6 +182,17 @@ impl Figure for HeavyTail {
                 |it: &Report| 1.0 - it.ops().ended[0] as f64 / it.ops().ended().max(1) as f64;
             points.push(name("ops that are not OK", gbps), part(&failed));
         }
+        let constants = &Constants::default();
+        let measured = OTHERS;
+        others(run, loads, Runs { seeds: SEEDS, measured, constants }, &mut points)?;
+        let mut ours = only(&points, 0.5);
+        ours.series.retain(|it| it.name.starts_with("1RMA"));
+        let claims = |run: &Run<'_>, constants: &Constants| {
+            let mut points = ours.clone();
+            others(run, &[0.5], Runs { seeds: 1, measured, constants }, &mut points)?;
+            Ok(compared_claims(&points))
+        };
+        points.tables.push(sensitivity(run, "Claims by constants of the models", claims)?);
         Ok(points)
     }
 
@@ -107,7 +200,7 @@ impl Figure for HeavyTail {
         let at_half = |what| points.at(&name(what, GBPS[0]), 0.5).unwrap_or(f64::NAN);
         // A transfer of 200 KiB, as a connection sends it whole.
         let large = LARGE as f64 / OP as f64 * op_micros() / rtt_micros();
-        vec![
+        let own = vec![
             Claim::at_most(
                 "1rma-13-small",
                 "small ops are slowed minimally: not one in a hundred waits as long as a large op takes",
@@ -127,20 +220,22 @@ impl Figure for HeavyTail {
                 1.0,
             )
             .shape(),
-        ]
-        .into_iter()
-        .filter(|it| !it.value.is_nan())
-        .collect()
+        ];
+        let own = own.into_iter().filter(|it| !it.value.is_nan());
+        own.chain(compared_claims(points)).collect()
     }
 
     fn picture(&self, points: &Points) -> Option<Picture> {
-        let axes = Axes::linear("offered over the links' rate", "latency of 4 KiB over idle");
-        let panels = GBPS.map(|gbps| {
-            let names = ["p50", "p99"].map(|it| name(it, gbps));
-            let title = format!("{gbps} Gbit/s");
-            panel(points, &title, axes, &names.each_ref().map(String::as_str))
+        let axes = Axes { y: Axis { name: "latency of 4 KiB over idle", scale: Places::Auto }, ..Axes::linear("offered over the links' rate", "") };
+        let others = [BY_TURNS, BY_MESSAGES, SOFTWARE];
+        let panels = GBPS.iter().flat_map(|&gbps| ["p50", "p99"].map(|what| (gbps, what)));
+        let panels = panels.map(|(gbps, what)| {
+            let mut names = vec![name(what, gbps)];
+            names.extend(others.iter().map(|it| of(it, what, gbps)));
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            panel(points, &format!("{what}, {gbps} Gbit/s"), axes, &names)
         });
-        Some(picture(self, points, panels.to_vec()))
+        Some(picture(self, points, panels.collect()))
     }
 }
 
@@ -154,10 +249,31 @@ mod tests {
     #[test]
     fn each_claim_fails_of_the_least_value_that_makes_its_sentence_false() {
         let p99 = name("p99", 100);
-        let good = points(&HeavyTail, &[(&p99, &[[0.1, 1.1], [0.5, 1.6], [0.7, 2.5]])]);
+        let mut all: Vec<(String, &[[f64; 2]])> =
+            vec![(p99.clone(), &[[0.1, 1.1], [0.5, 1.6], [0.7, 2.5]]), (name("p50", 100), &[[0.5, 1.0]])];
+        for other in [BY_TURNS, BY_MESSAGES] {
+            all.push((of(&other, "p99", 100), &[[0.1, 2.2], [0.5, 6.4], [0.7, 12.0]]));
+            all.push((of(&other, "p50", 100), &[[0.5, 2.0]]));
+            all.push((of(&other, "p99", 40), &[[0.5, 12.8]]));
+            all.push((of(&other, "p50", 40), &[[0.5, 7.0]]));
+        }
+        let all: Vec<(&str, &[[f64; 2]])> = all.iter().map(|(name, it)| (&**name, *it)).collect();
+        let good = points(&HeavyTail, &all);
         assert!(broken(&HeavyTail, &good).is_empty());
         let fails = |x, y| broken(&HeavyTail, &with(&good, &p99, x, y));
-        assert_eq!(fails(0.5, 4.4), ["small"]);
+        assert!(fails(0.5, 4.4).contains(&"small".to_owned()));
         assert_eq!(fails(0.7, 1.09), ["grows"]);
+        for (other, id) in [(BY_TURNS, "turns"), (BY_MESSAGES, "messages")] {
+            let fails = |what, gbps, x, y| {
+                let broken = broken(&HeavyTail, &with(&good, &of(&other, what, gbps), x, y));
+                broken.into_iter().map(|it| it.replace(id, "")).collect::<Vec<_>>()
+            };
+            assert_eq!(fails("p50", 40, 0.5, 5.0), ["-p50"]);
+            assert_eq!(fails("p50", 40, 0.5, 11.6), ["-p50"]);
+            assert_eq!(fails("p99", 40, 0.5, 5.0 * 1.6), ["-p99"]);
+            assert_eq!(fails("p50", 100, 0.5, 1.99), ["-p50-100"]);
+            assert_eq!(fails("p99", 100, 0.5, 3.99 * 1.6), ["-p99-100"]);
+            assert_eq!(fails("p99", 100, 0.7, 3.99 * 2.5), ["-more"]);
+        }
     }
 }

@@ -1,14 +1,22 @@
 //! Figure 10: latency by offered load, 40 hosts that read from each other at random (§7.1).
 
-use rma_bench::drawing::Picture;
+use rma_bench::drawing::{Axis, Picture, Scale as Places};
 use rma_core::{cc::CcConfigBuilder, executor::RetryPolicy};
-use rma_sim::flows::{
-    report::Report,
-    traffic::Traffic,
-    workload::{Fabric, Front, Workload},
+use rma_sim::{
+    baselines::{Constants, figures::figure_10},
+    flows::{
+        report::Report,
+        traffic::Traffic,
+        workload::{Fabric, Front, Workload},
+    },
 };
 
-use super::simulated::{Axes, COMMON, OP, op_micros, panel, reports, rtt_micros, time_for, value};
+use super::{
+    compared::{self, CONNECTIONS, MODELS, Runs, SOFTWARE, micros, only, sensitivity},
+    simulated::{
+        Axes, COMMON, OP, both, op_micros, panel, reports, rtt_micros, time_for, value,
+    },
+};
 use crate::paper::{
     claims::{Claim, least, most},
     drawn::picture,
@@ -26,6 +34,9 @@ const SEEDS: u64 = 4;
 const OPS: u64 = 100_000;
 
 const HOSTS: u32 = 40;
+
+/// The load at which the constants of the models are varied.
+const VARIED: f64 = 0.7;
 
 /// The windows, in KiB: one with slack for jitter, as the paper asks for, and the bandwidth-delay
 /// product, which has none.
@@ -47,6 +58,54 @@ fn theory(load: f64) -> f64 {
     1.0 + 4.0 * op_micros() * load / (2.0 * (1.0 - load)) / rtt_micros()
 }
 
+/// Adds what the paper compares 1RMA with.
+fn others(
+    run: &Run<'_>,
+    loads: &[f64],
+    runs: Runs<'_>,
+    points: &mut Points,
+) -> Result<(), FigureFailed> {
+    for other in [CONNECTIONS, SOFTWARE] {
+        let all = other.points(run, loads, runs, |setting, &load| figure_10(setting, load))?;
+        for (what, part) in [("p50", 0.5), ("p99", 0.99)] {
+            let slowdown = |it: &_| micros(it, part) / rtt_micros();
+            let values = loads.iter().zip(&all).map(|(&x, it)| compared::value(x, it, slowdown));
+            points.push(other.name(what), values.collect());
+        }
+    }
+    Ok(())
+}
+
+/// Those of 1RMA beside others.
+fn compared_claims(points: &Points) -> Vec<Claim> {
+    let over = |what: &str, one: &str, other: &str| {
+        let [one, other] = [one, other].map(|it| it.replace("{}", what));
+        let all = both(points, (&one, &other)).filter(|it| it[0] <= 0.7);
+        most(all.map(|[_, one, other]| one / other))
+    };
+    let [ours, connections, software] =
+        [name("{}", WINDOWS[0]), CONNECTIONS.name("{}"), SOFTWARE.name("{}")];
+    let worst = |one: &str, other: &str| most(["p50", "p99"].map(|it| over(it, one, other)));
+    vec![
+        Claim::at_most(
+            "1rma-10-connections",
+            "1RMA is as quick as connections whose states a NIC holds",
+            "1RMA's latency over connections', the greatest of p50 and p99 up to 70 % load, window 96 KiB",
+            worst(&ours, &connections),
+            1.1,
+        ),
+        // Four digits are stored: this is anything below 1.
+        Claim::at_most(
+            "1rma-10-software",
+            "one-sided RDMA and 1RMA are quicker than two-sided software",
+            "1RMA's and connections' latency over software's, the greatest of p50 and p99 up to 70 % load",
+            most([worst(&ours, &software), worst(&connections, &software)]),
+            0.9999,
+        )
+        .shape(),
+    ]
+}
+
 impl Figure for Uniform {
     fn about(&self) -> About {
         About {
@@ -65,7 +124,8 @@ impl Figure for Uniform {
             &self.about(),
             format!(
                 "simulation: READs of 4 KiB by chance, each from any of 39 others, Algorithm 1, {COMMON}; dispatch timeout 10 us, \
-                 timeout 20 us; {} seeds; latency over 5 us",
+                 timeout 20 us; {} seeds; latency over 5 us; \
+                 {MODELS}",
                 run.seeds(SEEDS).count()
             ),
         );
@@ -88,6 +148,19 @@ impl Figure for Uniform {
             let failed = loads.iter().zip(&all).map(|(&x, it)| value(x, it, failed)).collect();
             points.push(name("ops that are not OK", window), failed);
         }
+        let constants = &Constants::default();
+        let measured = (OPS / SEEDS) as u32;
+        others(run, loads, Runs { seeds: SEEDS, measured, constants }, &mut points)?;
+        if loads.contains(&VARIED) {
+            let ours = only(&points, VARIED);
+            let claims = |run: &Run<'_>, constants: &Constants| {
+                let mut points = ours.clone();
+                points.series.retain(|it| it.name.starts_with("1RMA"));
+                others(run, &[VARIED], Runs { seeds: 1, measured, constants }, &mut points)?;
+                Ok(compared_claims(&points))
+            };
+            points.tables.push(sensitivity(run, "Claims at 70 % load, by constants of the models", claims)?);
+        }
         Ok(points)
     }
 
@@ -99,7 +172,8 @@ impl Figure for Uniform {
                 points.of(&name(what, WINDOWS[0])).iter().map(|it| it.y).collect();
             values.windows(2).map(|it| it[1] / it[0]).collect::<Vec<_>>()
         });
-        vec![
+        let mut claims = compared_claims(points);
+        claims.extend([
             Claim::at_most(
                 "1rma-10-theory",
                 "up to 70 % the mean is 5 us and four M/D/1 queues",
@@ -116,13 +190,15 @@ impl Figure for Uniform {
                 1.0,
             )
             .shape(),
-        ]
+        ]);
+        claims
     }
 
     fn picture(&self, points: &Points) -> Option<Picture> {
-        let axes = Axes::linear("offered over the links' rate", "latency over 5 us");
+        let axes = Axes { y: Axis { name: "latency over 5 us", scale: Places::Auto }, ..Axes::linear("offered over the links' rate", "") };
         let panels = ["p50", "p99"].map(|what| {
-            let names = WINDOWS.map(|it| name(what, it));
+            let [ours, tight] = WINDOWS.map(|it| name(what, it));
+            let names = [ours, tight, CONNECTIONS.name(what), SOFTWARE.name(what)];
             panel(points, what, axes, &names.each_ref().map(String::as_str))
         });
         Some(picture(self, points, panels.to_vec()))
@@ -140,13 +216,24 @@ mod tests {
     fn each_claim_fails_of_the_least_value_that_makes_its_sentence_false() {
         let [mean, p50, p99] = ["mean", "p50", "p99"].map(|it| name(it, 96));
         let values: &[_] = &[[0.1, theory(0.1)], [0.7, theory(0.7)], [0.9, 4.0]];
-        let good = points(&Uniform, &[(&mean, values), (&p50, values), (&p99, values)]);
+        let software: &[_] = &[[0.1, theory(0.1) * 1.2], [0.7, theory(0.7) * 1.2], [0.9, 3.0]];
+        let [c50, c99] = ["p50", "p99"].map(|it| CONNECTIONS.name(it));
+        let [s50, s99] = ["p50", "p99"].map(|it| SOFTWARE.name(it));
+        let ours = [(&*mean, values), (&p50, values), (&p99, values)];
+        let others = [(&*c50, values), (&c99, values), (&s50, software), (&s99, software)];
+        let good = points(&Uniform, &[&ours[..], &others].concat());
         assert!(broken(&Uniform, &good).is_empty());
         let fails = |name: &str, x, y| broken(&Uniform, &with(&good, name, x, y));
         assert_eq!(fails(&mean, 0.7, theory(0.7) * 1.031), ["theory"]);
         assert_eq!(fails(&mean, 0.1, theory(0.1) * 0.969), ["theory"]);
         assert_eq!(fails(&p99, 0.7, 1.0), ["grows"]);
         // 4210 octets take 0.3368 us, and half of the load waits for half of one at each stage.
+        assert_eq!(fails(&c99, 0.7, theory(0.7) / 1.101), ["connections"]);
+        assert_eq!(fails(&c50, 0.1, theory(0.1) / 1.101), ["connections"]);
+        assert!(fails(&c99, 0.9, 1.0).is_empty());
+        assert_eq!(fails(&s50, 0.1, theory(0.1)), ["software"]);
+        assert_eq!(fails(&s99, 0.7, theory(0.7)), ["software"]);
+        assert_eq!(fails(&c99, 0.7, theory(0.7) * 1.2), ["software"]);
         assert!((theory(0.5) * 5.0 - 5.6736).abs() < 0.0001);
     }
 }
