@@ -77,7 +77,7 @@ impl Figure for Accepted {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: ops of 4 KiB by chance from one client to one server, no congestion control, {COMMON}; dispatch \
+                "ops of 4 KiB by chance from one client to one server, no congestion control, {COMMON}; dispatch \
                  timeout 10 us, timeout 20 us unless it is named; {} seeds; bytes of frames with payload, on the wire",
                 run.seeds(SEEDS).count()
             ),

@@ -40,11 +40,13 @@ const MEASURED: u32 = 500;
 
 /// Adds what the paper compares 1RMA with.
 fn others(run: &Run<'_>, sizes: &[u64], points: &mut Points) -> Result<(), FigureFailed> {
-    let cases: Vec<Option<u64>> = [None].into_iter().chain(sizes.iter().copied().map(Some)).collect();
+    let cases: Vec<Option<u64>> =
+        [None].into_iter().chain(sizes.iter().copied().map(Some)).collect();
     let runs = Runs { seeds: SEEDS, measured: MEASURED, constants: &Constants::default() };
     for other in [CONNECTIONS, SOFTWARE] {
         let all = other.points(run, &cases, runs, |setting, &large| figure_12(setting, large))?;
-        let alone = all.first().map_or(f64::NAN, |it| compared::value(0.0, it, |it| micros(it, 0.5)).y);
+        let alone =
+            all.first().map_or(f64::NAN, |it| compared::value(0.0, it, |it| micros(it, 0.5)).y);
         for (what, part) in [("p50", 0.5), ("p99", 0.99)] {
             let beside = sizes.iter().map(|&it| it as f64).zip(all.iter().skip(1));
             let slowdown = |it: &_| micros(it, part) / alone;
@@ -102,7 +104,7 @@ impl Figure for Beside {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: READs of 64 B, 10,000 a second by chance, beside READs of one size one after the other, Algorithm 1, \
+                "READs of 64 B, 10,000 a second by chance, beside READs of one size one after the other, Algorithm 1, \
                  window 64 KiB, {COMMON}; {} seeds; latency over the median alone; \
                  {MODELS}",
                 seeds.len()

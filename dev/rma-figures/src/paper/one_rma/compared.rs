@@ -36,7 +36,8 @@ pub(super) const CONNECTIONS: Other = connections("connections", Service::Packet
 pub(super) const SOFTWARE: Other = Other { name: "two-sided software", system: System::Software };
 
 /// What is said of all of them.
-pub(super) const MODELS: &str = "connections and two-sided software are models in a network that loses nothing";
+pub(super) const MODELS: &str =
+    "connections and two-sided software are models in a network that loses nothing";
 
 const fn connections(name: &'static str, service: Service) -> Other {
     Other { name, system: System::Rdma(RdmaOptions::lossless(service)) }
@@ -120,7 +121,11 @@ pub(super) fn sensitivity(
     let ids = first.iter().map(|it| it.id.clone());
     Ok(Table {
         title: title.to_owned(),
-        heads: [("constant").to_owned()].into_iter().chain(ids).chain(["moves".to_owned()]).collect(),
+        heads: [("constant").to_owned()]
+            .into_iter()
+            .chain(ids)
+            .chain(["moves".to_owned()])
+            .collect(),
         rows: rows.collect(),
     })
 }

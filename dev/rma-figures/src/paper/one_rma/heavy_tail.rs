@@ -150,7 +150,7 @@ impl Figure for HeavyTail {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: READs by chance, each from any of 39 others, 85 % of 4 KiB and 15 % of 200 KiB, Algorithm 1, window \
+                "READs by chance, each from any of 39 others, 85 % of 4 KiB and 15 % of 200 KiB, Algorithm 1, window \
                  {WINDOW} KiB, idle RTT 5 us, MTU 9000, one switch; a model of AES-GCM, light checks; {} seeds; latency of \
                  those of 4 KiB over that on an idle network; {MODELS}",
                 run.seeds(SEEDS).count()
@@ -226,7 +226,10 @@ impl Figure for HeavyTail {
     }
 
     fn picture(&self, points: &Points) -> Option<Picture> {
-        let axes = Axes { y: Axis { name: "latency of 4 KiB over idle", scale: Places::Auto }, ..Axes::linear("offered over the links' rate", "") };
+        let axes = Axes {
+            y: Axis { name: "latency of 4 KiB over idle", scale: Places::Auto },
+            ..Axes::linear("offered over the links' rate", "")
+        };
         let others = [BY_TURNS, BY_MESSAGES, SOFTWARE];
         let panels = GBPS.iter().flat_map(|&gbps| ["p50", "p99"].map(|what| (gbps, what)));
         let panels = panels.map(|(gbps, what)| {
@@ -249,8 +252,10 @@ mod tests {
     #[test]
     fn each_claim_fails_of_the_least_value_that_makes_its_sentence_false() {
         let p99 = name("p99", 100);
-        let mut all: Vec<(String, &[[f64; 2]])> =
-            vec![(p99.clone(), &[[0.1, 1.1], [0.5, 1.6], [0.7, 2.5]]), (name("p50", 100), &[[0.5, 1.0]])];
+        let mut all: Vec<(String, &[[f64; 2]])> = vec![
+            (p99.clone(), &[[0.1, 1.1], [0.5, 1.6], [0.7, 2.5]]),
+            (name("p50", 100), &[[0.5, 1.0]]),
+        ];
         for other in [BY_TURNS, BY_MESSAGES] {
             all.push((of(&other, "p99", 100), &[[0.1, 2.2], [0.5, 6.4], [0.7, 12.0]]));
             all.push((of(&other, "p50", 100), &[[0.5, 2.0]]));

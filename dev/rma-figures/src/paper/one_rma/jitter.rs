@@ -71,7 +71,7 @@ pub(super) fn run_cases(run: &Run<'_>, cases: &[Case]) -> Result<Vec<Vec<Report>
 /// The conditions of both figures.
 pub(super) fn conditions(run: &Run<'_>) -> String {
     format!(
-        "simulation: READs of 4 KiB at a static rate of 100 Gbit/s, no congestion control, {COMMON}; jitter is drawn for \
+        "READs of 4 KiB at a static rate of 100 Gbit/s, no congestion control, {COMMON}; jitter is drawn for \
          each frame and added; dispatch timeout 10 us, timeout 20 us; {} seeds; payload over the link's rate",
         run.seeds(SEEDS).count()
     )

@@ -48,7 +48,7 @@ pub(super) fn run_cases(run: &Run<'_>, cases: &[Case]) -> Result<Vec<Vec<Report>
 /// The conditions of both figures.
 pub(super) fn conditions(run: &Run<'_>) -> String {
     format!(
-        "simulation: two clients ask one server for READs of 4 KiB by chance, 100 Gbit/s each, no congestion control, \
+        "two clients ask one server for READs of 4 KiB by chance, 100 Gbit/s each, no congestion control, \
          NACKed ops are issued again at once; {COMMON}; dispatch timeout 10 us, timeout 20 us; {} seeds; wire bytes",
         run.seeds(SEEDS).count()
     )

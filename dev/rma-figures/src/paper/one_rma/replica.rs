@@ -131,7 +131,7 @@ impl Figure for Replica {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: 8 clients read 4 KiB at a static rate of 10 Gbit/s each, 4 from each of two servers, of which one \
+                "8 clients read 4 KiB at a static rate of 10 Gbit/s each, 4 from each of two servers, of which one \
                  dies at {DEATH} us; Algorithm 1, window 96 KiB, {COMMON}; dispatch timeout 10 us, timeout 20 us; {} seeds",
                 seeds.len()
             ),

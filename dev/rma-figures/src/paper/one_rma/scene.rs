@@ -23,7 +23,7 @@ use crate::paper::{
 const SEEDS: u64 = 20;
 
 /// The conditions of every run.
-pub(super) const CONDITIONS: &str = "simulation: READs of 4 MiB back to back, Algorithm 1, 100 Gbit/s, idle RTT 5 us with \
+pub(super) const CONDITIONS: &str = "READs of 4 MiB back to back, Algorithm 1, 100 Gbit/s, idle RTT 5 us with \
      0.2 us of jitter each way, MTU 9000, one switch, window 64 KiB, timeout 25 us; a model of AES-GCM, light checks";
 
 /// A run of a scene.

@@ -53,7 +53,7 @@ impl Figure for Slots {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: a client that always has a READ of 4 KiB to issue, window 256 KiB, no congestion control, {COMMON}; \
+                "a client that always has a READ of 4 KiB to issue, window 256 KiB, no congestion control, {COMMON}; \
                  {} seeds; payload over the link's rate",
                 run.seeds(SEEDS).count()
             ),

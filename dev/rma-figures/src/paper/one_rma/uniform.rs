@@ -13,9 +13,7 @@ use rma_sim::{
 
 use super::{
     compared::{self, CONNECTIONS, MODELS, Runs, SOFTWARE, micros, only, sensitivity},
-    simulated::{
-        Axes, COMMON, OP, both, op_micros, panel, reports, rtt_micros, time_for, value,
-    },
+    simulated::{Axes, COMMON, OP, both, op_micros, panel, reports, rtt_micros, time_for, value},
 };
 use crate::paper::{
     claims::{Claim, least, most},
@@ -123,7 +121,7 @@ impl Figure for Uniform {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: READs of 4 KiB by chance, each from any of 39 others, Algorithm 1, {COMMON}; dispatch timeout 10 us, \
+                "READs of 4 KiB by chance, each from any of 39 others, Algorithm 1, {COMMON}; dispatch timeout 10 us, \
                  timeout 20 us; {} seeds; latency over 5 us; \
                  {MODELS}",
                 run.seeds(SEEDS).count()
@@ -159,7 +157,11 @@ impl Figure for Uniform {
                 others(run, &[VARIED], Runs { seeds: 1, measured, constants }, &mut points)?;
                 Ok(compared_claims(&points))
             };
-            points.tables.push(sensitivity(run, "Claims at 70 % load, by constants of the models", claims)?);
+            points.tables.push(sensitivity(
+                run,
+                "Claims at 70 % load, by constants of the models",
+                claims,
+            )?);
         }
         Ok(points)
     }
@@ -195,7 +197,10 @@ impl Figure for Uniform {
     }
 
     fn picture(&self, points: &Points) -> Option<Picture> {
-        let axes = Axes { y: Axis { name: "latency over 5 us", scale: Places::Auto }, ..Axes::linear("offered over the links' rate", "") };
+        let axes = Axes {
+            y: Axis { name: "latency over 5 us", scale: Places::Auto },
+            ..Axes::linear("offered over the links' rate", "")
+        };
         let panels = ["p50", "p99"].map(|what| {
             let [ours, tight] = WINDOWS.map(|it| name(what, it));
             let names = [ours, tight, CONNECTIONS.name(what), SOFTWARE.name(what)];
