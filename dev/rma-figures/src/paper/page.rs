@@ -15,8 +15,8 @@ const TITLE: &str = "The papers' evaluations, reproduced";
 
 /// The words before all figures.
 const PREFACE: [&str; 3] = [
-    "1RMA (SIGCOMM 2020), StaR (ICNP 2021) and Efficient RDMA Communication Protocols, figure by figure: what the \
-     paper says, what comes of it here, and a verdict that is computed.",
+    "1RMA (SIGCOMM 2020), StaR (ICNP 2021) and Efficient RDMA Communication Protocols, figure by figure: the \
+     paper's claim, the value that the code of this repository has, and a computed verdict.",
     "agrees: all claims hold; agrees in shape: those of order and direction do; differs, explained: a reviewed \
      reason stands beside each claim that does not hold. What a fitted constant decides counts for nothing.",
     "Most absolute values of the channels' paper are in its plots only, which have no axes that can be read: of it \

@@ -11,7 +11,7 @@ use rma_sim::baselines::{
 use crate::paper::{
     claims::Claim,
     figure::FigureFailed,
-    points::{Points, Table, Value},
+    points::{Points, Table, Value, rounded},
     run::{Run, Scale},
 };
 
@@ -97,7 +97,7 @@ pub(super) fn only(points: &Points, x: f64) -> Points {
     points
 }
 
-/// What `claims` are where each constant is half and one and a half of what it is: a table, whose
+/// The values of claims where each constant is half and one and a half of what it is: a table, whose
 /// last column has those whose verdict is another than in its first row.
 pub(super) fn sensitivity(
     run: &Run<'_>,
@@ -109,25 +109,35 @@ pub(super) fn sensitivity(
     if run.scale == Scale::Full {
         let all = default.variations().into_iter();
         cases.extend(all.map(|Variation { constant, factor, constants }| {
-            let value = constants.get(constant);
+            let value = rounded(constants.get(constant));
             (format!("{constant} × {factor}: {value} {}", constant.unit()), constants)
         }));
     }
     let each = Run { threads: 1, seeds: Some(1), ..*run };
     let all = run.each(&cases, |(_, constants)| claims(&each, constants))?;
     let all: Vec<Vec<Claim>> = all.into_iter().collect::<Result<_, _>>()?;
+    let names: Vec<&str> = cases.iter().map(|(name, _)| &**name).collect();
+    Ok(table(title, &names, &all))
+}
+
+/// A row for each name whose claims have other values than the first, and one for all others.
+fn table(title: &str, names: &[&str], all: &[Vec<Claim>]) -> Table {
     let first = all.first().map_or(&[][..], |it| it);
-    let rows = cases.iter().zip(&all).map(|((name, _), claims)| row(name, first, claims));
+    let mut rows = Vec::new();
+    let mut same = Vec::new();
+    for (index, (name, claims)) in names.iter().zip(all).enumerate() {
+        if index > 0 && claims.as_slice() == first {
+            same.push(*name);
+        } else {
+            rows.push(row(name, first, claims));
+        }
+    }
+    if !same.is_empty() {
+        rows.push(row(&format!("no difference: {}", same.join("; ")), first, first));
+    }
     let ids = first.iter().map(|it| it.id.clone());
-    Ok(Table {
-        title: title.to_owned(),
-        heads: [("constant").to_owned()]
-            .into_iter()
-            .chain(ids)
-            .chain(["moves".to_owned()])
-            .collect(),
-        rows: rows.collect(),
-    })
+    let heads = ["constant".to_owned()].into_iter().chain(ids).chain(["moves".to_owned()]);
+    Table { title: title.to_owned(), heads: heads.collect(), rows }
 }
 
 fn row(name: &str, first: &[Claim], claims: &[Claim]) -> Vec<String> {
@@ -152,5 +162,9 @@ mod tests {
         assert_eq!(row("c", &claims(1.0), &claims(1.0)), ["c", "1.000", "1.000", "–"]);
         assert_eq!(row("c", &claims(1.0), &claims(2.0))[3], "1rma-0-a fails");
         assert_eq!(row("c", &claims(2.0), &claims(1.0))[3], "1rma-0-a holds");
+        let all = [1.0, 1.0, 2.0, 1.0].map(claims);
+        let Table { rows, .. } = table("", &["none", "x", "y", "z"], &all);
+        let names: Vec<&str> = rows.iter().map(|it| &*it[0]).collect();
+        assert_eq!(names, ["none", "y", "no difference: x; z"]);
     }
 }

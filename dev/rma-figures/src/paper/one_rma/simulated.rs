@@ -132,7 +132,7 @@ pub(super) fn one_panel(figure: &dyn Figure, points: &Points, axes: Axes) -> Pic
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::paper::claims::Claim;
+    use crate::paper::{claims::Claim, points::rounded};
 
     /// Points of `figure` with these series.
     pub(crate) fn points(figure: &dyn Figure, series: &[(&str, &[[f64; 2]])]) -> Points {
@@ -148,7 +148,7 @@ pub(super) mod tests {
         let mut points = points.clone();
         let series = points.series.iter_mut().find(|it| it.name == name).expect("a series");
         let value = series.values.iter_mut().find(|it| it.x.to_bits() == x.to_bits());
-        value.expect("a value").y = y;
+        value.expect("a value").y = rounded(y);
         points
     }
 

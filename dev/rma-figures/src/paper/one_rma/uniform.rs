@@ -232,13 +232,13 @@ mod tests {
         assert_eq!(fails(&mean, 0.7, theory(0.7) * 1.031), ["theory"]);
         assert_eq!(fails(&mean, 0.1, theory(0.1) * 0.969), ["theory"]);
         assert_eq!(fails(&p99, 0.7, 1.0), ["grows"]);
-        // 4210 octets take 0.3368 us, and half of the load waits for half of one at each stage.
         assert_eq!(fails(&c99, 0.7, theory(0.7) / 1.101), ["connections"]);
         assert_eq!(fails(&c50, 0.1, theory(0.1) / 1.101), ["connections"]);
         assert!(fails(&c99, 0.9, 1.0).is_empty());
         assert_eq!(fails(&s50, 0.1, theory(0.1)), ["software"]);
         assert_eq!(fails(&s99, 0.7, theory(0.7)), ["software"]);
         assert_eq!(fails(&c99, 0.7, theory(0.7) * 1.2), ["software"]);
+        // 4210 octets take 0.3368 us, and half of the load waits for half of one at each stage.
         assert!((theory(0.5) * 5.0 - 5.6736).abs() < 0.0001);
     }
 }
