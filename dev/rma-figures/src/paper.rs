@@ -15,10 +15,12 @@
 //! | [`store`] | the folder that they are written to |
 //! | [`run`] | the scale, seeds and threads of a run |
 //! | [`one_rma`], [`star`], [`channels`] | the figures of each paper, a file each |
+//! | [`beyond`] | figures that no paper has |
 //!
 //! A figure is a file of its own and a line in its paper's list. Nothing else knows it.
 
 mod about;
+pub(crate) mod beyond;
 pub(crate) mod channels;
 pub(crate) mod claims;
 mod command;

@@ -17,7 +17,7 @@ mod replica;
 mod rotation;
 mod scene;
 mod shed;
-mod simulated;
+pub(super) mod simulated;
 mod slots;
 mod slots_veth;
 mod threshold;

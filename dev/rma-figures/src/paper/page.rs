@@ -13,6 +13,13 @@ use super::{
 
 const TITLE: &str = "The papers' evaluations, reproduced";
 
+/// The section of figures that no paper has, and the words before them.
+const BEYOND: [&str; 2] = [
+    "Beyond the papers",
+    "Figures that no paper has. What is said of them, and the claims, are this project's own; so no paper's number \
+     stands beside them.",
+];
+
 /// The words before all figures.
 const PREFACE: [&str; 3] = [
     "1RMA (SIGCOMM 2020), StaR (ICNP 2021) and Efficient RDMA Communication Protocols, figure by figure: the \
@@ -47,10 +54,20 @@ impl Page<'_> {
             body += &self.html_rows(figure);
         }
         body += "</table>\n";
-        for figure in &self.figures {
+        for (index, figure) in self.figures.iter().enumerate() {
+            if self.begins_beyond(index) {
+                let [title, words] = BEYOND;
+                body += &format!("<h1 id='beyond'>{title}</h1>\n<p>{}</p>\n", escape(words));
+            }
             body += &self.html_figure(figure);
         }
         page::page(TITLE, &body)
+    }
+
+    /// Whether the figure with this index is the first one that no paper has.
+    fn begins_beyond(&self, index: usize) -> bool {
+        let is_beyond = |it: &Judged<'_>| it.about.id.starts_with("beyond-");
+        self.figures.iter().position(is_beyond) == Some(index)
     }
 
     /// How many figures have which verdict, and which are missing.
@@ -185,7 +202,11 @@ impl Page<'_> {
         }
         let heads = ["figure", "verdict", "the paper says", "paper", "here", ""];
         text += &markdown_table(&heads.map(str::to_owned), &rows);
-        for figure in &self.figures {
+        for (index, figure) in self.figures.iter().enumerate() {
+            if self.begins_beyond(index) {
+                let [title, words] = BEYOND;
+                text += &format!("\n# {title}\n\n{}\n", plain(words));
+            }
             text += &self.markdown_figure(figure);
         }
         text

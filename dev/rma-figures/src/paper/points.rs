@@ -141,6 +141,11 @@ impl Value {
         Self { interval, ..Self::new(x, median) }
     }
 
+    /// The upper end of its interval; without one, the value.
+    pub(crate) fn most(&self) -> f64 {
+        self.interval.map_or(self.y, |[_, high]| high)
+    }
+
     /// The same with an interval.
     pub(crate) fn within(self, low: f64, high: f64) -> Self {
         Self { interval: Some([rounded(low), rounded(high)]), ..self }

@@ -95,6 +95,11 @@ pub enum Arrivals {
         /// Whether there are two at a time.
         overlapped: bool,
     },
+    /// At some time, and no other one after it.
+    Once {
+        /// When it begins.
+        from: Duration,
+    },
     /// By chance, however many are under way.
     Poisson {
         /// The mean time between two of them.
@@ -235,8 +240,8 @@ struct Reader {
     /// How many calls have been submitted.
     submitted: u64,
     under_way: u32,
-    /// How many have ended.
-    ended: u64,
+    /// How many have ended with OK.
+    ok: u64,
     /// When the next call of chance comes.
     next_at: Instant,
     prng: Prng,
@@ -250,6 +255,7 @@ impl Reader {
                 let at_once = if overlapped { 2 } else { 1 };
                 (self.under_way < at_once).then_some(self.next_at)
             }
+            Arrivals::Once { .. } => (self.submitted == 0).then_some(self.next_at),
             Arrivals::Poisson { .. } => Some(self.next_at),
         }
     }
@@ -269,7 +275,7 @@ impl Reader {
     /// Whether what was read is what the server has.
     fn check(&self) {
         // The first of two at a time is half as long.
-        if self.ended < 2 {
+        if self.ok < 2 {
             return;
         }
         let bytes = |region: &Region| {
@@ -364,8 +370,8 @@ impl<L: Keep> App<L> for Client {
             let (index, submitted) = calls[outcome.call.index()];
             let (flow, reader) = &mut readers[index];
             reader.under_way -= 1;
-            reader.ended += 1;
             let status = outcome.status;
+            reader.ok += u64::from(status == CallStatus::Ok);
             log.call(CallRecord { flow: *flow, submitted, ended: now, status });
         }
         for (index, (_, reader)) in readers.iter_mut().enumerate() {
@@ -436,10 +442,10 @@ fn reader(sim: &mut Sim, flow: Flow, target: &RegisteredRegion, mut prng: Prng) 
     let (row, holder) = ((NodeId(flow.server), target.id()), (address(sim, node), PID));
     let grant = grant(sim, row, target.len(), holder, OpType::Read);
     let from = match flow.arrivals {
-        Arrivals::BackToBack { from, .. } => from,
+        Arrivals::BackToBack { from, .. } | Arrivals::Once { from } => from,
         Arrivals::Poisson { mean_gap } => prng.exponential(mean_gap),
     };
     let remote = target.memory().clone();
     let next_at = Instant::ZERO + from;
-    Reader { flow, grant, remote, local, submitted: 0, under_way: 0, ended: 0, next_at, prng }
+    Reader { flow, grant, remote, local, submitted: 0, under_way: 0, ok: 0, next_at, prng }
 }

@@ -76,6 +76,8 @@ pub struct Report {
     pub latencies: Vec<Latencies>,
     /// How long those ops of all hosts waited to enter service that were OK after the warm-up.
     pub issue_delay: Delays,
+    /// The most bytes that waited at a port of the switch, with what was leaving.
+    pub longest_queue: u64,
     /// For how long it was measured: what is left behind the warm-up.
     pub measured: Duration,
     /// The rate of a link, in bytes a second.

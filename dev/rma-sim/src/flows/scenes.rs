@@ -142,7 +142,7 @@ pub struct Settling {
 #[must_use]
 pub fn settling(options: &FlowOptions, log: &Log, demand: &Demand) -> Settling {
     let begins = options.flows.iter().map(|flow| match flow.arrivals {
-        Arrivals::BackToBack { from, .. } => from,
+        Arrivals::BackToBack { from, .. } | Arrivals::Once { from } => from,
         Arrivals::Poisson { .. } => Duration::ZERO,
     });
     let since = Instant::ZERO + begins.max().unwrap_or_default();

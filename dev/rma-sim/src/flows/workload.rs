@@ -398,11 +398,13 @@ pub fn watch(workload: &Workload, ended: &mut dyn FnMut(&Ended)) -> Result<Repor
     }
     drive.run_until(Instant::ZERO + workload.length);
     drive.check_end();
-    let Drive { apps, log, .. } = drive;
+    let Drive { sim, apps, log, .. } = drive;
     let Log { latencies, issue_delay, .. } = log;
+    let longest_queue = sim.nodes().map(|node| sim.longest_queue(node)).max().unwrap_or(0);
     let hosts = apps.iter().map(Host::report).collect();
     let measured = workload.length - workload.warm_up;
-    Ok(Report { hosts, latencies, issue_delay, measured, rate: workload.fabric.rate })
+    let rate = workload.fabric.rate;
+    Ok(Report { hosts, latencies, issue_delay, longest_queue, measured, rate })
 }
 
 /// The reports of hosts.
@@ -420,8 +422,10 @@ fn network<'a>(
     let Fabric { rate, rtt, jitter, .. } = workload.fabric;
     let hosts = workload.hosts()?;
     let numbers = 0..=u16::try_from(hosts - 1).unwrap_or(u16::MAX);
-    let slots = workload.slots();
-    let nodes = numbers.map(|host| workload.fabric.node(host, slots));
+    // Hosts that only serve begin nothing.
+    let begins = |host| workload.sources.iter().any(|it| it.host == host);
+    let slots = |host| if begins(host) { workload.slots() } else { 1 };
+    let nodes = numbers.map(|host| workload.fabric.node(host, slots(host)));
     let nodes: Vec<_> = nodes.collect::<Result<_, _>>()?;
     let mut link = link(rtt, rate, jitter).ok_or(WorkloadError::Rtt { rtt, rate })?;
     (link.law, link.faults) = (workload.fabric.law, workload.fabric.faults);

@@ -19,13 +19,14 @@ pub struct Queue {
     options: QueueOptions,
     /// When the last byte that was taken so far has left.
     busy_until: Instant,
+    longest: u64,
 }
 
 impl Queue {
     /// An empty queue.
     #[must_use]
     pub const fn new(options: QueueOptions) -> Self {
-        Self { options, busy_until: Instant::ZERO }
+        Self { options, busy_until: Instant::ZERO, longest: 0 }
     }
 
     /// Takes a frame of `wire_len` bytes at `now`, which never goes backwards. Returns when its
@@ -36,8 +37,15 @@ impl Queue {
         if backlog + wire_len > len {
             return None;
         }
+        self.longest = self.longest.max(backlog + wire_len);
         self.busy_until = self.busy_until.max(now) + serialization(rate, wire_len);
         Some(self.busy_until)
+    }
+
+    /// The most bytes that waited so far, with what was leaving.
+    #[must_use]
+    pub const fn longest(&self) -> u64 {
+        self.longest
     }
 }
 
@@ -78,6 +86,7 @@ mod tests {
         assert_eq!(take(99), None);
         assert_eq!(take(100), Some(Instant::from_nanos(1_100_000)));
         assert_eq!(take(5_000), Some(Instant::from_nanos(5_100_000)), "idle meanwhile");
+        assert_eq!(queue.longest(), 1000);
     }
 
     #[test]

@@ -231,6 +231,12 @@ impl Sim {
         self.switch.iter_mut().for_each(|switch| switch.set_port(host, port));
     }
 
+    /// The most bytes that waited at the port of `host` so far; 0 if there is no switch.
+    #[must_use]
+    pub fn longest_queue(&self, host: NodeId) -> u64 {
+        self.switch.as_ref().map_or(0, |switch| switch.longest(host))
+    }
+
     /// The true time now. No NIC sees it.
     #[must_use]
     pub const fn now(&self) -> Instant {

@@ -33,6 +33,12 @@ impl Switch {
     pub fn take(&mut self, now: Instant, to: NodeId, wire_len: usize) -> Option<Instant> {
         self.ports[to.index()].take(now, wire_len as u64)
     }
+
+    /// The most bytes that waited for `to` so far, with what was leaving.
+    #[must_use]
+    pub fn longest(&self, to: NodeId) -> u64 {
+        self.ports[to.index()].longest()
+    }
 }
 
 #[cfg(test)]

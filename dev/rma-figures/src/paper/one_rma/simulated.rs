@@ -19,56 +19,56 @@ use crate::paper::{
 };
 
 /// The size of ops: the paper's.
-pub(super) const OP: u64 = 4096;
+pub(crate) const OP: u64 = 4096;
 
 /// The conditions of every one of these runs.
-pub(super) const COMMON: &str =
+pub(crate) const COMMON: &str =
     "100 Gbit/s, idle RTT 5 us, MTU 9000, one switch; a model of AES-GCM, light checks";
 
 /// How long the payload of an op and its headers take on a link, in microseconds.
-pub(super) fn op_micros() -> f64 {
+pub(crate) fn op_micros() -> f64 {
     Framing::own(Op::Read).wire_bytes(OP) as f64 / RATE as f64 * 1e6
 }
 
 /// The idle RTT, in microseconds.
-pub(super) fn rtt_micros() -> f64 {
+pub(crate) fn rtt_micros() -> f64 {
     RTT.as_secs_f64() * 1e6
 }
 
 /// Ops of one direction from host 0 to host 1.
-pub(super) fn pair(load: f64, op: Op) -> Traffic {
+pub(crate) fn pair(load: f64, op: Op) -> Traffic {
     let (framing, destination) = (Framing::own(op), Destination::Fixed(1));
     Traffic { load, op, framing, destination, ..Traffic::reads(OP) }
 }
 
 /// Reads by chance, with which hosts 0 and 1 each ask for all of the link of host 2.
-pub(super) fn two_clients() -> Traffic {
+pub(crate) fn two_clients() -> Traffic {
     let destination = Destination::Fixed(2);
     Traffic { hosts: 3, destination, ..pair(1.0, Op::Read) }
 }
 
 /// Reads at an equal distance that ask for the whole link.
-pub(super) fn whole_link() -> Traffic {
+pub(crate) fn whole_link() -> Traffic {
     Traffic { arrivals: Arrivals::Static, ..pair(1.0, Op::Read) }
 }
 
 /// Straight to the NIC, with more slots than windows let be under way.
-pub(super) const fn nic(retry: Retry) -> Front {
+pub(crate) const fn nic(retry: Retry) -> Front {
     Front::Nic { retry, slots: 256 }
 }
 
 /// How long `hosts` need for so many ops at this load of all of their links, and as long again as a
 /// warm-up takes.
-pub(super) fn time_for(ops: u64, hosts: u32, load: f64) -> Duration {
+pub(crate) fn time_for(ops: u64, hosts: u32, load: f64) -> Duration {
     let micros = ops as f64 * op_micros() / (f64::from(hosts) * load);
     Duration::from_nanos((micros * 1e3) as u64) + WARM_UP
 }
 
 /// How long queues take to become what they stay.
-pub(super) const WARM_UP: Duration = Duration::from_micros(50);
+pub(crate) const WARM_UP: Duration = Duration::from_micros(50);
 
 /// The reports of the workloads that `make` makes of each of `cases`, by seed.
-pub(super) fn reports<C: Sync>(
+pub(crate) fn reports<C: Sync>(
     run: &Run<'_>,
     cases: &[C],
     seeds: u64,
@@ -83,17 +83,17 @@ pub(super) fn reports<C: Sync>(
 }
 
 /// A figure whose settings cannot be run.
-pub(super) fn failed(error: WorkloadError) -> FigureFailed {
+pub(crate) fn failed(error: WorkloadError) -> FigureFailed {
     FigureFailed::Settings(error.to_string())
 }
 
 /// The value of `of` for the reports of a case: the median of its seeds, and their interval.
-pub(super) fn value(x: f64, reports: &[Report], of: impl Fn(&Report) -> f64) -> Value {
+pub(crate) fn value(x: f64, reports: &[Report], of: impl Fn(&Report) -> f64) -> Value {
     Value::of(x, &mut reports.iter().map(of).collect::<Vec<_>>())
 }
 
 /// Whether an axis' values of one series are those of another, and what each pair of them is.
-pub(super) fn both<'a>(
+pub(crate) fn both<'a>(
     points: &'a Points,
     (one, other): (&'a str, &'a str),
 ) -> impl Iterator<Item = [f64; 3]> + 'a {
@@ -102,21 +102,21 @@ pub(super) fn both<'a>(
 
 /// The names of axes, and their scales.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axes {
-    pub(super) x: Axis,
-    pub(super) y: Axis,
+pub(crate) struct Axes {
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
 }
 
 impl Axes {
     /// Both from 0.
-    pub(super) const fn linear(x: &'static str, y: &'static str) -> Self {
+    pub(crate) const fn linear(x: &'static str, y: &'static str) -> Self {
         let scale = Places::Linear;
         Self { x: Axis { name: x, scale }, y: Axis { name: y, scale } }
     }
 }
 
 /// A panel of the series with these names, those that there are.
-pub(super) fn panel(points: &Points, title: &str, axes: Axes, names: &[&str]) -> Panel {
+pub(crate) fn panel(points: &Points, title: &str, axes: Axes, names: &[&str]) -> Panel {
     let series = names.iter().filter_map(|name| points.series.iter().find(|it| it.name == *name));
     let curves = series.enumerate().map(|(place, it)| curve(it, place, Form::Marked)).collect();
     let Axes { x, y } = axes;
@@ -124,13 +124,13 @@ pub(super) fn panel(points: &Points, title: &str, axes: Axes, names: &[&str]) ->
 }
 
 /// A picture of one panel with all series.
-pub(super) fn one_panel(figure: &dyn Figure, points: &Points, axes: Axes) -> Picture {
+pub(crate) fn one_panel(figure: &dyn Figure, points: &Points, axes: Axes) -> Picture {
     let names: Vec<&str> = points.series.iter().map(|it| it.name.as_str()).collect();
     picture(figure, points, vec![panel(points, "", axes, &names)])
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::paper::{claims::Claim, points::rounded};
 
