@@ -17,7 +17,7 @@ use crate::paper::{
     claims::{Claim, most},
     figure::{About, Figure, FigureFailed, Kind},
     points::{Points, Value},
-    run::{Run, Scale},
+    run::Run,
 };
 
 /// The figure.
@@ -115,8 +115,7 @@ impl Figure for Replica {
 
     fn points(&self, run: &Run<'_>) -> Result<Points, FigureFailed> {
         let seeds: Vec<u64> = run.seeds(SEEDS).collect();
-        let seeds = if run.scale == Scale::Quick { &seeds[..seeds.len().min(4)] } else { &seeds };
-        let all = run.each(seeds, |&seed| {
+        let all = run.each(&seeds, |&seed| {
             let mut kept = Kept::default();
             let report = watch(&workload(seed), &mut |ended| kept.take(ended));
             report.map(|_| kept)

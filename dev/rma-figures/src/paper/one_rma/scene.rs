@@ -13,11 +13,7 @@ use rma_sim::{
     net::model_aead::Seals,
 };
 
-use crate::paper::{
-    figure::FigureFailed,
-    points::Value,
-    run::{Run, Scale},
-};
+use crate::paper::{figure::FigureFailed, points::Value, run::Run};
 
 /// Seeds of each figure.
 const SEEDS: u64 = 20;
@@ -45,13 +41,9 @@ pub(super) fn played(options: FlowOptions) -> Played {
     Played { options, log, settling }
 }
 
-/// The seeds of a run: the first ones at quick scale.
+/// The seeds of a run, at both scales: numbers are of all of them.
 pub(super) fn seeds(run: &Run<'_>) -> Vec<u64> {
-    let seeds: Vec<u64> = run.seeds(SEEDS).collect();
-    match run.scale {
-        Scale::Full => seeds,
-        Scale::Quick => seeds.into_iter().take(2).collect(),
-    }
+    run.seeds(SEEDS).collect()
 }
 
 /// How long `scene` takes to settle with each seed, in round trips, and how many ops were not OK.
