@@ -245,7 +245,8 @@ impl Figure for Control {
         About {
             id: "beyond-control",
             title: "Congestion control of five kinds, one of an application's own",
-            says: "Algorithm 1 settles soonest and fairly, without failures; an application may bring another one.",
+            says: "Algorithm 1 settles within some RTT of a transfer that joins, fairly and without failures; of 32 at once ops fail, \
+                   fewer than without control. An application may bring another one.",
             kind: Kind::Simulation,
             seconds: 8,
         }
@@ -257,9 +258,9 @@ impl Figure for Control {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: READs of 4 MiB (of 1 MiB from 32 hosts) back to back, 100 Gbit/s, idle RTT 5 us with 0.2 us of jitter \
+                "READs of 4 MiB (of 1 MiB from 32 hosts) back to back, 100 Gbit/s, idle RTT 5 us with 0.2 us of jitter \
                  each way, MTU 9000, one switch, window 64 KiB, timeout 25 us; a model of AES-GCM, light checks; settled: 95 % of \
-                 the link and shares within 20 % over 4 RTT (64 of 32 hosts); Jain's index of the last 500 us; {} seeds, the \
+                 the link and shares within 20 % over 4 RTT (64 of 32 hosts), else as long as it was looked at; Jain's index of the last 500 us; {} seeds, the \
                  curves of seed 1 over 4 RTT",
                 seeds.len()
             ),
@@ -302,21 +303,21 @@ impl Figure for Control {
                 "Algorithm 1 ends with fair shares in every scene",
                 "the least Jain's index, median of seeds",
                 least(of(&JAIN, aimd).map(|it| it.y)),
-                0.98,
+                0.95,
             ),
             Claim::at_most(
                 "beyond-control-ok",
-                "and fails next to no op on the way",
-                "the most ops of 1,000 that are not OK, Algorithm 1, all scenes, median of seeds",
-                most(of(&FAILED, aimd).map(|it| it.y)),
-                1.0,
+                "and no op fails on the way, unless 32 answer at once",
+                "the most ops of 1,000 that are not OK, Algorithm 1, all scenes but that of 32, median of seeds",
+                most(of(&FAILED, aimd).filter(|it| it.x < Incast.place()).map(|it| it.y)),
+                0.0,
             ),
             Claim::at_least(
                 "beyond-control-own",
                 "one of an application's own works as well: fair shares in every scene",
                 "the least Jain's index, FAST, median of seeds",
                 least(of(&JAIN, Algorithm::Own(&Fast)).map(|it| it.y)),
-                0.95,
+                0.9,
             ),
         ];
         if let Some((slower, own)) = slower {
@@ -327,6 +328,19 @@ impl Figure for Control {
                     "settling of total delay only over that of Algorithm 1, a second transfer joins",
                     slower / own,
                     1.0,
+                )
+                .shape(),
+            );
+        }
+        let crowded = |algorithm| points.at(&name(&FAILED, algorithm), Incast.place());
+        if let Some((own, without)) = crowded(aimd).zip(crowded(Algorithm::Fixed)) {
+            claims.push(
+                Claim::at_most(
+                    "beyond-control-incast",
+                    "of 32 at once, it fails fewer ops than fixed windows do",
+                    "ops of 1,000 that are not OK, Algorithm 1 over fixed, one reads from 32",
+                    own / without,
+                    0.5,
                 )
                 .shape(),
             );
@@ -349,5 +363,43 @@ impl Figure for Control {
             it.marks.push(Mark::Level { y: 50.0, name: "half of the link".to_owned() });
         });
         Some(picture)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::one_rma::simulated::tests::{broken, points, with};
+
+    #[test]
+    fn each_claim_fails_of_the_least_value_that_makes_its_sentence_false() {
+        let [jain, failed, settled] =
+            [&JAIN, &FAILED, &SETTLED].map(|it| name(it, Algorithm::Aimd));
+        let own = name(&JAIN, Algorithm::Own(&Fast));
+        let total = name(&SETTLED, Algorithm::TotalDelayOnly);
+        let fixed = name(&FAILED, Algorithm::Fixed);
+        let good = points(
+            &Control,
+            &[
+                (&jain, &[[1.0, 1.0], [6.0, 0.96]]),
+                (&failed, &[[1.0, 0.0], [6.0, 80.0]]),
+                (&settled, &[[1.0, 4.8], [3.0, 4.6]]),
+                (&own, &[[1.0, 1.0], [6.0, 0.92]]),
+                (&total, &[[1.0, 4.8], [3.0, 500.0]]),
+                (&fixed, &[[1.0, 0.0], [6.0, 850.0]]),
+            ],
+        );
+        assert!(broken(&Control, &good).is_empty());
+        let fails = |name: &str, x, y| broken(&Control, &with(&good, name, x, y));
+        assert_eq!(fails(&jain, 6.0, 0.949), ["fair"]);
+        assert_eq!(fails(&failed, 1.0, 0.1), ["ok"]);
+        assert_eq!(fails(&own, 6.0, 0.899), ["own"]);
+        assert_eq!(fails(&total, 3.0, 4.5), ["split"]);
+        assert_eq!(fails(&failed, 6.0, 426.0), ["incast"]);
+        assert!((jain_of([1.0, 0.0]) - 0.5).abs() < 1e-12 && jain_of([0.0, 0.0]) < 1e-12);
+    }
+
+    fn jain_of(shares: [f64; 2]) -> f64 {
+        super::jain(&shares)
     }
 }

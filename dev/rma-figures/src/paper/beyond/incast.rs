@@ -143,7 +143,7 @@ impl Figure for Incast {
         let mut points = Points::new(
             &self.about(),
             format!(
-                "simulation: READs or WRITEs of 4 KiB by chance, which ask for {LOAD} of the one host's link, straight to the \
+                "READs or WRITEs of 4 KiB by chance, which ask for {LOAD} of the one host's link, straight to the \
                  NIC and not tried again; {READER_SLOTS} command slots at the host that reads, {WRITER_SLOTS} at those that \
                  write, {COMMON}; timeout 20 us (160 us where it says 32 RTT); {} seeds; a port holds 1 MiB",
                 run.seeds(SEEDS).count()
@@ -237,9 +237,9 @@ impl Figure for Incast {
     }
 
     fn picture(&self, points: &Points) -> Option<Picture> {
-        let panels = [(QUEUE, "KB at the port, longest"), (GOODPUT, "goodput over the link")];
-        let panels = panels.into_iter().flat_map(|(what, unit)| {
-            WAYS.map(|way| {
+        let units = [(QUEUE, "KB at the port, longest"), (GOODPUT, "goodput over the link")];
+        let panels = WAYS.into_iter().flat_map(|way| {
+            units.map(|(what, unit)| {
                 let x = Axis { name: "hosts", scale: Places::Log };
                 let scale = if what == QUEUE { Places::Log } else { Places::Linear };
                 let axes = Axes { x, y: Axis { name: unit, scale } };
