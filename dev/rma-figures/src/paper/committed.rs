@@ -72,7 +72,9 @@ fn pictures_and_page_are_what_is_drawn_from_the_committed_points() {
 fn claims_of_the_committed_points_hold_or_are_explained_and_each_reason_is_needed() {
     let differences = Differences::built_in().unwrap();
     let figures = judged(&differences);
-    let open = figures.iter().filter(|it| it.unexplained(&differences) > 0);
+    // What was measured on one machine may differ without a known reason: the page says so.
+    let computed = figures.iter().filter(|it| !it.about.kind.is_measured());
+    let open = computed.filter(|it| it.unexplained(&differences) > 0);
     assert_eq!(open.map(|it| it.about.id).collect::<Vec<_>>(), Vec::<&str>::new());
     assert_eq!(faults(&differences, &figures), Vec::<String>::new());
 }

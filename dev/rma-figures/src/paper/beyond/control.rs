@@ -400,6 +400,6 @@ mod tests {
     }
 
     fn jain_of(shares: [f64; 2]) -> f64 {
-        super::jain(&shares)
+        jain(&shares)
     }
 }

@@ -53,28 +53,19 @@ fn gap(way: &str) -> String {
     format!("unavailable: {way}, p50")
 }
 
-fn failed(way: &str) -> String {
-    format!("{way}, failed")
-}
-
 /// A probe, with times in microseconds from when the first one that failed was issued.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     issued: f64,
     took: f64,
-    ok: bool,
 }
 
 impl Rotation {
-    /// Adds the probes around a rotation; times begin where the picture does.
+    /// Adds the probes around a rotation, those that failed among them; times begin where the
+    /// picture does.
     fn push(points: &mut Points, way: &'static str, gap: f64, probes: &[Probe]) {
         let shown = probes.iter().filter(|it| (-AROUND..gap + AROUND).contains(&it.issued));
-        let of = |ok: bool| {
-            let shown = shown.clone().filter(move |it| it.ok == ok);
-            shown.map(|it| Value::new(it.issued + AROUND, it.took)).collect::<Vec<_>>()
-        };
-        points.push(way, of(true));
-        points.push(failed(way), of(false));
+        points.push(way, shown.map(|it| Value::new(it.issued + AROUND, it.took)).collect());
     }
 }
 
@@ -113,8 +104,8 @@ impl Figure for Rotation {
             let gap_us = rotations.gaps.quantile_us(0.5);
             let ops = rotations.ops();
             let probes = ops.iter().filter(|it| it.what == "reader").map(|op| {
-                let Op { issued_us, completed_us, ok, .. } = *op;
-                Probe { issued: issued_us, took: completed_us - issued_us, ok }
+                let Op { issued_us, completed_us, .. } = *op;
+                Probe { issued: issued_us, took: completed_us - issued_us }
             });
             Self::push(&mut points, way, gap_us, &probes.collect::<Vec<_>>());
             points.number(gap(way), gap_us, "us");
@@ -177,7 +168,7 @@ impl Figure for Rotation {
                 title: format!("{way}: {here:.0} us (paper: {paper})"),
                 x: Axis { name: "when a probe is issued, us", scale: Scale::Linear },
                 y: Axis { name: "a probe, us", scale: Scale::Log },
-                curves: vec![curve(way, "probes", 0), curve(&failed(way), "failed", 1)],
+                curves: vec![curve(way, "probes", 0)],
                 marks: vec![Mark::Place { x: AROUND, name: "first that fails".to_owned() }],
             }
         });

@@ -143,7 +143,7 @@ fn changed(
         }
         let issued = micros();
         let ok = ask(&mut tls, &mut octets).is_ok();
-        let probe = Probe { issued, took: micros() - issued, ok };
+        let probe = Probe { issued, took: micros() - issued };
         before.push(probe);
         if ok {
             continue;
@@ -155,7 +155,7 @@ fn changed(
         }
         let again = micros();
         ask(&mut tls, &mut octets)?;
-        before.push(Probe { issued: again, took: micros() - again, ok: true });
+        before.push(Probe { issued: again, took: micros() - again });
         let of_change = |it: &Probe| Probe { issued: it.issued - issued, ..*it };
         all.push(Change { gap: again - issued, probes: before.iter().map(of_change).collect() });
         before.clear();
