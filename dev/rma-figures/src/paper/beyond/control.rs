@@ -68,7 +68,7 @@ const JITTER: Duration = Duration::from_micros(2);
 /// The call of the transfer that leaves: 4 MiB on half of a link take 0.7 ms.
 const LEAVES: u64 = 4 << 20;
 
-/// What is looked at for shares that stay: the end of each run.
+/// The end of each run, where shares have to stay.
 const END: Duration = Duration::from_micros(500);
 
 impl Play {

@@ -22,7 +22,7 @@ const GAIN: f64 = 0.5;
 /// The part of a window that a failure leaves, once in a round trip.
 const FAILED: f64 = 0.5;
 
-/// A window.
+/// A window of ops that stays.
 #[derive(Debug)]
 struct Window {
     cwnd: f64,

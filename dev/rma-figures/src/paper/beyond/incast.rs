@@ -38,7 +38,7 @@ const MIDDLE: u32 = WINDOWS[1];
 const READER_SLOTS: u16 = 999;
 const WRITER_SLOTS: u16 = 64;
 
-/// What is asked for, of the one host's link.
+/// The load that is offered, of the one host's link.
 const LOAD: f64 = 1.5;
 
 /// Long enough for 3,000 ops.
@@ -47,7 +47,7 @@ const LENGTH: Duration = Duration::from_millis(1);
 /// Hosts from which there is an incast worth the name.
 const MANY: f64 = 100.0;
 
-/// Who asks whom, for what.
+/// The direction of an incast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Reads,

@@ -1,4 +1,5 @@
-//! What lost frames cost: goodput and latency of reads, and those of a NIC with connections beside.
+//! The cost of lost frames: goodput and latency of reads, and those of a NIC with connections
+//! beside.
 
 use core::time::Duration;
 
@@ -52,9 +53,9 @@ const SOME: f64 = 0.2;
 struct Size {
     name: &'static str,
     len: u64,
-    /// What is asked for where goodput is measured.
+    /// The load where goodput is measured.
     all: Asked,
-    /// What is asked for where latency is measured.
+    /// The load where latency is measured.
     some: Asked,
 }
 

@@ -51,7 +51,8 @@ fn settings(why: impl ToString) -> FigureFailed {
     FigureFailed::Settings(why.to_string())
 }
 
-/// What a NIC takes of the allocator, with default settings. There is nothing to tell it of peers.
+/// Bytes that a NIC takes of the allocator, with default settings. There is nothing to tell it of
+/// peers.
 fn nic() -> Result<f64, FigureFailed> {
     let place = NicPlace::at(HostAddr::from(ADDR));
     let config = NicConfigBuilder::default().build(place).map_err(settings)?;
@@ -60,7 +61,7 @@ fn nic() -> Result<f64, FigureFailed> {
     Ok(asked.kept() as f64)
 }
 
-/// What an executor with a window for each peer takes of the allocator, and a grant of each.
+/// Bytes that an executor with a window for each peer takes, and a grant of each.
 fn host(peers: u32) -> Result<f64, FigureFailed> {
     let addresses = HostAddr::from(ADDR).into();
     let flag = Some(FlagLender::new().lend());
@@ -73,7 +74,7 @@ fn host(peers: u32) -> Result<f64, FigureFailed> {
     Ok(asked.kept() as f64 + f64::from(peers) * size_of::<Grant>() as f64)
 }
 
-/// What a StaR engine's tables have, with so many connections of which it is the stateful side.
+/// Bytes of a StaR engine's tables, with so many connections of which it is the stateful side.
 fn star(connections: u32) -> Result<Star, FigureFailed> {
     let mut place = StarPlace::at(HostAddr::from(ADDR));
     place.receive_len_max = ReceiveLenMax::of_mtu(1500);

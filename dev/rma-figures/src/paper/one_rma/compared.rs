@@ -35,7 +35,7 @@ pub(super) const CONNECTIONS: Other = connections("connections", Service::Packet
 /// Two-sided software.
 pub(super) const SOFTWARE: Other = Other { name: "two-sided software", system: System::Software };
 
-/// What is said of all of them.
+/// The conditions of all of them.
 pub(super) const MODELS: &str =
     "connections and two-sided software are models in a network that loses nothing";
 
@@ -85,7 +85,7 @@ pub(super) fn micros(point: &Point, part: f64) -> f64 {
     point.latencies().at(part).as_secs_f64() * 1e6
 }
 
-/// What `of` says of the points of a case: the median of seeds, and how far they lie apart.
+/// The value of `of` for the points of a case: the median of its seeds, and their interval.
 pub(super) fn value(x: f64, points: &[Point], of: impl Fn(&Point) -> f64) -> Value {
     Value::of(x, &mut points.iter().map(of).collect::<Vec<_>>())
 }
@@ -97,8 +97,8 @@ pub(super) fn only(points: &Points, x: f64) -> Points {
     points
 }
 
-/// The values of claims where each constant is half and one and a half of what it is: a table, whose
-/// last column has those whose verdict is another than in its first row.
+/// The values of claims where each constant is half and one and a half of what it is: a table,
+/// whose last column has those whose verdict is another than in its first row.
 pub(super) fn sensitivity(
     run: &Run<'_>,
     title: &str,
