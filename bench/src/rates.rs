@@ -21,12 +21,6 @@ impl Rates {
         median(self.0.clone())
     }
 
-    /// The values, in the order of the rounds.
-    #[must_use]
-    pub fn values(&self) -> &[f64] {
-        &self.0
-    }
-
     /// In how many rounds they were measured.
     #[must_use]
     pub const fn rounds(&self) -> usize {

@@ -1,5 +1,6 @@
 //! Captures: packets of a host or of a simulated one as a pcapng file, with what became of each
-//! frame (not in the paper). Formatting alone: who has a file writes the octets.
+//! frame (not in the paper). Formatting alone: who has a file writes the octets. Blocks and headers
+//! need the feature `capture`; fates are there without it.
 //!
 //! # The file
 //!

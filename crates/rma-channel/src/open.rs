@@ -86,7 +86,7 @@ use crate::{
     sender::{Outgoing, SendError, SendHandle, SendState, Sender},
     shared_ring,
     table::Kind,
-    terms::{Admitted, Half, OpenError, Side, Terms, TermsError},
+    terms::{Admitted, Agreed, Half, OpenError, Side, Terms, TermsError},
     write_slot::{self, reserve_slot},
 };
 
@@ -207,8 +207,15 @@ impl<E: End + ?Sized> Any<E> {
     /// Takes in a peer that was admitted, and has answered.
     ///
     /// # Errors
-    /// If that is not its answer.
+    /// If that is not its answer, or the half is of a channel of another kind.
     pub fn accept(&mut self, half: Half<Admitted>, answer: &Terms) -> Result<(), TermsError> {
+        let theirs = half.terms().agreed();
+        if theirs.kind != self.kind {
+            return Err(TermsError::Disagree {
+                theirs,
+                ours: Agreed { kind: self.kind, ..theirs },
+            });
+        }
         self.end.seat(half.complete(answer)?);
         Ok(())
     }
@@ -382,7 +389,12 @@ macro_rules! gathered {
         Row {
             open: |host, it, peer| first(host, $open(host, it)?, peer, AnyEnd::receiver),
             join: |host, it, _, terms| {
-                let sender = AnyEnd::sender(terms.agreed().kind, $join(host, it, terms)?);
+                let theirs = terms.agreed();
+                if theirs.name != it.name {
+                    let ours = Agreed { name: it.name, ..theirs };
+                    return Err(TermsError::Disagree { theirs, ours }.into());
+                }
+                let sender = AnyEnd::sender(theirs.kind, $join(host, it, terms)?);
                 Ok((sender, terms.answer()))
             },
             into: None,

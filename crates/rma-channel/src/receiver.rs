@@ -52,7 +52,9 @@ pub enum RecoverError {
     #[error(transparent)]
     Receive(#[from] ReceiveError),
     /// Senders of this kind are lent nothing, so nothing can be taken back from one of them.
-    #[error("nothing is lent to {from} alone: no kind but the read slot with indirect reads lends")]
+    #[error(
+        "nothing is lent to {from} alone: only the home of a read slot with indirect reads lends"
+    )]
     NothingLent {
         /// The sender.
         from: Peer,

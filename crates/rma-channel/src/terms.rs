@@ -425,15 +425,17 @@ pub enum OpenError {
     /// The other end's terms are of no use.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The kind has one sender and one receiver, and this end has its peer.
-    #[error("it has one sender and one receiver; open another one for {peer}")]
+    /// The kind has one sender and one receiver, or this end is not the home of its channel.
+    #[error(
+        "this end admits nobody, so not {peer}: a home of a kind for many peers does; open another channel"
+    )]
     OnePeer {
         /// The peer that is one too many.
         peer: Peer,
     },
     /// The kind's receivers do not read what they receive.
     #[error(
-        "its receivers do not read messages, so they cannot read them into the application's memory; join it for          messages that are claimed"
+        "its receivers do not read messages, so they cannot read them into the application's memory; join it for messages that are claimed"
     )]
     ReadsNothing,
     /// The host refuses. [`Refused::why`] has the host's own error.

@@ -17,6 +17,9 @@ fn a_kind_opens_in_one_way_and_names_itself_where_it_cannot_do_what_is_asked() {
         let refused = other.join(&*world.gate(nodes[1]), &config, home, half.terms()).unwrap_err();
         assert!(matches!(refused.why, OpenError::Terms(_)), "{kind} is no {refused}");
         assert!(refused.to_string().starts_with(other.name()), "{refused}");
+        let named = config.with(|it| it.name = 9);
+        let refused = kind.join(&*world.gate(nodes[1]), &named, home, half.terms()).unwrap_err();
+        assert!(matches!(refused.why, OpenError::Terms(_)), "{kind} of another name: {refused}");
         assert_eq!(world.kept, 0, "{kind}: what was refused registers nothing");
 
         let into = kind.join_into(&*world.gate(nodes[1]), &config, home, half.terms());

@@ -56,7 +56,7 @@ impl ReserveConfig {
     #[must_use]
     pub fn hole_timeout_min(dispatch_timeout: Duration, timeout: Duration) -> Duration {
         // Three ops that change something, of two timeouts each, and a question, of one.
-        dispatch_timeout * 4 + timeout * 7
+        dispatch_timeout.saturating_mul(4).saturating_add(timeout.saturating_mul(7))
     }
 
     pub(super) fn agreed(&self) -> Agreed {
