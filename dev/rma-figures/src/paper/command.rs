@@ -45,7 +45,7 @@ pub struct PaperArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "quick", "seeds"])]
     pub docs: Option<PathBuf>,
     /// Run nothing: write the folder's pages and pictures anew from its points.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "check")]
     pub redraw: bool,
     /// Seeds of each simulated point, and rounds of each measured one. Default: the figure's own
     /// number.

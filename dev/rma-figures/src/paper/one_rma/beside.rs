@@ -134,7 +134,7 @@ impl Figure for Beside {
         vec![
             Claim::at_most(
                 "1rma-12-chunk",
-                "small ops are delayed by about what one chunk of 4 KB takes",
+                "small ops are delayed by what three chunks of 4 KB take at most",
                 "the greatest added median over the time of a chunk on the link, all sizes",
                 most(median().map(|it| (it.y - 1.0) * alone / op_micros())),
                 3.0,
@@ -142,8 +142,8 @@ impl Figure for Beside {
             Claim::at_most(
                 "1rma-12-flat",
                 "the delay does not grow with the transfer",
-                "greatest over least median slowdown from 256 KiB",
-                most(flat()) / least(flat()),
+                "greatest over least added median from 256 KiB",
+                (most(flat()) - 1.0) / (least(flat()) - 1.0),
                 1.25,
             )
             .shape(),
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn each_claim_fails_of_the_least_value_that_makes_its_sentence_false() {
-        let values: &[_] = &[[4096.0, 1.1], [262_144.0, 1.16], [4_194_304.0, 1.2]];
+        let values: &[_] = &[[4096.0, 1.1], [262_144.0, 1.17], [4_194_304.0, 1.2]];
         // Half of 256 KiB and of 4 MiB take 10.7 and 171 us; the first of them may be anything.
         let theirs: &[_] = &[[4096.0, 1.0], [262_144.0, 3.7], [4_194_304.0, 43.8]];
         let connections = CONNECTIONS.name("p50");

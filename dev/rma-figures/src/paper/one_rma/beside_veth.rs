@@ -90,7 +90,7 @@ impl Figure for BesideVeth {
         let value = most(points.of(P99).iter().map(|it| it.y)) / alone;
         vec![Claim::at_most(
             "1rma-12-veth-p99",
-            "small READs are delayed like one chunk, whatever the transfer's size",
+            "beside a transfer of any size small READs take a few times as long as alone",
             "the greatest p99 beside a transfer / p99 alone",
             value,
             4.0,

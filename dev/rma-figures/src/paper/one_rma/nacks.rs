@@ -121,7 +121,7 @@ impl Figure for Nacks {
             Claim::at_least(
                 "1rma-16c-theory",
                 "what is under way is served within a timeout if 2 × window < timeout × bandwidth",
-                "the least goodput without NACKs there",
+                "the least goodput without NACKs there; (timeout - RTT) × bandwidth is too low a bound here",
                 least(of(WITHOUT, false)),
                 0.95,
             )

@@ -67,6 +67,15 @@ impl Kept {
             *count += 1;
         }
     }
+
+    /// A client that had no OK until the end was without service for as long.
+    fn ended(mut self) -> Self {
+        let end = LENGTH * 1_000;
+        self.gap =
+            self.last.values().fold(self.gap, |gap, last| gap.max(end.saturating_sub(*last)));
+        self.lost += u64::from(CLIENTS).saturating_sub(self.last.len() as u64);
+        self
+    }
 }
 
 fn workload(seed: u64) -> Workload {
@@ -118,7 +127,7 @@ impl Figure for Replica {
         let all = run.each(&seeds, |&seed| {
             let mut kept = Kept::default();
             let report = watch(&workload(seed), &mut |ended| kept.take(ended));
-            report.map(|_| kept)
+            report.map(|_| kept.ended())
         })?;
         let all: Vec<Kept> = all.into_iter().collect::<Result<_, _>>().map_err(failed)?;
         let mean = |bin: u64| {

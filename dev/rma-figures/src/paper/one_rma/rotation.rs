@@ -128,8 +128,7 @@ impl Figure for Rotation {
             Claim::at_most(&format!("1rma-14-{id}"), says, formula, gap / read, OF_READ)
         };
         let mut claims = vec![
-            of_read("host", "where the host installs a key, the next READ but one succeeds", host)
-                .paper(WAYS[0].1),
+            of_read("host", "where the host installs a key, the next READ but one succeeds", host),
             of_read("rekey", "by a Rekey op too", rekey).paper(WAYS[1].1),
             Claim::at_least(
                 "1rma-14-connection",
@@ -138,8 +137,7 @@ impl Figure for Rotation {
                 least([connection / host, connection / rekey]),
                 LONGER,
             )
-            .shape()
-            .paper(WAYS[2].1),
+            .shape(),
         ];
         claims.extend(points.value(OTHERS).map(|failed| {
             let says = "reads of other regions see nothing of it";
