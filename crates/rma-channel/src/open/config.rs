@@ -42,7 +42,8 @@ pub struct ChannelConfig {
     pub wakes: bool,
     /// DISPATCH_TIMEOUT of the NICs of all hosts that take part, the longest of them: where senders
     /// reserve places (7, 12, 13) a place is taken back when a sender that lives would have used
-    /// it, for messages of one op; for longer ones there are the kinds' own settings. Default: that of a host.
+    /// it, for messages of one op; for longer ones there are the kinds' own settings. Default: that
+    /// of a host.
     pub dispatch_timeout: Duration,
     /// TIMEOUT of these NICs, likewise.
     pub timeout: Duration,
