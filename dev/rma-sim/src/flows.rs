@@ -9,7 +9,7 @@
 //! | [`rates`] | how much of a link each flow had, and since when shares are what they should be |
 //! | [`traffic`] | the ops that each host begins, for any system that is to do them |
 //! | [`scenes`] | the paper's experiments: figures 12 and 15, with numbers |
-//! | [`plot`] | tables, CSV and curves of text |
+//! | [`plot`] | tables, with curves of text |
 //!
 //! All links have 100 Gbit/s, and an idle 4 KiB read takes 5 µs, as in the paper. What is not here:
 //! mishaps and faults ([`crate::load::scenario`]); applications that think, or look only now and

@@ -1,7 +1,7 @@
 //! The figures of the repository are true: pictures and page are what is drawn from the points that
 //! are committed, those points are what figures compute, and claims hold of them or are explained.
 //!
-//! What was measured is of another machine: it is held against its claims and nothing else.
+//! Measured points are of another machine: they are held against their claims and nothing else.
 
 use std::{
     fs,

@@ -5,7 +5,7 @@
 //! connection, and [`Service`] says which queue is next. Each packet, in or out, needs the state of
 //! its connection; if the NIC does not hold it, the pipeline stops to fetch it (StaR §II-B).
 //!
-//! What is better here than in hardware: setting up connections costs nothing, a lossless network
+//! Better here than in hardware: setting up connections costs nothing, a lossless network
 //! never pauses anybody, retries have no limit. What is not here: congestion control. So with ports
 //! that drop, this collapses where the paper's RNICs need not: figures take a lossless network.
 

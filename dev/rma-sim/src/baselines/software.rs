@@ -6,7 +6,7 @@
 //! answers a request at once, and hands packets to the device as it is done with them, so a large
 //! message is on the wire before all of it has been worked on.
 //!
-//! What is better here than in software: nobody sleeps, no interrupt comes, no other work runs, and
+//! Better here than in software: nobody sleeps, no interrupt comes, no other work runs, and
 //! the network loses nothing.
 
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! The picture of a run: rows of shares and delays over time, as CSV and as a table with curves of
+//! The picture of a run: rows of shares and delays over time, and a table of them with curves of
 //! text.
 
 use core::{
@@ -72,33 +72,7 @@ pub fn rows(
     rows
 }
 
-/// Rows for a spreadsheet: one line of names, then one for each row.
-#[must_use]
-pub fn csv(rows: &[Row]) -> String {
-    let mut csv = "time_us".to_owned();
-    let flows = rows.first().map_or(0, |row| row.gbps.len());
-    let written = (|| -> fmt::Result {
-        for flow in 1..=flows {
-            write!(csv, ",flow{flow}_gbps")?;
-        }
-        csv.push_str(",issue_delay_us,issue_delay_max_us,remote_delay_us,local_cwnd,failures\n");
-        for row in rows {
-            write!(csv, "{}", micros(row.at.as_nanos()))?;
-            for gbps in &row.gbps {
-                write!(csv, ",{gbps:.3}")?;
-            }
-            let Row { local_cwnd, failures, .. } = row;
-            let [mean, longest, remote] =
-                [row.issue_delay, row.issue_delay_max, row.remote_delay].map(micros);
-            writeln!(csv, ",{mean},{longest},{remote},{local_cwnd:.3},{failures}")?;
-        }
-        Ok(())
-    })();
-    written.expect("a string takes all");
-    csv
-}
-
-/// The same for people: the last column has the flows' rates as digits, and the mean `issue_delay`
+/// A table for people: the last column has the flows' rates as digits, and the mean `issue_delay`
 /// as `d`, which covers them; 100 Gbit/s and 10 µs are at the right edge.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {

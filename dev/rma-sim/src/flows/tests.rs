@@ -6,7 +6,7 @@
 use std::{env, fs, path::Path};
 
 use super::{
-    plot::{csv, rows, table},
+    plot::{rows, table},
     rates::Demand,
     scenes::{DEMAND, Scene, settling, settlings, small_beside},
     *,
@@ -160,15 +160,6 @@ fn a_single_read_of_4_kib_takes_the_papers_round_trip() {
     let sum: Duration = log.ops.iter().map(|op| op.total_delay).sum();
     let mean = sum / log.ops.len() as u32;
     assert!(mean.abs_diff(RTT) < Duration::from_nanos(20), "{mean:?}");
-}
-
-#[test]
-fn csv_has_a_name_for_each_column() {
-    let options = FlowOptions { length: Duration::from_micros(50), ..Scene::Join.options(1) };
-    let text = csv(&rows(&options, &run(&options), (Duration::ZERO, options.length), RTT));
-    let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, [8; 11]);
-    assert!(text.starts_with("time_us,flow1_gbps,flow2_gbps,issue_delay_us,"), "{text}");
 }
 
 mod shares {

@@ -16,7 +16,7 @@
 //!   its NIC nor waits to be told. Had the NIC told of it all the same, that would now be found as
 //!   a notice that nobody asked for.
 //!
-//! What stays: counters as ranges ([`ivs`](super::ivs)), a row for each stranger, region and key
+//! Kept for ever: counters as ranges ([`ivs`](super::ivs)), a row for each stranger, region and key
 //! that has been there, and the records of ops that targets record, as a NIC may keep those for as
 //! long as it has room.
 
