@@ -433,7 +433,7 @@ impl Nic {
         if !self.regions.previous().is_empty() {
             let timeout = self.config.timeout_nanos;
             let lost = self.regions.previous_mut().handle_timeout(now, timeout);
-            self.counters.count_previous_keys_lost(lost);
+            self.counters.previous_keys_lost.add(lost);
         }
         self.make_room(now);
     }

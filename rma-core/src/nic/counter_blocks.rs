@@ -33,7 +33,7 @@ impl Nic {
     pub(super) fn may_seal(&self) -> bool {
         let may = self.security.can_seal();
         if !may && self.output() > 0 {
-            self.counters.count_seal_refused();
+            self.counters.seals_refused.add(1);
         }
         may
     }

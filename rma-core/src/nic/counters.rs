@@ -28,18 +28,18 @@ pub struct NicCounters {
     frames_sent: Tally,
     tail_octets: Tally,
     commands_refused: Tally,
-    shed_with_room: Tally,
-    requests_abandoned: Tally,
+    pub(super) shed_with_room: Tally,
+    pub(super) requests_abandoned: Tally,
     impossible_indexes: Tally,
-    late_effects: Tally,
-    parked: Tally,
-    parked_forgotten: Tally,
-    rekeys_held_up: Tally,
-    pushed_out: Tally,
-    seals_refused: Tally,
-    previous_keys_lost: Tally,
+    pub(super) late_effects: Tally,
+    pub(super) parked: Tally,
+    pub(super) parked_forgotten: Tally,
+    pub(super) rekeys_held_up: Tally,
+    pub(super) pushed_out: Tally,
+    pub(super) seals_refused: Tally,
+    pub(super) previous_keys_lost: Tally,
     settled: [Tally; Verdict::ALL.len()],
-    posts_refused: Tally,
+    pub(super) posts_refused: Tally,
     gauges: GaugeCells,
     other_version: OtherVersionCell,
 }
@@ -150,10 +150,6 @@ impl NicCounters {
         self.shed_with_room.load()
     }
 
-    pub(super) fn count_shed_with_room(&self) {
-        self.shed_with_room.add(1);
-    }
-
     /// Requests that were taken and then not answered, because they had waited for so long that
     /// their initiators had given up.
     pub fn requests_abandoned(&self) -> u64 {
@@ -173,19 +169,11 @@ impl NicCounters {
         self.late_effects.load()
     }
 
-    pub(super) fn count_late_effect(&self) {
-        self.late_effects.add(1);
-    }
-
     /// Mutations of others whose data had not come in time while somebody waited, and that gave
     /// their share of the solicitation window back (P13). Their data may still come, and then
     /// lands.
     pub fn parked(&self) -> u64 {
         self.parked.load()
-    }
-
-    pub(super) fn count_parked(&self) {
-        self.parked.add(1);
     }
 
     /// Mutations of those that were forgotten as their entries were wanted for others: they end
@@ -195,10 +183,6 @@ impl NicCounters {
         self.parked_forgotten.load()
     }
 
-    pub(super) fn count_rekey_held_up(&self) {
-        self.rekeys_held_up.add(1);
-    }
-
     /// How many Rekeys were not acknowledged, as another engine of this host stood still and had
     /// not taken the new key. Their initiators saw TIMEOUT; the region has the key.
     #[must_use]
@@ -206,18 +190,10 @@ impl NicCounters {
         self.rekeys_held_up.load()
     }
 
-    pub(super) fn count_parked_forgotten(&self) {
-        self.parked_forgotten.add(1);
-    }
-
     /// Requests of others that had waited in the longest list and were NACKed, so that an initiator
     /// with fewer of them found a place (P13).
     pub fn pushed_out(&self) -> u64 {
         self.pushed_out.load()
-    }
-
-    pub(super) fn count_pushed_out(&self) {
-        self.pushed_out.add(1);
     }
 
     /// How often a frame that waited was not sealed because no counter value was left. Grows fast
@@ -242,19 +218,11 @@ impl NicCounters {
         self.posts_refused.load()
     }
 
-    pub(super) fn count_posts_refused(&self, posts: u64) {
-        self.posts_refused.add(posts);
-    }
-
     /// Previous keys of regions that were forgotten before two timeouts had passed since their
     /// Rekeys: a region was rekeyed more than four times, or all regions together more than 256
     /// times. The NIC treats an initiator that still uses one as a stranger.
     pub fn previous_keys_lost(&self) -> u64 {
         self.previous_keys_lost.load()
-    }
-
-    pub(super) fn count_previous_keys_lost(&self, keys: u64) {
-        self.previous_keys_lost.add(keys);
     }
 
     /// `op_type` matters only where the op was one.
@@ -295,13 +263,5 @@ impl NicCounters {
         if indexes > 0 {
             self.impossible_indexes.add(indexes);
         }
-    }
-
-    pub(super) fn count_seal_refused(&self) {
-        self.seals_refused.add(1);
-    }
-
-    pub(super) fn count_abandoned(&self) {
-        self.requests_abandoned.add(1);
     }
 }

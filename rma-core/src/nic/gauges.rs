@@ -4,7 +4,6 @@
 //! can read it; nothing here is done for each frame or op.
 
 use core::{
-    array,
     ops::AddAssign,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
@@ -60,15 +59,15 @@ const COUNT: usize = 21;
 
 impl AddAssign for NicGauges {
     /// Adds the fill of two NICs of one host.
-    fn add_assign(&mut self, other: Self) {
-        let mut sum = self.to_array();
-        sum.iter_mut().zip(other.to_array()).for_each(|(sum, more)| *sum += more);
-        *self = Self::from_array(sum);
+    fn add_assign(&mut self, mut other: Self) {
+        for (sum, more) in self.numbers().into_iter().zip(other.numbers()) {
+            *sum += *more;
+        }
     }
 }
 
 impl NicGauges {
-    const fn to_array(self) -> [u64; COUNT] {
+    const fn numbers(&mut self) -> [&mut u64; COUNT] {
         let Self {
             window,
             window_debited,
@@ -112,51 +111,6 @@ impl NicGauges {
             counter_values_left,
         ]
     }
-
-    const fn from_array(array: [u64; COUNT]) -> Self {
-        let [
-            window,
-            window_debited,
-            command_slots,
-            free_command_slots,
-            ow0,
-            ow1,
-            ops_in_service,
-            inbound_queue,
-            ir0,
-            ir1,
-            ib0,
-            ib1,
-            pending_writes,
-            pw0,
-            pw1,
-            pending_writes_parked,
-            parked_bytes,
-            outcome_records,
-            outcome_records_used,
-            staging_used,
-            counter_values_left,
-        ] = array;
-        Self {
-            window,
-            window_debited,
-            command_slots,
-            free_command_slots,
-            ops_waiting: [ow0, ow1],
-            ops_in_service,
-            inbound_queue,
-            inbound_reads: [ir0, ir1],
-            inbound_read_bytes: [ib0, ib1],
-            pending_writes,
-            pending_writes_used: [pw0, pw1],
-            pending_writes_parked,
-            parked_bytes,
-            outcome_records,
-            outcome_records_used,
-            staging_used,
-            counter_values_left,
-        }
-    }
 }
 
 /// The gauges as they were when they were last published. Each is whole; they may be of two
@@ -166,13 +120,18 @@ pub(super) struct GaugeCells([AtomicU64; COUNT]);
 
 impl GaugeCells {
     pub(super) fn store(&self, gauges: &NicGauges) {
-        for (cell, value) in self.0.iter().zip(gauges.to_array()) {
-            cell.store(value, Relaxed);
+        let mut gauges = *gauges;
+        for (cell, value) in self.0.iter().zip(gauges.numbers()) {
+            cell.store(*value, Relaxed);
         }
     }
 
     pub(super) fn load(&self) -> NicGauges {
-        NicGauges::from_array(array::from_fn(|index| self.0[index].load(Relaxed)))
+        let mut gauges = NicGauges::default();
+        for (cell, value) in self.0.iter().zip(gauges.numbers()) {
+            *value = cell.load(Relaxed);
+        }
+        gauges
     }
 }
 
@@ -219,10 +178,11 @@ mod tests {
 
     #[test]
     fn published_gauges_are_read_as_they_are() {
-        let numbers: [u64; COUNT] = array::from_fn(|index| index as u64 + 1);
+        let mut gauges = NicGauges::default();
+        gauges.numbers().into_iter().zip(1..).for_each(|(value, number)| *value = number);
         let cells = GaugeCells::default();
         assert_eq!(cells.load(), NicGauges::default());
-        cells.store(&NicGauges::from_array(numbers));
-        assert_eq!(cells.load().to_array(), numbers);
+        cells.store(&gauges);
+        assert_eq!(cells.load(), gauges);
     }
 }

@@ -231,7 +231,7 @@ impl Initiator {
                     break;
                 }
                 if slot.command.op.moves() == Moves::Out || window.admits_op() {
-                    counters.count_shed_with_room();
+                    counters.shed_with_room.add(1);
                 }
                 self.complete(now, SlotIndex(id), OpStatus::DispatchTimeout, window);
             }
@@ -240,7 +240,7 @@ impl Initiator {
             && let Some(id) = self.next_due(now)
         {
             if window.admits_op() && self.has_share(self.slots[usize::from(id)].tenant) {
-                counters.count_shed_with_room();
+                counters.shed_with_room.add(1);
             }
             self.complete(now, SlotIndex(id), OpStatus::DispatchTimeout, window);
         }

@@ -271,7 +271,7 @@ impl PendingWrites {
             self.used[entry.asked.header.class as usize] -= 1;
             self.solicited.remove(&mut self.links, index);
             self.parked.push_back(&mut self.links, index);
-            tables.counters.count_parked();
+            tables.counters.parked.add(1);
         }
     }
 
@@ -287,12 +287,12 @@ impl PendingWrites {
             Err(_) => return false,
             Ok(Place::Free) => (),
             Ok(Place::Parked(index)) => {
-                tables.counters.count_parked_forgotten();
+                tables.counters.parked_forgotten.add(1);
                 self.unpark(index);
                 self.release(index, tables.regions);
             }
             Ok(Place::Waiting(index)) => {
-                tables.counters.count_pushed_out();
+                tables.counters.pushed_out.add(1);
                 let entry = &self.entries[usize::from(index)];
                 admission.refuse(&entry.asked, &entry.key, OpStatus::Nack, tables);
                 self.stop_waiting(index);
@@ -464,7 +464,7 @@ impl PendingWrites {
             }
             self.installing.remove(&mut self.links, index);
             if is_over {
-                tables.counters.count_rekey_held_up();
+                tables.counters.rekeys_held_up.add(1);
                 self.release(index, tables.regions);
             } else {
                 self.answering.push_back(&mut self.links, index);
@@ -664,7 +664,7 @@ impl PendingWrites {
             if now.nanos_since(entry.arrived_at) < entry.limit_nanos {
                 return Some(index);
             }
-            tables.counters.count_abandoned();
+            tables.counters.requests_abandoned.add(1);
             self.release(index, tables.regions);
         }
     }

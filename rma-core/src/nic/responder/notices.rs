@@ -216,7 +216,7 @@ impl Notices {
                 if is_limited {
                     counters.count_not_sent(NotSent::NoticeRateLimited);
                 } else {
-                    counters.count_abandoned();
+                    counters.requests_abandoned.add(1);
                 }
             }
         }

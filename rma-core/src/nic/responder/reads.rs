@@ -154,7 +154,7 @@ impl InboundReads {
             None
         };
         if let Some(index) = who_makes_room {
-            tables.counters.count_pushed_out();
+            tables.counters.pushed_out.add(1);
             let job = &self.queues[class as usize].entries[usize::from(index)];
             admission.refuse(&job.asked, &job.key, OpStatus::Nack, tables);
             self.abandon(class, index);
@@ -167,7 +167,7 @@ impl InboundReads {
         for class in ClassOfService::ALL {
             while let Some(index) = self.queues[class as usize].too_old(now, self.timeout_nanos) {
                 self.abandon(class, index);
-                tables.counters.count_abandoned();
+                tables.counters.requests_abandoned.add(1);
             }
         }
     }

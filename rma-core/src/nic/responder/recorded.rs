@@ -119,7 +119,7 @@ fn look_for_receive(
     let has_receive = port.has_receive();
     match port.refused() {
         0 => (),
-        posts => tables.counters.count_posts_refused(posts),
+        posts => tables.counters.posts_refused.add(posts),
     }
     if let Mutation::Send { op_size } = mutation
         && u32::from(*op_size) > port.layout().buffer_len()

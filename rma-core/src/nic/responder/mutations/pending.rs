@@ -149,7 +149,7 @@ impl Pending {
         let done = what(self, now, tables);
         if clock.now().nanos_since(self.solicited_at) >= self.given_up_nanos() {
             // Too late to undo, and so to be known.
-            tables.counters.count_late_effect();
+            tables.counters.late_effects.add(1);
         }
         Ok(done)
     }
