@@ -2,7 +2,6 @@
 //! and the slots' way back.
 
 mod events;
-mod recorded;
 
 use core::{ops::Range, time::Duration};
 use std::os::fd::BorrowedFd;
@@ -13,7 +12,8 @@ use rma_core::{
     crypto::RegionKey,
     error::SubmitError,
     grant::Grant,
-    portal::{Batch, CommandPortal, ReadOp, WriteOp},
+    outcome::OpName,
+    portal::{Batch, CommandPortal, ReadOp, RecordedOp, Source, WriteOp},
     region::RegisteredRegion,
     time::{Clock as _, Instant},
 };
@@ -123,86 +123,11 @@ impl Portal {
         self.rings.outstanding()
     }
 
-    /// Issues a read of `op_size` bytes at `remote_offset` of the granted region into `sink`, in
-    /// the latency class. See [`Portal::issue_read`].
-    ///
-    /// # Errors
-    /// As [`Portal::issue_read`].
-    #[inline]
-    pub fn read(
-        &mut self,
-        grant: &Grant,
-        remote_offset: u64,
-        sink: &RegisteredRegion,
-        sink_offset: u64,
-        op_size: u32,
-    ) -> Result<CommandSlotId, SubmitError> {
-        self.rings.read(grant, remote_offset, sink, sink_offset, op_size)
-    }
-
-    /// Issues a read. Its completion names the slot that is returned here.
-    ///
-    /// Until then the bytes of `sink` that the op covers may change at any moment.
-    ///
-    /// # Errors
-    /// If no slot is free, or the op cannot be right. Then nothing was issued.
-    #[inline]
-    pub fn issue_read(&mut self, op: &ReadOp<'_>) -> Result<CommandSlotId, SubmitError> {
-        self.rings.issue_read(op)
-    }
-
-    /// Issues a write of `op_size` bytes from `source` to `remote_offset` of the granted region, in
-    /// the latency class. See [`Portal::issue_write`].
-    ///
-    /// # Errors
-    /// As [`Portal::issue_write`].
-    #[inline]
-    pub fn write(
-        &mut self,
-        grant: &Grant,
-        remote_offset: u64,
-        source: &RegisteredRegion,
-        source_offset: u64,
-        op_size: u32,
-    ) -> Result<CommandSlotId, SubmitError> {
-        self.rings.write(grant, remote_offset, source, source_offset, op_size)
-    }
-
-    /// Issues a write (§5.1). Its completion names the slot that is returned here.
-    ///
-    /// Until then the bytes of `source` that the op covers must not change, or what is written is
-    /// some of the old and some of the new. Unless it is OK, any part of the op may have been
-    /// written, but nothing will be later: it is safe to write again, or to write something else.
-    ///
-    /// # Errors
-    /// If no slot is free, or the op cannot be right. Then nothing was issued.
-    #[inline]
-    pub fn issue_write(&mut self, op: &WriteOp<'_>) -> Result<CommandSlotId, SubmitError> {
-        self.rings.issue_write(op)
-    }
-
     /// Issues several ops at once: the engine sees the last of them, and is woken if it sleeps,
     /// when the batch is dropped.
     #[inline]
     pub const fn batch(&mut self) -> Batch<'_> {
         self.rings.batch()
-    }
-
-    /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2). Ops on it that come
-    /// under keys derived from the old one fail with REMOTE_AUTHENTICATION_FAILURE from then on; no
-    /// other region notices.
-    ///
-    /// The new key travels encrypted under the old one: an attacker who has the old key and has
-    /// recorded the frames has the new one, too. A key that may have leaked is replaced at its own
-    /// host, by the driver.
-    ///
-    /// Unless it completes with OK, the key may or may not have been changed; it never will be.
-    ///
-    /// # Errors
-    /// If no slot is free, or the grant is not for this portal or not for Rekey. Then nothing was
-    /// issued.
-    pub fn rekey(&mut self, grant: &Grant, key: RegionKey) -> Result<CommandSlotId, SubmitError> {
-        self.rings.rekey(grant, key)
     }
 
     /// Whether [`Portal::poll`] has a completion to take. Always looks at what the engine has
@@ -289,6 +214,56 @@ impl Portal {
             sleep.end();
         }
     }
+}
+
+/// Ops that the protocol's portal issues, and whose docs say what each promises.
+macro_rules! issues {
+    ($($(#[$doc:meta])+ $name:ident($($arg:ident: $of:ty),+);)+) => {
+        impl Portal {$(
+            $(#[$doc])+
+            ///
+            #[doc = concat!("[`CommandPortal::", stringify!($name), "`] says what it promises.")]
+            ///
+            /// # Errors
+            /// As that. Then nothing was issued.
+            #[inline]
+            pub fn $name(&mut self, $($arg: $of),+) -> Result<CommandSlotId, SubmitError> {
+                self.rings.$name($($arg),+)
+            }
+        )+}
+    };
+}
+
+issues! {
+    /// Reads `len` bytes of the granted region into `sink`, in the latency class.
+    read(grant: &Grant, remote_offset: u64, sink: &RegisteredRegion, offset: u64, len: u32);
+    /// Issues a read. Its completion names the slot that is returned here.
+    issue_read(op: &ReadOp<'_>);
+    /// Writes `len` bytes of `source` to the granted region, in the latency class.
+    write(grant: &Grant, remote_offset: u64, source: &RegisteredRegion, offset: u64, len: u32);
+    /// Issues a write (§5.1). Its completion names the slot that is returned here.
+    issue_write(op: &WriteOp<'_>);
+    /// Issues a Rekey: `key` becomes the K_r of the granted region (§5.2).
+    rekey(grant: &Grant, key: RegionKey);
+    /// Sends `len` bytes of `source` to a receive queue, in the latency class.
+    send(grant: &Grant, source: &RegisteredRegion, offset: u64, len: u32, immediate: u64);
+    /// Makes an event in a receive queue, in the latency class: the bufferless send.
+    notify(grant: &Grant, immediate: u64);
+    /// Writes to a region, and makes an event in the queue that it names, in the latency class.
+    write_with_imm(grant: &Grant, remote_offset: u64, source: Source<'_>, immediate: u64);
+    /// Writes to a region so that the last word lands last, in the latency class.
+    write_ordered(grant: &Grant, remote_offset: u64, source: Source<'_>);
+    /// Replaces a word of a region by `new` if it is `expected`, in the latency class. What was
+    /// there is the completion's [`result`](Completion::result).
+    compare_swap(grant: &Grant, remote_offset: u64, expected: u64, new: u64);
+    /// Adds `addend` to a word of a region, modulo 2^64, in the latency class. What was there is
+    /// the completion's [`result`](Completion::result).
+    fetch_add(grant: &Grant, remote_offset: u64, addend: u64);
+    /// Issues a recorded op, which is applied at most once.
+    issue_recorded(op: &RecordedOp<'_>);
+    /// Asks what became of the recorded op that its target calls `name`
+    /// ([`Completion::name`]) and that ended with TIMEOUT, in the latency class.
+    settle(grant: &Grant, name: OpName);
 }
 
 /// Its next completion.

@@ -58,6 +58,18 @@ impl<T: Close + ?Sized> Close for Box<T> {
     }
 }
 
+/// Has an end give back what its field `registered` keeps.
+macro_rules! gives_back {
+    ($end:ident $(<$of:ident: $bound:path>)?) => {
+        impl$(<$of: $bound>)? $crate::close::Close for $end$(<$of>)? {
+            fn registered(&mut self) -> &mut $crate::close::Registered {
+                &mut self.registered
+            }
+        }
+    };
+}
+pub(crate) use gives_back;
+
 /// Regions and receive queues that were registered for one end, in this order.
 #[derive(Debug, Default)]
 #[must_use = "what is not given back stays registered as long as its host is there"]

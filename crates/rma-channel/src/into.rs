@@ -16,7 +16,7 @@ use rma_core::{
 };
 
 use crate::{
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     link::Link,
     reading::{Reading, is_passing, submit},
     receiver::{Incoming, ReceiveError, ReceiveHandle, ReceiveInto, ReceiveState},
@@ -120,7 +120,7 @@ pub struct IntoReceiver<F: Finds> {
     asked: Position,
     known: Position,
     is_idle: bool,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     pub(crate) registered: Registered,
 }
 
@@ -220,11 +220,7 @@ impl<F: Finds> IntoReceiver<F> {
     }
 }
 
-impl<F: Finds> Close for IntoReceiver<F> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(IntoReceiver<F: Finds>);
 
 impl<F: Finds> ReceiveInto for IntoReceiver<F> {
     fn poll(&mut self, link: &mut Link, now: Instant) -> Result<(), ReceiveError> {

@@ -42,14 +42,14 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     flow,
     link::Link,
     readers::{READERS_MAX, Reader, Readers},
     ring::{Position, RingLen, padded},
     sender::{Outgoing, SendError, SendHandle, SendState, Sender, checked_len},
     table::Kind,
-    terms::{Agreed, OpenError},
+    terms::{Agreed, OpenError, within},
 };
 
 pub mod detached_bell;
@@ -64,6 +64,7 @@ use self::records::{Writer, capacity, footprint};
 /// The settings that the sender of a read ring is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct ReadRingConfig {
     /// The application's name for the channel.
     pub name: u64,
@@ -97,29 +98,17 @@ impl Default for ReadRingConfig {
 }
 
 /// How far a look reaches at most, in bytes: one op.
-const LOOK_MAX: u32 = 4096;
+const LOOK_MAX: u64 = 4096;
 
 impl ReadRingConfig {
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
-    }
-
     fn check(&self) -> Result<(), OpenError> {
         let Self { len, len_max, prefetch, readers, reader_timeout, .. } = *self;
-        let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
-        if prefetch > LOOK_MAX - 8 {
-            return settings(
-                "prefetching",
-                prefetch.into(),
-                "a look is one op: at most 4088 bytes",
-            );
-        }
+        let why = "a look is one op: at most 4088 bytes";
+        within("prefetching", prefetch, 0..=LOOK_MAX - 8, why)?;
         if len_max == 0 || footprint(len_max) > capacity(len, prefetch) {
             let why = "at least 1, and it fits the ring with what a record has besides";
-            return settings("the longest message", len_max.into(), why);
+            let (what, value) = ("the longest message", len_max.into());
+            return Err(OpenError::Settings { what, value, why });
         }
         check_readers(readers, reader_timeout)
     }
@@ -151,20 +140,16 @@ impl ReadRingConfig {
 
 /// Refuses what no sender can have of readers.
 pub(crate) fn check_readers(readers: u16, timeout: Duration) -> Result<(), OpenError> {
-    let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
-    if readers == 0 || readers > READERS_MAX {
-        return settings("the number of readers", readers.into(), "from 1 to 64");
-    }
-    if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(1 << 30) {
-        let nanos = timeout.as_nanos().min(u64::MAX.into()) as u64;
-        return settings("the readers' time", nanos, "nanoseconds, from 10^6 to 10^18");
-    }
-    Ok(())
+    within("the number of readers", readers, 1..=READERS_MAX.into(), "from 1 to 64")?;
+    let nanos = timeout.as_nanos().min(u64::MAX.into()) as u64;
+    let longest = Duration::from_secs(1 << 30).as_nanos() as u64;
+    within("the readers' time", nanos, 1_000_000..=longest, "nanoseconds, from 10^6 to 10^18")
 }
 
 /// The settings by which receivers look for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct ReaderConfig {
     /// The application's name for the channel, as its sender has it.
     pub name: u64,
@@ -178,16 +163,8 @@ pub struct ReaderConfig {
 
 impl ReaderConfig {
     /// Looks at once, again and again, at bells alone.
-    #[must_use]
     pub const fn new() -> Self {
         Self { name: 0, every: Duration::ZERO, prefetch: 0 }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 }
 
@@ -219,7 +196,7 @@ pub struct RingSender<B: Bell> {
     readers: Readers,
     config: ReadRingConfig,
     bell: B,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -262,11 +239,7 @@ impl<B: Bell> RingSender<B> {
     }
 }
 
-impl<B: Bell> Close for RingSender<B> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(RingSender<B: Bell>);
 
 impl<B: Bell> Outgoing for RingSender<B> {
     fn len_max(&self) -> u32 {
@@ -325,6 +298,8 @@ impl<B: Bell> Sender for RingSender<B> {
 const fn look_len(prefetch: u32) -> u64 {
     8 + padded(prefetch)
 }
+
+rma_core::settings!(ReadRingConfig, ReaderConfig);
 
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ use rma_core::{
 use rma_shm::Region;
 
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     flow,
     into::{Finds, IntoReceiver},
     link::Link,
@@ -47,7 +47,7 @@ use crate::{
     ring::{Position, WORD},
     sender::{Outgoing, SendError, SendHandle, SendRegion, SendState, Sender, checked_len},
     table::Kind,
-    terms::{Agreed, Needs, OpenError, Side, Terms},
+    terms::{Agreed, Needs, OpenError, Side, Terms, within},
 };
 
 mod bells;
@@ -61,6 +61,7 @@ pub mod receiver;
 /// The settings that the sender of read slots is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct ReadSlotConfig {
     /// The application's name for the channel.
     pub name: u64,
@@ -96,25 +97,13 @@ impl Default for ReadSlotConfig {
 pub(crate) const SLOTS_MAX: u16 = 128;
 
 /// The longest message: so that its length and its place fit a bell.
-const LEN_MAX: u32 = (1 << 28) - 1;
+const LEN_MAX: u64 = (1 << 28) - 1;
 
 impl ReadSlotConfig {
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
-    }
-
     fn check(&self) -> Result<(), OpenError> {
         let Self { slots, len_max, readers, reader_timeout, .. } = *self;
-        let settings = |what, value: u64, why| Err(OpenError::Settings { what, value, why });
-        if !(1..=SLOTS_MAX).contains(&slots) {
-            return settings("the number of slots", slots.into(), "it must be 1 to 128");
-        }
-        if !(1..=LEN_MAX).contains(&len_max) {
-            return settings("the longest message", len_max.into(), "it must be 1 to 2^28 - 1");
-        }
+        within("the number of slots", slots, 1..=SLOTS_MAX.into(), "it must be 1 to 128")?;
+        within("the longest message", len_max, 1..=LEN_MAX, "it must be 1 to 2^28 - 1")?;
         check_readers(readers, reader_timeout)
     }
 }
@@ -166,7 +155,7 @@ pub struct SlotSender<B: Bells> {
     /// The number of the next message.
     head: Position,
     bells: B,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -252,11 +241,7 @@ impl<B: Bells> SlotSender<B> {
     }
 }
 
-impl<B: Bells> Close for SlotSender<B> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(SlotSender<B: Bells>);
 
 impl<B: Bells> Outgoing for SlotSender<B> {
     fn len_max(&self) -> u32 {
@@ -387,6 +372,8 @@ impl Joined {
 fn own(host: &dyn Gate, len: u64) -> Result<RegisteredRegion, OpenError> {
     flow::region(host, Region::new(len as usize)?, Permissions::NONE)
 }
+
+rma_core::settings!(ReadSlotConfig);
 
 #[cfg(test)]
 mod tests;

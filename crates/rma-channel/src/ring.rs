@@ -302,18 +302,96 @@ pub trait Reads: core::fmt::Debug {
     /// Whether something stands where the next message would, to be taken or refused.
     fn has_next(&self) -> bool;
 
+    /// The ring, and how much of it was taken.
+    #[doc(hidden)]
+    fn taking(&self) -> &Taking;
+
+    /// The same, to take more.
+    #[doc(hidden)]
+    fn taking_mut(&mut self) -> &mut Taking;
+
     /// Gives a message back, which is one of this ring: its bytes are free as soon as all before it
     /// are. Returns up to where the ring is free now, if that is news for the sender.
-    fn give_back(&mut self, record: Record) -> Option<Position>;
+    fn give_back(&mut self, record: Record) -> Option<Position> {
+        self.taking_mut().give_back(record.position)
+    }
 
     /// Up to where the ring is free.
-    fn tail(&self) -> Position;
+    fn tail(&self) -> Position {
+        self.taking().tail
+    }
 
     /// Returns the position of the next record.
-    fn next(&self) -> Position;
+    fn next(&self) -> Position {
+        self.taking().next
+    }
 
     /// The ring's memory, to copy messages out of.
-    fn ring(&self) -> &RegisteredRegion;
+    fn ring(&self) -> &RegisteredRegion {
+        &self.taking().ring
+    }
+}
+
+/// A ring as its receiver has it, and how much of it was taken and given back.
+#[derive(Debug)]
+pub struct Taking {
+    ring: RegisteredRegion,
+    len: RingLen,
+    len_max: u32,
+    /// The position of the next record.
+    next: Position,
+    /// Up to where records were given back.
+    tail: Position,
+    held: Held,
+}
+
+impl Taking {
+    /// Of a ring that is empty, for messages of up to `len_max` bytes.
+    fn new(ring: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
+        let (next, tail) = (Position::ZERO, Position::ZERO);
+        Self { ring, len, len_max, next, tail, held: Held::default() }
+    }
+
+    /// Takes the next record, which uses up `footprint` bytes; its message lies at `offset`.
+    fn take(&mut self, footprint: u64, offset: u64, len: u32) -> Record {
+        let position = self.next;
+        self.held.take(position, footprint);
+        self.next = position.after(footprint);
+        Record { position, offset, len }
+    }
+
+    fn give_back(&mut self, position: Position) -> Option<Position> {
+        let freed = self.held.give_back(position);
+        self.tail = self.tail.after(freed);
+        (freed > 0).then_some(self.tail)
+    }
+}
+
+/// Decodes `head`, the word that says that a record is at `position`: how long its message is.
+/// `fits`: whether there can be one so long.
+pub(crate) fn len_in(
+    head: u64,
+    ring: RingLen,
+    len_max: u32,
+    position: Position,
+    fits: impl FnOnce(u32) -> bool,
+) -> Result<u32, Malformed> {
+    let len = head as u32;
+    let is_record = 0 < len && len <= len_max && fits(len) && head == ring.head(position, len);
+    let (position, lap) = (position.to_bits(), ring.lap(position));
+    if is_record { Ok(len) } else { Err(Malformed::Record { position, head, len_max, lap }) }
+}
+
+/// Zeroes `len` bytes of memory from `offset` on.
+pub(crate) fn zero(memory: &RegisteredRegion, offset: u64, len: u64) {
+    const ZEROS: [u8; 256] = [0; 256];
+    let mut at = 0;
+    while at < len {
+        let now = (len - at).min(ZEROS.len() as u64);
+        // Within the memory, as who calls this has checked.
+        let _ = memory.write(offset + at, &ZEROS[..now as usize]);
+        at += now;
+    }
 }
 
 /// How much of what a receiver has its sender has used up, and how much of that is free again: of

@@ -36,7 +36,7 @@ use rma_shm::Region;
 pub(crate) use self::sender::SenderParts;
 use self::sender::{RingSender, Writes};
 use crate::{
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     duplex::Tails,
     flow::{self, Rides, Teller},
     link::Link,
@@ -55,6 +55,7 @@ pub mod without_zeroing;
 /// The settings that both ends of a ring have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct RingConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
@@ -72,16 +73,8 @@ pub struct RingConfig {
 impl RingConfig {
     /// A ring of 64 KiB for messages of up to 4 KiB, to or from `peer`; of 1024 messages, where
     /// they are counted.
-    #[must_use]
     pub const fn with_peer(peer: Peer) -> Self {
         Self { name: 0, peer, len: RingLen::DEFAULT, len_max: 4096, messages: 1024 }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 
     pub(crate) const fn agreed(&self, kind: Kind) -> Agreed {
@@ -167,17 +160,13 @@ fn open_inlined<T: Reads + Send + 'static>(
 pub struct RingReceiver<R: Reads> {
     reader: R,
     teller: Teller,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
     /// The error that it has reported, if any.
     told: Ended,
 }
 
-impl<R: Reads> Close for RingReceiver<R> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(RingReceiver<R: Reads>);
 
 impl<R: Reads> RingReceiver<R> {
     /// How many bytes of messages were processed since the beginning, with what they have besides.
@@ -226,3 +215,8 @@ impl<R: Reads> Receiver for RingReceiver<R> {
         Ok(())
     }
 }
+
+rma_core::settings!(RingConfig);
+
+#[cfg(test)]
+mod tests;

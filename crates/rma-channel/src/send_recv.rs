@@ -32,7 +32,11 @@ use rma_core::{
     limits::{OP_SIZE_MAX, RECEIVES_MAX},
 };
 
-use crate::{numbered::Places, ring::padded, terms::OpenError};
+use crate::{
+    numbered::Places,
+    ring::padded,
+    terms::{OpenError, within},
+};
 
 pub mod bufferless;
 pub mod normal;
@@ -42,6 +46,7 @@ pub mod shared;
 /// The settings that both ends of a channel with a queue of its own have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct SendRecvConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
@@ -56,16 +61,8 @@ pub struct SendRecvConfig {
 
 impl SendRecvConfig {
     /// 64 messages of up to 4 KiB, to or from `peer`.
-    #[must_use]
     pub const fn with_peer(peer: Peer) -> Self {
         Self { name: 0, peer, receives: 64, len_max: OP_SIZE_MAX }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 
     fn places(&self) -> Result<Places, OpenError> {
@@ -79,6 +76,7 @@ impl SendRecvConfig {
 /// The settings that a queue shared by senders has to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct SharedConfig {
     /// The application's name for the channel: whatever tells it from others of its receiver.
     pub name: u64,
@@ -92,13 +90,6 @@ pub struct SharedConfig {
 impl SharedConfig {
     /// 256 messages of up to 4 KiB.
     pub const DEFAULT: Self = Self { name: 0, receives: 256, len_max: OP_SIZE_MAX };
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
-    }
 }
 
 impl Default for SharedConfig {
@@ -109,18 +100,15 @@ impl Default for SharedConfig {
 
 /// Refuses a number of receives, or of messages that wait, that cannot be.
 fn checked_count(what: &'static str, count: u16) -> Result<(), OpenError> {
-    let why = "it must be 1 to 32768";
-    let value = count.into();
-    let is_right = (1..=RECEIVES_MAX).contains(&count);
-    if is_right { Ok(()) } else { Err(OpenError::Settings { what, value, why }) }
+    within(what, count, 1..=RECEIVES_MAX.into(), "it must be 1 to 32768")
 }
 
 /// Refuses messages that no op can carry.
 fn checked_len_max(len_max: u32) -> Result<(), OpenError> {
-    let (what, value, why) = ("the longest message", len_max.into(), "it must be 1 to 4096");
-    let is_right = (1..=OP_SIZE_MAX).contains(&len_max);
-    if is_right { Ok(()) } else { Err(OpenError::Settings { what, value, why }) }
+    within("the longest message", len_max, 1..=OP_SIZE_MAX.into(), "it must be 1 to 4096")
 }
+
+rma_core::settings!(SendRecvConfig, SharedConfig);
 
 #[cfg(test)]
 mod tests;

@@ -50,7 +50,7 @@ use rma_core::{
 use crate::{
     ring::{Position, RingLen},
     table::Kind,
-    terms::{Agreed, OpenError},
+    terms::{Agreed, OpenError, within},
 };
 
 pub mod immediate;
@@ -64,6 +64,7 @@ pub mod with_zeroing;
 /// The settings that its receiver opens a shared ring with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct SharedRingConfig {
     /// The application's name for the channel.
     pub name: u64,
@@ -97,7 +98,6 @@ pub const LOOK_MAX: Duration = Duration::from_millis(5);
 impl SharedRingConfig {
     /// A ring of 64 KiB for messages of up to 1 KiB, 64 of each sender under way, between hosts
     /// with the default timing, with eight epochs.
-    #[must_use]
     pub fn new() -> Self {
         let timeout = ExecutorConfig::default().timeout;
         let dispatch_timeout = timeout / 5 * 2;
@@ -111,13 +111,6 @@ impl SharedRingConfig {
             timeout,
             hole_timeout: Self::hole_timeout_min(dispatch_timeout, timeout),
         }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 
     /// How long a sender that lives takes at most to fill a hole that he could fill: until his
@@ -150,12 +143,8 @@ impl SharedRingConfig {
                 "it must be at least 1, fit one op, and the ring, with what a record has besides";
             return error("the longest message", self.len_max.into(), why);
         }
-        if !(1..=EPOCHS_MAX).contains(&self.epochs) {
-            return error("the number of epochs", self.epochs.into(), "it must be in 1..=21");
-        }
-        if self.window == 0 {
-            return error("a sender's window", 0, "it must be at least 1");
-        }
+        within("the number of epochs", self.epochs, 1..=EPOCHS_MAX, "it must be in 1..=21")?;
+        within("a sender's window", self.window, 1..=u64::MAX, "it must be at least 1")?;
         if self.hole_timeout < Self::hole_timeout_min(self.dispatch_timeout, self.timeout) {
             let value = self.hole_timeout.as_nanos() as u64;
             let why = "a sender that lives may take longer, by the NICs' timing: nanoseconds";
@@ -172,7 +161,7 @@ impl Default for SharedRingConfig {
 }
 
 /// With three grants for each, terms hold no more.
-const EPOCHS_MAX: u8 = 21;
+const EPOCHS_MAX: u64 = 21;
 
 /// The offset of the head in region C; the other words follow.
 const HEAD: u64 = 0;
@@ -238,3 +227,5 @@ pub struct Found {
     /// The authenticated writer, if the kind authenticates it.
     pub(crate) from: Option<Peer>,
 }
+
+rma_core::settings!(SharedRingConfig);

@@ -10,7 +10,7 @@
 //! Terms go out of date when the end that made them is opened anew: its grants are refused by its
 //! host then, and the first op of whoever still uses them fails with REMOTE_AUTHENTICATION_FAILURE.
 
-use core::fmt;
+use core::{fmt, ops::RangeInclusive};
 
 use rma_core::{
     addr::{HostAddr, Pid},
@@ -441,6 +441,17 @@ pub enum OpenError {
     /// The host refuses. [`Refused::why`] has the host's own error.
     #[error("the host refuses what the channel needs: {0}")]
     Host(Refused),
+}
+
+/// Refuses a setting that is none of `values`, which is the rule `why`.
+pub(crate) fn within(
+    what: &'static str,
+    value: impl Into<u64>,
+    values: RangeInclusive<u64>,
+    why: &'static str,
+) -> Result<(), OpenError> {
+    let value = value.into();
+    if values.contains(&value) { Ok(()) } else { Err(OpenError::Settings { what, value, why }) }
 }
 
 #[cfg(test)]

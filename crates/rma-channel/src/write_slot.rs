@@ -34,7 +34,7 @@ use crate::{
     numbered::{Opening, Places},
     ring::{Malformed, Position, WORD, padded},
     table::Kind,
-    terms::OpenError,
+    terms::{OpenError, within},
 };
 
 pub mod detached_bell;
@@ -46,6 +46,7 @@ pub mod reserve_slot;
 /// The settings that both ends of slots have to be opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct SlotConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
@@ -63,16 +64,8 @@ impl SlotConfig {
     pub const LEN_MAX: u32 = 1 << 30;
 
     /// 64 slots for messages of up to 4 KiB, to or from `peer`.
-    #[must_use]
     pub const fn with_peer(peer: Peer) -> Self {
         Self { name: 0, peer, slots: 64, len_max: 4096 }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 
     /// How far apart slots are that have `behind` bytes for a bell.
@@ -84,17 +77,17 @@ impl SlotConfig {
     /// ends have to agree on.
     fn opening(&self, kind: Kind, behind: u64, option: u64) -> Result<Opening, OpenError> {
         let Self { name, peer, slots: count, len_max } = *self;
-        if !(1..=RECEIVES_MAX).contains(&count) {
-            let (what, why) = ("the number of slots", "it must be 1 to 32768");
-            return Err(OpenError::Settings { what, value: count.into(), why });
-        }
-        if !(1..=Self::LEN_MAX).contains(&len_max) {
-            let (what, why) = ("the longest message", "it must be 1 byte to 1 GiB");
-            return Err(OpenError::Settings { what, value: len_max.into(), why });
-        }
+        check_slots(count.into(), len_max.into())?;
         let places = Places { count, stride: self.stride(behind), len_max };
         Ok(Opening { kind, name, peer, places, option })
     }
+}
+
+/// Refuses slots that there cannot be so many of, or for messages so long.
+fn check_slots(count: u64, len_max: u64) -> Result<(), OpenError> {
+    within("the number of slots", count, 1..=RECEIVES_MAX.into(), "it must be 1 to 32768")?;
+    let longest = SlotConfig::LEN_MAX.into();
+    within("the longest message", len_max, 1..=longest, "it must be 1 byte to 1 GiB")
 }
 
 /// The bell of a message: its length, and of its number as much as tells it from all others whose
@@ -115,3 +108,5 @@ pub(crate) fn rung(bell: u64, next: Position, len_max: u32) -> Result<(Position,
 
 /// How long a bell is, in bytes.
 const BELL: u64 = WORD;
+
+rma_core::settings!(SlotConfig);

@@ -12,7 +12,7 @@ use rma_core::{
 use super::places::Places;
 use crate::{
     arrivals::Arrivals,
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     duplex::Tails,
     flow::{Rides, Teller},
     link::Link,
@@ -49,7 +49,7 @@ pub struct EventReceiver<T> {
     teller: Teller,
     /// The malformed input that came.
     malformed: Option<Malformed>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -93,11 +93,7 @@ impl<T: Tells> EventReceiver<T> {
     }
 }
 
-impl<T: Tells> Close for EventReceiver<T> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(EventReceiver<T: Tells>);
 
 impl<T: Tells> Tails for EventReceiver<T> {
     fn tail(&self) -> Position {

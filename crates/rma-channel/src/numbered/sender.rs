@@ -6,7 +6,7 @@ use rma_core::{executor::CallId, region::RegisteredRegion, time::Instant};
 
 use super::places::Places;
 use crate::{
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     duplex::Hears,
     link::Link,
     ring::{Position, Room, WORD, padded},
@@ -73,7 +73,7 @@ pub struct NumberedSender<C> {
     tail: RegisteredRegion,
     room: Room,
     sending: Sending,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -134,11 +134,7 @@ impl<C: Carries> NumberedSender<C> {
     }
 }
 
-impl<C: Carries> Close for NumberedSender<C> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(NumberedSender<C: Carries>);
 
 impl<C: Carries> Hears for NumberedSender<C> {
     fn hear(&mut self, tail: Position) {

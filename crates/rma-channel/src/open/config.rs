@@ -18,6 +18,7 @@ use crate::{
 /// it has; what only one kind can do is set where that kind is opened by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct ChannelConfig {
     /// The application's name for the channel: whatever tells it from others between the two.
     pub name: u64,
@@ -54,7 +55,6 @@ const RECORD: u64 = 16;
 
 impl ChannelConfig {
     /// Settings with room for so many messages of up to `len_max` bytes, and eight peers at most.
-    #[must_use]
     pub fn new(len_max: u32, messages: u16) -> Self {
         let SharedRingConfig { dispatch_timeout, timeout, .. } = SharedRingConfig::new();
         Self {
@@ -70,13 +70,6 @@ impl ChannelConfig {
             dispatch_timeout,
             timeout,
         }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 
     /// The length of a ring for records of `each` bytes, with some `beside` them all.
@@ -171,3 +164,5 @@ impl ChannelConfig {
         })
     }
 }
+
+rma_core::settings!(ChannelConfig);

@@ -22,7 +22,7 @@ use super::{
     records::{bell, capacity, footprint},
 };
 use crate::{
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     flow,
     into::Fault,
     link::Link,
@@ -186,7 +186,7 @@ pub struct RingReceiver<L: Look> {
     is_idle: bool,
     /// Whether what it has found last may be one message, and the look before had found nothing.
     is_alone: bool,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
     /// The error that it has reported, if any.
     told: Ended,
@@ -368,11 +368,7 @@ impl<L: Look> RingReceiver<L> {
     }
 }
 
-impl<L: Look> Close for RingReceiver<L> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(RingReceiver<L: Look>);
 
 #[expect(private_bounds, reason = "the three kinds of looks are all there are")]
 impl<L: Look> RingReceiver<L> {

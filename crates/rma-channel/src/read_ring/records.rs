@@ -21,7 +21,7 @@
 
 use rma_core::region::RegisteredRegion;
 
-use crate::ring::{Malformed, Position, RingLen, WORD, padded, word_at};
+use crate::ring::{Malformed, Position, RingLen, WORD, len_in, padded, word_at};
 
 /// How many bytes of the ring a message of `len` bytes uses up.
 pub(crate) const fn footprint(len: u32) -> u64 {
@@ -124,21 +124,13 @@ pub(crate) fn bell(
 }
 
 /// Decodes the word at `position`: how long the record is that begins there, if one does.
-pub(crate) const fn record(
+pub(crate) fn record(
     head: u64,
     ring: RingLen,
     len_max: u32,
     position: Position,
 ) -> Result<Option<u32>, Malformed> {
-    let len = head as u32;
-    if head == 0 {
-        return Ok(None);
-    }
-    if len == 0 || len > len_max || head != ring.head(position, len) {
-        let (position, lap) = (position.to_bits(), ring.lap(position));
-        return Err(Malformed::Record { position, head, len_max, lap });
-    }
-    Ok(Some(len))
+    if head == 0 { Ok(None) } else { len_in(head, ring, len_max, position, |_| true).map(Some) }
 }
 
 #[cfg(test)]

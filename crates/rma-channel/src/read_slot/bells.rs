@@ -70,7 +70,8 @@ impl BellWords {
         }
         let reach = memory.len() as u64;
         if reach >= REACH_MAX {
-            return settings("the memory of slots, in bytes,", reach, "less than 2^31");
+            let why = "less than 2^31: have fewer messages, or shorter ones";
+            return settings("the memory of slots, in bytes,", reach, why);
         }
         let words = Region::new((slots * WORD) as usize)?;
         let words = flow::region(host, words, Permissions::READ)?;

@@ -14,7 +14,7 @@
 
 use rma_core::region::RegisteredRegion;
 
-use super::{Held, Malformed, Position, Reads, Record, RingLen, WORD, padded, word_at};
+use super::{Malformed, Position, Reads, Record, RingLen, Taking, WORD, len_in, padded, word_at};
 
 /// How many bytes of the ring a message of `len` bytes uses up: its length and its own.
 #[must_use]
@@ -30,18 +30,11 @@ pub(crate) const fn first_word(ring: RingLen, position: Position, len: u32) -> u
 /// The receiver's end of a ring.
 #[derive(Debug)]
 pub struct Reader {
-    ring: RegisteredRegion,
+    taking: Taking,
     /// A word, which the sender writes.
     bell: RegisteredRegion,
-    len: RingLen,
-    len_max: u32,
     /// The latest head that was told.
     head: Position,
-    /// The position of the next record.
-    next: Position,
-    /// Up to where records were given back.
-    tail: Position,
-    held: Held,
 }
 
 impl Reader {
@@ -49,8 +42,7 @@ impl Reader {
     /// bytes long; `bell` is a word, zero.
     #[must_use]
     pub fn new(ring: RegisteredRegion, bell: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
-        let zero = Position::ZERO;
-        Self { ring, bell, len, len_max, head: zero, next: zero, tail: zero, held: Held::default() }
+        Self { taking: Taking::new(ring, len, len_max), bell, head: Position::ZERO }
     }
 
     /// The bell, for tests to set.
@@ -62,12 +54,12 @@ impl Reader {
     /// The latest head, if it can be what the bell says. It never goes back.
     fn look(&self) -> Result<Position, Malformed> {
         let told = Position::from_bits(word_at(&self.bell, 0));
-        let (head, len) = (self.head, self.len.get());
+        let (head, tail, len) = (self.head, self.taking.tail, self.taking.len.get());
         if head.since(told) <= len {
             return Ok(head);
         }
-        if told.since(head) > len - head.since(self.tail) {
-            let (told, end) = (told.to_bits(), self.tail.after(len).to_bits());
+        if told.since(head) > len - head.since(tail) {
+            let (told, end) = (told.to_bits(), tail.after(len).to_bits());
             return Err(Malformed::UsedUp { told, head: head.to_bits(), end });
         }
         Ok(told)
@@ -75,8 +67,16 @@ impl Reader {
 }
 
 impl Reads for Reader {
+    fn taking(&self) -> &Taking {
+        &self.taking
+    }
+
+    fn taking_mut(&mut self) -> &mut Taking {
+        &mut self.taking
+    }
+
     fn poll(&mut self) -> Result<Option<Record>, Malformed> {
-        let Self { len: ring, len_max, next: position, .. } = *self;
+        let Taking { len: ring, len_max, next: position, .. } = self.taking;
         if position == self.head {
             self.head = self.look()?;
         }
@@ -85,37 +85,12 @@ impl Reads for Reader {
             return Ok(None);
         }
         let offset = ring.offset(position);
-        let head = word_at(&self.ring, offset);
-        let (len, lap) = (head as u32, ring.lap(position));
-        let fits = 0 < len && len <= len_max && footprint(len) <= there;
-        if !fits || head != ring.head(position, len) {
-            let position = position.to_bits();
-            return Err(Malformed::Record { position, head, len_max, lap });
-        }
-        self.held.take(position, footprint(len));
-        self.next = position.after(footprint(len));
-        Ok(Some(Record { position, offset: offset + WORD, len }))
+        let head = word_at(&self.taking.ring, offset);
+        let len = len_in(head, ring, len_max, position, |len| footprint(len) <= there)?;
+        Ok(Some(self.taking.take(footprint(len), offset + WORD, len)))
     }
 
     fn has_next(&self) -> bool {
-        self.head != self.next || self.look() != Ok(self.next)
-    }
-
-    fn give_back(&mut self, record: Record) -> Option<Position> {
-        let freed = self.held.give_back(record.position);
-        self.tail = self.tail.after(freed);
-        (freed > 0).then_some(self.tail)
-    }
-
-    fn tail(&self) -> Position {
-        self.tail
-    }
-
-    fn next(&self) -> Position {
-        self.next
-    }
-
-    fn ring(&self) -> &RegisteredRegion {
-        &self.ring
+        self.head != self.taking.next || self.look() != Ok(self.taking.next)
     }
 }

@@ -22,7 +22,7 @@ use rma_core::{
     region::RegisteredRegion,
 };
 
-use super::{Held, Malformed, Position, Reads, Record, RingLen, padded};
+use super::{Malformed, Position, Reads, Record, RingLen, Taking, padded};
 
 /// How many bytes of the ring a message of `len` bytes uses up.
 #[must_use]
@@ -38,19 +38,12 @@ pub(crate) const fn immediate(position: Position, len: u32) -> u64 {
 /// The receiver's end of a ring.
 #[derive(Debug)]
 pub struct Reader {
-    ring: RegisteredRegion,
+    taking: Taking,
     queue: ReceiveQueue,
-    len: RingLen,
-    len_max: u32,
     /// The messages that have come and were not taken, by position, with their lengths in bytes.
     come: BTreeMap<Position, u32>,
     /// The malformed input that came.
     malformed: Option<Malformed>,
-    /// The position of the next message.
-    next: Position,
-    /// Up to where messages were given back.
-    tail: Position,
-    held: Held,
 }
 
 impl Reader {
@@ -65,17 +58,8 @@ impl Reader {
         len_max: u32,
     ) -> Self {
         queue.post_all();
-        Self {
-            ring,
-            queue,
-            len,
-            len_max,
-            come: BTreeMap::new(),
-            malformed: None,
-            next: Position::ZERO,
-            tail: Position::ZERO,
-            held: Held::default(),
-        }
+        let taking = Taking::new(ring, len, len_max);
+        Self { taking, queue, come: BTreeMap::new(), malformed: None }
     }
 
     /// The queue that events come in: to wait for them.
@@ -106,14 +90,14 @@ impl Reader {
 
     /// Returns the position and length of an event's message, if there can be one.
     fn place(&self, event: &Event) -> Option<(Position, u32)> {
-        let Self { len: ring, next, tail, .. } = *self;
+        let Taking { len: ring, len_max, next, tail, .. } = self.taking;
         let (len, at) = (event.immediate as u32, (event.immediate >> u32::BITS) as u32);
         let beyond = at.wrapping_sub(next.to_bits() as u32);
         let position = next.after(beyond.into());
         let end = position.after(footprint(len));
-        let fits = event.region == self.ring.id()
+        let fits = event.region == self.taking.ring.id()
             && 0 < len
-            && len <= self.len_max
+            && len <= len_max
             && u64::from(beyond) + next.since(tail) + footprint(len) <= ring.get();
         // The op that publishes writes the last bytes.
         let ends_at = event.region_offset.wrapping_add(event.len.into()) & (ring.get() - 1);
@@ -127,34 +111,23 @@ impl Reader {
 }
 
 impl Reads for Reader {
+    fn taking(&self) -> &Taking {
+        &self.taking
+    }
+
+    fn taking_mut(&mut self) -> &mut Taking {
+        &mut self.taking
+    }
+
     fn poll(&mut self) -> Result<Option<Record>, Malformed> {
         self.look()?;
-        let position = self.next;
+        let position = self.taking.next;
         let Some(len) = self.come.remove(&position) else { return Ok(None) };
-        self.held.take(position, footprint(len));
-        self.next = position.after(footprint(len));
-        Ok(Some(Record { position, offset: self.len.offset(position), len }))
+        let offset = self.taking.len.offset(position);
+        Ok(Some(self.taking.take(footprint(len), offset, len)))
     }
 
     fn has_next(&self) -> bool {
-        self.queue.has_event() || self.come.contains_key(&self.next)
-    }
-
-    fn give_back(&mut self, record: Record) -> Option<Position> {
-        let freed = self.held.give_back(record.position);
-        self.tail = self.tail.after(freed);
-        (freed > 0).then_some(self.tail)
-    }
-
-    fn tail(&self) -> Position {
-        self.tail
-    }
-
-    fn next(&self) -> Position {
-        self.next
-    }
-
-    fn ring(&self) -> &RegisteredRegion {
-        &self.ring
+        self.queue.has_event() || self.come.contains_key(&self.taking.next)
     }
 }

@@ -32,7 +32,9 @@ use core::ops::Range;
 
 use rma_core::region::RegisteredRegion;
 
-use super::{Held, Malformed, Position, Reads, Record, RingLen, Room, WORD, padded, word_at};
+use super::{
+    Malformed, Position, Reads, Record, RingLen, Room, Taking, WORD, len_in, padded, word_at,
+};
 
 /// How many bytes of the ring a message of `len` bytes uses up: its own and its bell.
 #[must_use]
@@ -216,12 +218,7 @@ impl Writer {
 /// The receiver's end of a ring.
 #[derive(Debug)]
 pub struct Reader {
-    ring: RegisteredRegion,
-    len: RingLen,
-    len_max: u32,
-    next: Position,
-    tail: Position,
-    held: Held,
+    taking: Taking,
 }
 
 impl Reader {
@@ -229,51 +226,39 @@ impl Reader {
     /// bytes long, and zero.
     #[must_use]
     pub fn new(ring: RegisteredRegion, len: RingLen, len_max: u32) -> Self {
-        let (next, tail) = (Position::ZERO, Position::ZERO);
-        Self { ring, len, len_max, next, tail, held: Held::default() }
+        Self { taking: Taking::new(ring, len, len_max) }
+    }
+
+    /// The bell of the next record: 0 if there is none.
+    fn bell(&self) -> u64 {
+        let Taking { ring, len, next, .. } = &self.taking;
+        word_at(ring, bell_offset(*len, *next))
     }
 }
 
 impl Reads for Reader {
+    fn taking(&self) -> &Taking {
+        &self.taking
+    }
+
+    fn taking_mut(&mut self) -> &mut Taking {
+        &mut self.taking
+    }
+
     fn poll(&mut self) -> Result<Option<Record>, Malformed> {
-        let Self { len: ring, len_max, next: position, .. } = *self;
-        let head = word_at(&self.ring, bell_offset(ring, position));
+        let Taking { len: ring, len_max, next: position, tail, .. } = self.taking;
+        let head = self.bell();
         if head == 0 {
             return Ok(None);
         }
-        let (len, lap) = (head as u32, ring.lap(position));
         // As far as its sender may be ahead of what was given back: one word stays free.
-        let used = position.since(self.tail) + footprint(len) + WORD;
-        let fits = 0 < len && len <= len_max && used <= ring.get();
-        if !fits || head != ring.head(position, len) {
-            let position = position.to_bits();
-            return Err(Malformed::Record { position, head, len_max, lap });
-        }
-        self.held.take(position, footprint(len));
-        self.next = position.after(footprint(len));
-        let offset = bell_offset(ring, self.next) + WORD;
-        Ok(Some(Record { position, offset, len }))
+        let used = |len| position.since(tail) + footprint(len) + WORD;
+        let len = len_in(head, ring, len_max, position, |len| used(len) <= ring.get())?;
+        let offset = bell_offset(ring, position.after(footprint(len))) + WORD;
+        Ok(Some(self.taking.take(footprint(len), offset, len)))
     }
 
     fn has_next(&self) -> bool {
-        word_at(&self.ring, bell_offset(self.len, self.next)) != 0
-    }
-
-    fn give_back(&mut self, record: Record) -> Option<Position> {
-        let freed = self.held.give_back(record.position);
-        self.tail = self.tail.after(freed);
-        (freed > 0).then_some(self.tail)
-    }
-
-    fn tail(&self) -> Position {
-        self.tail
-    }
-
-    fn next(&self) -> Position {
-        self.next
-    }
-
-    fn ring(&self) -> &RegisteredRegion {
-        &self.ring
+        self.bell() != 0
     }
 }

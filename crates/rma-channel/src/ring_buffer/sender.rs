@@ -36,7 +36,7 @@ pub(crate) struct SenderParts {
     pub(crate) len: RingLen,
     /// The longest message, in bytes.
     pub(crate) len_max: u32,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     pub(crate) registered: Registered,
 }
 

@@ -18,7 +18,7 @@ use rma_core::{
 
 use super::{checked_count, one_by_one::OneByOne};
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError},
     ring::{Position, Record, WORD},
@@ -37,7 +37,7 @@ pub struct Receiver {
     agreed: Agreed,
     /// How many messages were handed out.
     next: Position,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -80,11 +80,7 @@ impl Receiver {
     }
 }
 
-impl Close for Receiver {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Receiver);
 
 impl Claims for Receiver {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
@@ -134,7 +130,7 @@ impl Blocking for Receiver {
 pub struct Sender {
     grant: Grant,
     words: OneByOne<u64>,
-    /// For [`Close`]: nothing.
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -184,11 +180,7 @@ impl Sender {
     }
 }
 
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Sender);
 
 impl Outgoing for Sender {
     fn len_max(&self) -> u32 {

@@ -19,7 +19,7 @@ use rma_core::{
 
 use super::{SharedConfig, checked_count, checked_len_max, one_by_one::OneByOne};
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     image::{Image, Lying},
     link::Link,
     receiver::{self, Blocking, Claim, Claims, ReceiveError, read},
@@ -36,7 +36,7 @@ pub struct Receiver {
     agreed: Agreed,
     /// How many messages were handed out.
     next: Position,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -73,11 +73,7 @@ impl Receiver {
     }
 }
 
-impl Close for Receiver {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Receiver);
 
 impl Claims for Receiver {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
@@ -124,7 +120,7 @@ pub struct Sender {
     /// Of messages that wait.
     image: Image,
     messages: OneByOne<Lying>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -175,11 +171,7 @@ impl Sender {
     }
 }
 
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Sender);
 
 impl Outgoing for Sender {
     fn len_max(&self) -> u32 {

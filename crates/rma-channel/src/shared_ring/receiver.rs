@@ -18,11 +18,11 @@ use super::{
     CONTROL, CONTROL_LEN, FETCH_ADD, Form, Found, HEAD, MESSAGE, READ, RING, SharedRingConfig, TAIL,
 };
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     epochs::Epochs,
     link::Link,
     receiver::{self, Claim, Claims, ReceiveError, Receiver},
-    ring::{Malformed, Position, Record, RingLen},
+    ring::{Malformed, Position, Record, RingLen, zero},
     terms::{OpenError, Side, Terms},
 };
 
@@ -140,7 +140,7 @@ pub struct SharedReceiver<F: Finds> {
     senders: Vec<Known>,
     malformed: Option<Malformed>,
     pub(super) recovering: Recovering,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -318,24 +318,9 @@ impl<F: Finds> SharedReceiver<F> {
     pub(super) fn store_tail(&self) {
         let _ = self.control().store(TAIL, self.tail.to_bits().to_le());
     }
-
-    pub(super) fn zero(&self, offset: u64, len: u64) {
-        const ZEROS: [u8; 256] = [0; 256];
-        let mut at = 0;
-        while at < len {
-            let now = (len - at).min(ZEROS.len() as u64);
-            // Within the ring: what is zeroed was found there.
-            let _ = self.ring().write(offset + at, &ZEROS[..now as usize]);
-            at += now;
-        }
-    }
 }
 
-impl<F: Finds> Close for SharedReceiver<F> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(SharedReceiver<F: Finds>);
 
 impl<F: Finds> Claims for SharedReceiver<F> {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {
@@ -373,7 +358,7 @@ impl<F: Finds> Claims for SharedReceiver<F> {
         let len = landed.len;
         if F::ZEROES {
             let at = self.config.len.offset(position);
-            self.zero(at, F::Form::footprint(len));
+            zero(self.ring(), at, F::Form::footprint(len));
         }
         let before = self.tail;
         while let Some(first) = self.landed.first_entry()

@@ -56,7 +56,7 @@ use super::{
 };
 use crate::{
     receiver::{ReceiveError, RecoverError},
-    ring::Malformed,
+    ring::{Malformed, zero},
 };
 
 impl<F: Finds> SharedReceiver<F> {
@@ -155,7 +155,7 @@ impl<F: Finds> SharedReceiver<F> {
             done.saved += 1;
         }
         if F::ZEROES {
-            self.zero(self.config.len.offset(tail), end);
+            zero(self.ring(), self.config.len.offset(tail), end);
         }
         (self.tail, self.frontier) = (head, head);
         self.store_tail();

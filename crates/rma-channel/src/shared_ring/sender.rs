@@ -32,7 +32,7 @@ use rma_shm::Region;
 
 use super::Form;
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     epochs::Ahead,
     flow,
     link::Link,
@@ -164,7 +164,7 @@ pub struct SharedSender<F: Form> {
     lost: Option<Lost>,
     ended: Option<SendError>,
     form: PhantomData<F>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -286,11 +286,7 @@ impl<F: Form> SharedSender<F> {
     }
 }
 
-impl<F: Form> Close for SharedSender<F> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(SharedSender<F: Form>);
 
 impl<F: Form> Outgoing for SharedSender<F> {
     fn len_max(&self) -> u32 {

@@ -7,7 +7,7 @@ use rma_core::{region::RegisteredRegion, time::Instant};
 
 use super::rung;
 use crate::{
-    close::{Close, Registered},
+    close::{Registered, gives_back},
     duplex::Tails,
     flow::{Rides, Teller},
     link::Link,
@@ -47,7 +47,7 @@ pub struct Polled<L> {
     teller: Teller,
     /// The malformed word that stood there.
     malformed: Option<Malformed>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -122,11 +122,7 @@ impl<L: Lies> Polled<L> {
     }
 }
 
-impl<L: Lies> Close for Polled<L> {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Polled<L: Lies>);
 
 impl<L: Lies> Tails for Polled<L> {
     fn tail(&self) -> Position {

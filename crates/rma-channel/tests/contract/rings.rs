@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use proptest::prelude::*;
-use rma_channel::ring::{Malformed, Reads, Record, RingLen, without_zeroing, zeroing};
+use rma_channel::ring::{Malformed, Position, Reads, Record, RingLen, without_zeroing, zeroing};
 use rma_core::region::{NicTag, RegionId, RegisteredRegion};
 use rma_shm::Region;
 
@@ -26,19 +26,42 @@ trait Ring {
     /// Sends a message, if there is room: what lands and where, in the order in which it does.
     fn send(&mut self, message: &[u8]) -> Option<Vec<(u64, Vec<u8>)>>;
     fn told(&mut self, tail: u64);
-    fn poll(&mut self) -> Result<Option<Record>, Malformed>;
+    fn reader(&mut self) -> &mut dyn Reads;
+
+    fn poll(&mut self) -> Result<Option<Record>, Malformed> {
+        self.reader().poll()
+    }
+
     /// Gives a record back, and returns the tail, if it is news.
-    fn give_back(&mut self, record: Record) -> Option<u64>;
-    fn memory(&self) -> &RegisteredRegion;
+    fn give_back(&mut self, record: Record) -> Option<u64> {
+        self.reader().give_back(record).map(|tail| tail.to_bits())
+    }
+
+    fn memory(&mut self) -> &RegisteredRegion {
+        self.reader().ring()
+    }
 }
 
-struct Zeroing(zeroing::Writer, zeroing::Reader);
+struct Zeroing {
+    len: RingLen,
+    head: u64,
+    tail: u64,
+    reader: zeroing::Reader,
+}
 
 impl Ring for Zeroing {
     fn send(&mut self, message: &[u8]) -> Option<Vec<(u64, Vec<u8>)>> {
-        let place = self.0.take(message.len() as u32)?;
-        let mut image = vec![0xee; place.len as usize];
-        place.fill(message, &mut image);
+        let (position, len) = (self.head, message.len() as u32);
+        let head = position + zeroing::footprint(len);
+        if head - self.tail > self.len.get() {
+            return None;
+        }
+        self.head = head;
+        let place = zeroing::Place::at(self.len, Position::from_bits(position), len);
+        let mut image = place.first_word().to_vec();
+        image.extend(message);
+        image.resize(place.len as usize - 8, 0);
+        image.extend(place.last_word());
         // The last word last, the others in any order: downwards, a word at a time.
         let words = (0..place.len / 8 - 1).rev().chain([place.len / 8 - 1]);
         let write = |word: u64| {
@@ -49,19 +72,11 @@ impl Ring for Zeroing {
     }
 
     fn told(&mut self, tail: u64) {
-        self.0.room_mut().told(rma_channel::ring::Position::from_bits(tail)).unwrap();
+        self.tail = tail;
     }
 
-    fn poll(&mut self) -> Result<Option<Record>, Malformed> {
-        self.1.poll()
-    }
-
-    fn give_back(&mut self, record: Record) -> Option<u64> {
-        self.1.give_back(record).map(|tail| tail.to_bits())
-    }
-
-    fn memory(&self) -> &RegisteredRegion {
-        self.1.ring()
+    fn reader(&mut self) -> &mut dyn Reads {
+        &mut self.reader
     }
 }
 
@@ -81,34 +96,34 @@ impl Ring for WithoutZeroing {
     }
 
     fn told(&mut self, tail: u64) {
-        self.0.room_mut().told(rma_channel::ring::Position::from_bits(tail)).unwrap();
+        self.0.room_mut().told(Position::from_bits(tail)).unwrap();
     }
 
-    fn poll(&mut self) -> Result<Option<Record>, Malformed> {
-        self.1.poll()
-    }
-
-    fn give_back(&mut self, record: Record) -> Option<u64> {
-        self.1.give_back(record).map(|tail| tail.to_bits())
-    }
-
-    fn memory(&self) -> &RegisteredRegion {
-        self.1.ring()
+    fn reader(&mut self) -> &mut dyn Reads {
+        &mut self.1
     }
 }
 
 /// Both kinds, for messages of up to `len_max` bytes.
 fn both(len: u64, len_max: u32) -> [Box<dyn Ring>; 2] {
     let ring_len = RingLen::new(len).unwrap();
-    let zeroing = Zeroing(
-        zeroing::Writer::new(ring_len, len_max),
-        zeroing::Reader::new(ring(len), ring_len, len_max),
-    );
+    let reader = zeroing::Reader::new(ring(len), ring_len, len_max);
+    let zeroing = Zeroing { len: ring_len, head: 0, tail: 0, reader };
     let without = WithoutZeroing(
         without_zeroing::Writer::new(ring(len), ring_len, len_max),
         without_zeroing::Reader::new(ring(len), ring_len, len_max),
     );
     [Box::new(zeroing), Box::new(without)]
+}
+
+/// Gives back a message, which is as it was sent.
+fn release(ring: &mut dyn Ring, lens: &[u32], number: u64, record: Record) {
+    let mut bytes = vec![0; record.len() as usize];
+    ring.memory().read(record.offset(), &mut bytes).unwrap();
+    assert_eq!(bytes, message(number, lens[number as usize]), "as it was sent");
+    if let Some(tail) = ring.give_back(record) {
+        ring.told(tail);
+    }
 }
 
 /// Sends messages of these lengths; the receiver looks after every word that lands, and keeps up to
@@ -124,14 +139,7 @@ fn run(ring: &mut dyn Ring, lens: &[u32], kept: usize) {
                 landing = words.into();
             } else {
                 assert!(!held.is_empty(), "an empty ring has room");
-                while let Some((number, record)) = held.pop() {
-                    let mut bytes = vec![0; record.len() as usize];
-                    ring.memory().read(record.offset(), &mut bytes).unwrap();
-                    assert_eq!(bytes, message(number, lens[number as usize]), "as it was sent");
-                    if let Some(tail) = ring.give_back(record) {
-                        ring.told(tail);
-                    }
-                }
+                held.drain(..).rev().for_each(|(number, it)| release(ring, lens, number, it));
             }
         }
         if let Some((offset, word)) = landing.pop_front() {
@@ -149,12 +157,7 @@ fn run(ring: &mut dyn Ring, lens: &[u32], kept: usize) {
         if held.len() > kept {
             // From the middle: the ring is freed in its own order all the same.
             let (number, record) = held.remove(held.len() / 2);
-            let mut bytes = vec![0; record.len() as usize];
-            ring.memory().read(record.offset(), &mut bytes).unwrap();
-            assert_eq!(bytes, message(number, lens[number as usize]));
-            if let Some(tail) = ring.give_back(record) {
-                ring.told(tail);
-            }
+            release(ring, lens, number, record);
         }
     }
 }

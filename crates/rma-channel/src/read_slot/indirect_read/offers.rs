@@ -8,13 +8,14 @@ use thiserror::Error;
 use crate::{
     ring::{Malformed, Position, padded},
     table::Kind,
-    terms::{Agreed, OpenError},
+    terms::{Agreed, OpenError, within},
     write_slot::SlotConfig,
 };
 
 /// The settings that the receiver is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct IndirectConfig {
     /// The application's name for the channel.
     pub name: u64,
@@ -54,22 +55,15 @@ impl Default for IndirectConfig {
 pub(super) const LENT_MAX: u16 = 1 << 14;
 
 /// The most senders.
-const SENDERS_MAX: u16 = 1 << 12;
+const SENDERS_MAX: u64 = 1 << 12;
 
 /// With two grants for each, terms hold no more.
-const EPOCHS_MAX: u8 = 32;
+const EPOCHS_MAX: u64 = 32;
 
 /// The longest memory, in bytes: so that 32 bits say where in it a buffer begins.
 pub(super) const MEMORY_MAX: u64 = 1 << 35;
 
 impl IndirectConfig {
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
-    }
-
     /// How much memory the buffers take, in bytes.
     #[must_use]
     pub const fn memory_len(&self) -> u64 {
@@ -83,21 +77,13 @@ impl IndirectConfig {
 
     pub(super) fn check(&self) -> Result<(), OpenError> {
         let Self { buffers, len_max, senders, lent, epochs, .. } = *self;
-        let within = |what, value: u32, max: u32, why| {
-            let is_right = (1..=max).contains(&value);
-            let value = value.into();
-            if is_right { Ok(()) } else { Err(OpenError::Settings { what, value, why }) }
-        };
-        let most = RECEIVES_MAX.into();
-        within("the number of buffers", buffers.into(), most, "it must be 1 to 32768")?;
-        let most = SlotConfig::LEN_MAX;
-        within("the longest message", len_max, most, "it must be 1 byte to 1 GiB")?;
-        let most = SENDERS_MAX.into();
-        within("the number of senders", senders.into(), most, "it must be 1 to 4096")?;
+        let (most, longest) = (RECEIVES_MAX.into(), SlotConfig::LEN_MAX.into());
+        within("the number of buffers", buffers, 1..=most, "it must be 1 to 32768")?;
+        within("the longest message", len_max, 1..=longest, "it must be 1 byte to 1 GiB")?;
+        within("the number of senders", senders, 1..=SENDERS_MAX, "it must be 1 to 4096")?;
         let most = LENT_MAX.into();
-        within("the number of buffers of one", lent.into(), most, "it must be 1 to 16384")?;
-        let most = EPOCHS_MAX.into();
-        within("the number of epochs", epochs.into(), most, "it must be 1 to 32")
+        within("the number of buffers of one", lent, 1..=most, "it must be 1 to 16384")?;
+        within("the number of epochs", epochs, 1..=EPOCHS_MAX, "it must be 1 to 32")
     }
 
     pub(super) const fn agreed(&self) -> Agreed {
@@ -256,3 +242,5 @@ impl Again {
         self.tries > 4 && now.since(self.since) > patience
     }
 }
+
+rma_core::settings!(IndirectConfig);

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     arrivals::Arrivals,
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     epochs::Epochs,
     link::Link,
     open::end::End,
@@ -108,7 +108,7 @@ pub struct Receiver {
     come: Come,
     /// The offers that were taken back, and not told yet.
     taken_back: Vec<u64>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -337,11 +337,7 @@ impl Receiver {
     }
 }
 
-impl Close for Receiver {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Receiver);
 
 impl Claims for Receiver {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {

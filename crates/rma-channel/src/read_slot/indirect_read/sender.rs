@@ -15,7 +15,7 @@ use rma_core::{
 
 use super::offers::{Again, IndirectConfig, LAST, NEEDS, OTHERS, Offer};
 use crate::{
-    close::{Close, Registered, opened_with},
+    close::{Registered, gives_back, opened_with},
     epochs::Ahead,
     image::{Image, Lying},
     link::Link,
@@ -95,7 +95,7 @@ pub struct Sender {
     is_revoked: bool,
     /// The first message that has failed, as far as is known.
     failed: Option<(Position, CallStatus)>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -321,11 +321,7 @@ fn issue(
     link.submit_with_imm(now, &piece, last, number.to_bits()).map_err(refused)
 }
 
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Sender);
 
 impl Outgoing for Sender {
     fn len_max(&self) -> u32 {

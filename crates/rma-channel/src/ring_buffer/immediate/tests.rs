@@ -8,65 +8,21 @@ use rma_core::{
     op::OpStatus,
     portal::{Change, Placement, Source},
 };
-use rma_lab::FakeHosts;
 
 use super::*;
 use crate::{
-    receiver::{Claims, ReceiveError, Receiver as _},
-    ring::{Malformed, RingLen},
-    sender::{Outgoing as _, SendError, SendHandle, SendRegion as _, SendState, Sender as _},
-    tests::hosts::{self, BEGIN, Station, Ticks, message},
+    receiver::{Claims, ReceiveError},
+    ring::Malformed,
+    ring_buffer::tests::Bench,
+    sender::{Outgoing as _, SendError, SendRegion as _, SendState},
+    tests::hosts::message,
 };
 
-struct Bench {
-    from: Station,
-    to: Station,
-    sender: Sender,
-    receiver: Receiver,
-    ticks: Ticks,
+fn open(len: u64, len_max: u32) -> Bench<Each<Whole>, Reader> {
+    Bench::new(len, len_max, Sender::open, Receiver::open)
 }
 
-impl Bench {
-    fn new(len: u64, len_max: u32) -> Self {
-        let world = FakeHosts::default();
-        let (from, to) = (hosts::host(&world, 1), hosts::host(&world, 2));
-        let config = RingConfig::with_peer(to.peer).with(|it| {
-            (it.len, it.len_max, it.messages) = (RingLen::new(len).unwrap(), len_max, 4);
-        });
-        let sender = Sender::open(&from, config).unwrap();
-        let config = config.with(|it| it.peer = from.peer);
-        let receiver = Receiver::open(&to, config).unwrap();
-        let (theirs, ours) = (sender.terms().clone(), receiver.terms().clone());
-        let (sender, receiver) =
-            (sender.connect(&ours).unwrap(), receiver.connect(&theirs).unwrap());
-        let (from, to) = (Station::new(from), Station::new(to));
-        Self { from, to, sender, receiver, ticks: Ticks(BEGIN) }
-    }
-
-    fn poll(&mut self) -> Result<(), SendError> {
-        let now = self.ticks.next(Duration::from_micros(50));
-        self.from.poll(now);
-        let polled = self.sender.poll(&mut self.from.link, now);
-        self.from.poll(now);
-        self.to.poll(now);
-        self.receiver.poll(&mut self.to.link, now).unwrap();
-        self.to.poll(now);
-        polled
-    }
-
-    fn send(&mut self, message: &[u8]) -> Result<SendHandle, SendError> {
-        self.sender.send(&mut self.from.link, self.ticks.0, message)
-    }
-
-    /// All that is left to be done.
-    fn settle(&mut self) {
-        for _ in 0..6 {
-            self.poll().unwrap();
-            self.from.apply_all();
-            self.to.apply_all();
-        }
-    }
-
+impl Bench<Each<Whole>, Reader> {
     /// Carries out all issued ops, without a look of any end.
     fn settle_nothing(&mut self) {
         for _ in 0..3 {
@@ -75,17 +31,13 @@ impl Bench {
             self.from.apply_all();
         }
     }
-
-    fn receive(&mut self) -> Option<Vec<u8>> {
-        self.receiver.receive().unwrap().map(|message| message.to_vec())
-    }
 }
 
 //= channels#4.3-immediate
 //= type=test
 #[test]
 fn events_in_any_order_are_put_in_order_and_their_receives_are_posted_again() {
-    let mut it = Bench::new(1024, 100);
+    let mut it = open(1024, 100);
     for number in 0..3 {
         it.send(&message(number, 40)).unwrap();
     }
@@ -101,7 +53,7 @@ fn events_in_any_order_are_put_in_order_and_their_receives_are_posted_again() {
 
 #[test]
 fn there_is_a_receive_for_each_message_that_may_be_sent() {
-    let mut it = Bench::new(1024, 100);
+    let mut it = open(1024, 100);
     for number in 0..4 {
         it.send(&message(number, 8)).unwrap();
     }
@@ -118,7 +70,7 @@ fn there_is_a_receive_for_each_message_that_may_be_sent() {
 
 #[test]
 fn a_message_of_several_ops_has_one_event() {
-    let mut it = Bench::new(1 << 15, 10_000);
+    let mut it = open(1 << 15, 10_000);
     it.send(&message(1, 10_000)).unwrap();
     for _ in 0..4 {
         it.poll().unwrap();
@@ -132,7 +84,7 @@ fn a_message_of_several_ops_has_one_event() {
 
 #[test]
 fn a_message_sent_from_where_it_lies_is_not_copied_and_has_nothing_beside_it() {
-    let mut it = Bench::new(1024, 100);
+    let mut it = open(1024, 100);
     let host = it.from.host.clone();
     let memory = flow::region(&host, Region::new(20).unwrap(), Permissions::NONE).unwrap();
     memory.write(0, b"01234567890123456789").unwrap();
@@ -148,7 +100,7 @@ fn a_message_sent_from_where_it_lies_is_not_copied_and_has_nothing_beside_it() {
 #[test]
 fn an_answer_that_is_lost_is_asked_for_and_nothing_is_doubled() {
     for applied in [true, false] {
-        let mut it = Bench::new(1024, 100);
+        let mut it = open(1024, 100);
         let sent = it.send(&message(7, 30)).unwrap();
         it.poll().unwrap();
         it.from.lose_answer(0, applied);
@@ -161,7 +113,7 @@ fn an_answer_that_is_lost_is_asked_for_and_nothing_is_doubled() {
 
 #[test]
 fn a_message_that_fails_breaks_the_channel() {
-    let mut it = Bench::new(1024, 100);
+    let mut it = open(1024, 100);
     let sent: Vec<_> = (0..3).map(|number| it.send(&message(number, 20)).unwrap()).collect();
     it.poll().unwrap();
     it.from.apply(0);
@@ -190,7 +142,7 @@ fn an_event_of_what_cannot_be_there_is_refused_for_good() {
         (0, u64::MAX, false),
     ];
     for (remote_offset, immediate, is_message) in cases {
-        let mut it = Bench::new(1024, 100);
+        let mut it = open(1024, 100);
         let (image, grant) = (it.sender.parts.image.clone(), it.sender.writes.carrier.grant);
         let (source, placement) = (Source { region: &image, offset: 0, len: 16 }, Placement::Any);
         let change = Change::WriteWithImm { remote_offset, source, immediate, placement };
@@ -209,7 +161,7 @@ fn an_event_of_what_cannot_be_there_is_refused_for_good() {
 
 #[test]
 fn two_messages_in_one_place_are_refused() {
-    let mut it = Bench::new(1024, 100);
+    let mut it = open(1024, 100);
     let (image, grant) = (it.sender.parts.image.clone(), it.sender.writes.carrier.grant);
     for (position, len) in [(64, 64), (80, 16)] {
         let (source, placement) = (Source { region: &image, offset: 0, len }, Placement::Any);
@@ -231,32 +183,6 @@ proptest! {
         lens in prop::collection::vec(1_usize..120, 1..60),
         order in prop::collection::vec(any::<u8>(), 400),
     ) {
-        let mut it = Bench::new(256, 120);
-        let (mut sent, mut got) = (0, 0);
-        let mut order = order.into_iter().cycle();
-        for _ in 0..4000 {
-            let choice = order.next().unwrap();
-            if sent < lens.len() && choice & 1 == 0 {
-                match it.send(&message(sent as u64, lens[sent])) {
-                    Ok(_) => sent += 1,
-                    Err(error) => prop_assert_eq!(error, SendError::Full),
-                }
-            }
-            it.poll().unwrap();
-            for station in [&mut it.from, &mut it.to] {
-                if !station.engine.taken.is_empty() && choice & 2 == 0 {
-                    let index = usize::from(choice) % station.engine.taken.len();
-                    station.apply(index);
-                }
-            }
-            if choice & 12 == 0 && let Some(come) = it.receive() {
-                prop_assert_eq!(come, message(got as u64, lens[got]));
-                got += 1;
-            }
-            if got == lens.len() {
-                break;
-            }
-        }
-        prop_assert_eq!(got, lens.len());
+        open(256, 120).all_come(&lens, &order);
     }
 }

@@ -13,7 +13,7 @@ use rma_shm::Region;
 
 use super::slots::{BITS, EACH, ReserveConfig, Slots, bit};
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     epochs::Epochs,
     link::Link,
     receiver::{self, Blocking, Claim, Claims, Come, ReceiveError, RecoverError, read},
@@ -57,7 +57,7 @@ pub struct Receiver {
     malformed: Option<Malformed>,
     /// The regions are fenced and in order; how many slots were freed.
     fenced: Option<u32>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -278,11 +278,7 @@ impl Receiver {
     }
 }
 
-impl Close for Receiver {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Receiver);
 
 impl Claims for Receiver {
     fn claim(&mut self) -> Result<Option<Claim>, ReceiveError> {

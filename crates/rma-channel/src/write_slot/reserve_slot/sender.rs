@@ -14,7 +14,7 @@ use rma_core::{
 
 use super::slots::{BITS, LAST, NEEDS, OTHERS, Slots, TAKE, bit};
 use crate::{
-    close::{Close, Registered, opened},
+    close::{Registered, gives_back, opened},
     epochs::Ahead,
     image::{Image, Lying},
     link::Link,
@@ -100,7 +100,7 @@ pub struct Sender {
     no_slot: Option<CallStatus>,
     /// The status because of which the first was not delivered, or nobody knows.
     broken: Option<CallStatus>,
-    /// For [`Close`].
+    /// All that it gives back when it is closed.
     registered: Registered,
 }
 
@@ -348,11 +348,7 @@ impl Sender {
     }
 }
 
-impl Close for Sender {
-    fn registered(&mut self) -> &mut Registered {
-        &mut self.registered
-    }
-}
+gives_back!(Sender);
 
 impl Outgoing for Sender {
     fn len_max(&self) -> u32 {

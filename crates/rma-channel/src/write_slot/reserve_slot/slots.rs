@@ -2,18 +2,21 @@
 
 use core::time::Duration;
 
-use rma_core::{executor::ExecutorConfig, limits::RECEIVES_MAX, op::OpType};
+use rma_core::{executor::ExecutorConfig, op::OpType};
 
+#[cfg(doc)]
 use super::super::SlotConfig;
+use super::super::check_slots;
 use crate::{
     ring::{WORD, padded},
     table::Kind,
-    terms::{Agreed, OpenError},
+    terms::{Agreed, OpenError, within},
 };
 
 /// The settings that its receiver opens shared slots with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct ReserveConfig {
     /// The application's name for the channel.
     pub name: u64,
@@ -35,18 +38,10 @@ pub struct ReserveConfig {
 impl ReserveConfig {
     /// 256 slots for messages of up to 4 KiB, with eight epochs, between NICs with the default
     /// timing.
-    #[must_use]
     pub fn new() -> Self {
         let timeout = ExecutorConfig::default().timeout;
         let hole_timeout = Self::hole_timeout_min(timeout * 2 / 5, timeout);
         Self { name: 0, slots: 256, len_max: 4096, epochs: 8, hole_timeout }
-    }
-
-    /// These settings as `change` leaves them.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 
     /// How long a sender that lives takes at most from when he has a slot until his message of one
@@ -67,12 +62,10 @@ impl ReserveConfig {
     }
 
     pub(super) fn check(&self) -> Result<Slots, OpenError> {
-        let refuse = |what, value, why| Err(OpenError::Settings { what, value, why });
-        if !(1..=EPOCHS_MAX).contains(&self.epochs) {
-            return refuse("the number of epochs", self.epochs.into(), "it must be in 1..=21");
-        }
+        within("the number of epochs", self.epochs, 1..=EPOCHS_MAX, "it must be in 1..=21")?;
         if self.hole_timeout.is_zero() {
-            return refuse("the time that a slot may be taken", 0, "it must not be 0");
+            let (what, why) = ("the time that a slot may be taken", "it must not be 0");
+            return Err(OpenError::Settings { what, value: 0, why });
         }
         Slots::checked(self.slots.into(), self.len_max.into())
     }
@@ -85,7 +78,7 @@ impl Default for ReserveConfig {
 }
 
 /// With three grants for each, terms hold no more.
-const EPOCHS_MAX: u8 = 21;
+const EPOCHS_MAX: u64 = 21;
 
 /// The ops that a sender needs grants for, in each epoch, all on the one region.
 pub(super) const EACH: [(usize, OpType); 3] =
@@ -108,14 +101,7 @@ pub(super) struct Slots {
 impl Slots {
     /// So many slots, for messages of so many bytes, if there can be.
     pub(super) fn checked(count: u64, len_max: u64) -> Result<Self, OpenError> {
-        if !(1..=RECEIVES_MAX.into()).contains(&count) {
-            let (what, why) = ("the number of slots", "it must be 1 to 32768");
-            return Err(OpenError::Settings { what, value: count, why });
-        }
-        if !(1..=SlotConfig::LEN_MAX.into()).contains(&len_max) {
-            let (what, why) = ("the longest message", "it must be 1 byte to 1 GiB");
-            return Err(OpenError::Settings { what, value: len_max, why });
-        }
+        check_slots(count, len_max)?;
         Ok(Self { count: count as u16, len_max: len_max as u32 })
     }
 
@@ -157,3 +143,5 @@ impl Slots {
 pub(super) const fn bit(slot: u16) -> (u16, u64) {
     (slot / BITS, 1 << (slot % BITS))
 }
+
+rma_core::settings!(ReserveConfig);
