@@ -65,7 +65,7 @@ enum Task {
     Dependant,
     /// Make a Debian package of `rma-bench` and `rmactl`.
     Package,
-    /// Count lines by crate, against the limits of xtask/size.toml.
+    /// Count lines by crate and packages linked, against the limits of xtask/size.toml.
     Size,
     /// Rebuild the steering program's object beside its source.
     Ebpf {

@@ -1,17 +1,18 @@
-//! `cargo xtask size`: lines by crate, against the limits of `xtask/size.toml`.
+//! `cargo xtask size`: lines by crate, and packages that a program links, against the limits of
+//! `xtask/size.toml`.
 //!
 //! A code line is neither blank nor a comment, and is not of a test. Modules behind `#[cfg(test)]`
 //! or a feature are found as rustfmt leaves them: the attribute in a line of its own above a `mod`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 
-use crate::cargo::workspace;
+use crate::cargo::{Cargo, workspace};
 
 /// The reason why the size is not known, or not within its limits.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,10 @@ pub(crate) enum Error {
     /// The limits are not understood.
     #[error("xtask/size.toml: {0}")]
     Limits(#[from] toml::de::Error),
-    /// There are more lines than there may be.
+    /// Cargo did not list the packages.
+    #[error("`cargo tree --package rma-xdp` failed; run it to see why")]
+    Packages,
+    /// There is more than there may be.
     #[error("beyond the limits of xtask/size.toml: {}; delete something, or move the limit and say why", names.join(", "))]
     Beyond {
         /// The limits.
@@ -64,10 +68,15 @@ const PLAIN: usize = 5;
 /// The features that such a program does not ask for.
 const FEATURES: [&str; 6] = ["capture", "channel", "keylog", "keys", "metrics-endpoint", "star"];
 
-/// Prints the lines by crate, and fails beyond a limit.
+/// The system whose packages are counted: others need others.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Prints the lines by crate and the packages, and fails beyond a limit.
 pub(crate) fn run() -> Result<(), Error> {
     let root = workspace();
     let mut counts = BTreeMap::from([("total", 0), ("product", 0), ("plain", 0)]);
+    counts.insert("packages", packages(&[])?);
+    counts.insert("packages_without_xdp", packages(&["--no-default-features"])?);
     for path in sources(&root)? {
         *counts.entry("total").or_default() += read(&path)?.lines().count();
     }
@@ -91,6 +100,16 @@ pub(crate) fn run() -> Result<(), Error> {
         }
     }
     if names.is_empty() { Ok(()) } else { Err(Error::Beyond { names }) }
+}
+
+/// The packages that a program links with `rma-xdp`, ours among them: without build scripts and
+/// procedural macros.
+fn packages(features: &[&str]) -> Result<usize, Error> {
+    let edges = ["--edges", "normal,no-proc-macro", "--prefix", "none", "--target", TARGET];
+    let tree = Cargo::new(&["tree", "--package", "rma-xdp"]).args(edges).args(features);
+    let lines = tree.output().ok_or(Error::Packages)?;
+    let names: BTreeSet<_> = lines.lines().map(|it| it.trim_end_matches(" (*)")).collect();
+    Ok(names.len())
 }
 
 fn read(path: &Path) -> Result<String, Error> {
