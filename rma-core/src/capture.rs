@@ -21,7 +21,7 @@
 //! | `ok` | received and taken |
 //! | `drop=REASON` | received and dropped: the name of a [`DropReason`](crate::error::DropReason), as `drop=RequestUnauthenticated`. The end of a packet that is no frame is its last |
 //! | `elsewhere` | received, and handed over to the engine of the host that it is for |
-//! | `star` | received for StaR, whose own counters say |
+//! | `star` | received for the service of that name, whose own counters say |
 //! | `sent` | sent |
 //!
 //! Comments that tell of no frame begin with `1rma` and a word: `1rma device dropped it` of a

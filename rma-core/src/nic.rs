@@ -348,7 +348,7 @@ impl Nic {
     pub fn note_packet(&mut self, frames: usize) {
         self.counters.count_packet(frames);
         if let Some(verdicts) = &self.verdicts {
-            verdicts.tell(Told::Packet { frames, is_star: false });
+            verdicts.tell(Told::Packet { frames, rest: Fate::Elsewhere });
         }
     }
 

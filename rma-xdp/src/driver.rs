@@ -7,21 +7,15 @@
 //! decided in `accounts`; what it asks engines is in `questions`, and how it reaches them in
 //! `control` and `shards`.
 
-mod accounts;
+pub(crate) mod accounts;
 pub(crate) mod control;
 mod home;
-mod ledger;
-#[cfg(feature = "star")]
-mod orphans;
-mod pool;
+pub(crate) mod ledger;
+pub(crate) mod pool;
 pub(crate) mod questions;
 pub(crate) mod queues;
-mod shards;
+pub(crate) mod shards;
 mod slots;
-#[cfg(feature = "star")]
-pub(crate) mod star;
-#[cfg(feature = "star")]
-mod star_questions;
 pub(crate) mod tenant;
 
 use core::{
@@ -48,8 +42,6 @@ use rma_core::{
 };
 use rma_shm::Region;
 
-#[cfg(feature = "star")]
-pub(crate) use self::accounts::StarCapacities;
 pub use self::ledger::ReceiveQueues;
 pub(crate) use self::{
     accounts::Capacities,
@@ -61,21 +53,18 @@ use self::{
     control::ControlPath,
     questions::{Attach, Deregister, Derive, Detach, Register, Rekey, TakeKeys},
     shards::under_way,
-    tenant::{AllocationError, DriverConfig, Tenant, TenantConfig, TenantId, Usage},
+    tenant::{AllocationError, DriverConfig, Resource, Tenant, TenantConfig, TenantId, Usage},
 };
 use crate::error::HostError;
 
 #[derive(Debug)]
 pub(crate) struct Driver<P> {
-    addresses: LocalAddresses,
+    pub(crate) addresses: LocalAddresses,
     pid: Pid,
-    shards: Shards<P>,
-    ledger: Ledger,
+    pub(crate) shards: Shards<P>,
+    pub(crate) ledger: Ledger,
     /// Of the flags of its portals.
     flags: FlagLender,
-    /// The same of its portals of StaR, which are looked at apart from those.
-    #[cfg(feature = "star")]
-    star_flags: FlagLender,
     /// Tells this host's regions and portals from those of other hosts in this process.
     nic: NicTag,
 }
@@ -101,7 +90,7 @@ impl<P> Driver<P> {
         capacities: &Capacities,
         config: &DriverConfig,
     ) -> Result<Self, AllocationError> {
-        let regions = capacities.regions;
+        let regions = capacities[Resource::Regions] as u32;
         let accounts = Accounts::new(shards.slots(), capacities, config, pid)?;
         let slots = shards.slots().map(|slots| slots.len()).sum();
         Ok(Self {
@@ -110,8 +99,6 @@ impl<P> Driver<P> {
             shards,
             ledger: Ledger::new(accounts, slots, regions),
             flags: FlagLender::new(),
-            #[cfg(feature = "star")]
-            star_flags: FlagLender::new(),
             nic: NicTag(NEXT_TAG.fetch_add(1, Relaxed)),
         })
     }
@@ -137,7 +124,7 @@ impl<P> Driver<P> {
     }
 
     /// The account of `tenant`; the host's own if none is named.
-    fn account(&self, tenant: Option<&Tenant>) -> Result<TenantId, AllocationError> {
+    pub(crate) fn account(&self, tenant: Option<&Tenant>) -> Result<TenantId, AllocationError> {
         match tenant {
             None => Ok(HOST),
             Some(tenant) if tenant.nic == self.nic => Ok(tenant.id),
@@ -245,12 +232,12 @@ impl<P: ControlPath> Driver<P> {
             Ok(Ok(())) => {}
             Ok(Err((error, _entry))) => {
                 // The others may have it: a home refuses more, as it alone has a receive queue.
-                self.ledger.orphans.push(id);
+                self.ledger.services.orphans.push(id);
                 return Err(error.into());
             }
             Err(error) => {
                 // Some engines may have it, and others not.
-                self.ledger.orphans.push(id);
+                self.ledger.services.orphans.push(id);
                 return Err(error);
             }
         }
@@ -268,7 +255,7 @@ impl<P: ControlPath> Driver<P> {
                 Ok(answer) => answer.book(&mut self.ledger),
                 Err(error) => {
                     if matches!(error, HostError::EngineStuck { is_under_way: true, .. }) {
-                        self.ledger.orphans.push(region.id());
+                        self.ledger.services.orphans.push(region.id());
                     }
                     return Err(error);
                 }
@@ -398,9 +385,9 @@ impl<P: ControlPath> Driver<P> {
         Ok(Some(Portal::new(PortalParts { rings, home, life, sleep })))
     }
 
-    /// Takes back the slots of dropped portals, portals of StaR, and then the reservations of
-    /// dropped tenants. Returns the slots whose ops are in flight still.
-    fn reclaim(&mut self) -> Result<Vec<Range<u16>>, HostError> {
+    /// Takes back the slots of dropped portals, then portals of other services, then the
+    /// reservations of dropped tenants. Returns the slots whose ops are in flight still.
+    pub(crate) fn reclaim(&mut self) -> Result<Vec<Range<u16>>, HostError> {
         self.shards.settle_late(&mut self.ledger)?;
         let mut unsettled = Vec::new();
         for _ in 0..self.ledger.home.retired.len() {
@@ -417,10 +404,20 @@ impl<P: ControlPath> Driver<P> {
             }
             answer.book(&mut self.ledger);
         }
-        #[cfg(feature = "star")]
-        self.reclaim_star()?;
+        self.reclaim_tagged()?;
         self.ledger.accounts().close_abandoned();
         Ok(unsettled)
+    }
+
+    /// Takes back dropped portals of services besides 1RMA, as far as nothing of them is under way
+    /// and their engines take questions. Returns whether there was any to take back.
+    pub(crate) fn reclaim_tagged(&mut self) -> Result<bool, HostError> {
+        let mut was_asked = false;
+        for _ in 0..self.ledger.home.retired_tags.len() {
+            let Some(tag) = self.ledger.home.retired_tags.pop() else { break };
+            was_asked |= self.take_back(tag)?;
+        }
+        Ok(was_asked)
     }
 }
 

@@ -9,8 +9,6 @@
 pub(crate) mod engines;
 pub(crate) mod gate;
 mod queues;
-#[cfg(feature = "star")]
-mod star;
 mod tenants;
 pub(crate) mod text;
 mod transfers;
@@ -20,8 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rma_app::{
     IdlePolicy, Portal, TscClock, WaitError,
+    home::PortalTag,
     wait::{Awaited, wait_turning},
 };
+#[cfg(feature = "star")]
+use rma_core::service::Both;
 use rma_core::{
     addr::{HostAddr, LocalAddresses, Pid},
     crypto::{AeadProvider, EngineId, RegionKey, fastest},
@@ -39,7 +40,7 @@ use rma_shm::{Forked, Process, Region};
 use rma_star::config::{STATEFUL_PORT, STATELESS_PORT, StarConfigBuilder};
 
 #[cfg(feature = "star")]
-use crate::engine::star::{StarHost, StarSetting};
+use crate::star::engine::{StarHost, StarSetting};
 #[cfg(feature = "capture")]
 use crate::{
     capture::{CaptureSource, Tapped},
@@ -52,12 +53,15 @@ use crate::{
         status::InterfaceStatus,
         ways::{AddressStatus, NarrowPath},
     },
-    driver::{Capacities, Driver, Shard, Shards, tenant::DriverConfig},
+    driver::{
+        Capacities, Driver, Shard, Shards, control::ControlPath, ledger::Ledger,
+        tenant::DriverConfig,
+    },
     engine::{
         EngineKind,
         housekeeping::Housekeeping,
         inline::InlineEngine,
-        services::{HostEngine, Stacks},
+        services::HostEngine,
         thread::{EngineThread, ThreadConfig, check_cores},
     },
     error::HostError,
@@ -185,12 +189,12 @@ pub struct HostOf<P> {
     metrics: MetricsSource,
     info: DeviceInfo,
     pid: Pid,
-    addresses: LocalAddresses,
+    pub(crate) addresses: LocalAddresses,
     nic: NicConfigBuilder,
     #[cfg(feature = "star")]
-    star: Option<StarConfigBuilder>,
+    pub(crate) star: Option<StarConfigBuilder>,
     /// Of the device when it was opened.
-    receive_len_max: ReceiveLenMax,
+    pub(crate) receive_len_max: ReceiveLenMax,
     device: DeviceKeeper,
     #[cfg(feature = "capture")]
     capture: CaptureSource,
@@ -396,9 +400,9 @@ impl<P: EngineKind> HostOf<P> {
                 slots: nic.slots(),
                 life: P::life_at(&berths[usize::from(index)]),
             });
-            let stacks = Stacks::OneRma(OneRma::new(nic));
+            let stacks = OneRma::new(nic);
             #[cfg(feature = "star")]
-            let stacks = stacks.beside(star);
+            let stacks = Both::maybe(stacks, star);
             let engine = HostEngine::new(stacks, backend, TscClock::new());
             engines.push(if count > 1 { engine.beside(neighbours) } else { engine });
         }
@@ -436,9 +440,9 @@ impl<P: EngineKind> HostOf<P> {
             });
             shards.push(Shard { path, slots: slots.clone() });
         }
-        let capacities = Capacities { regions: nic.regions, ..Capacities::default() };
+        let capacities = Capacities::of_regions(nic.regions);
         #[cfg(feature = "star")]
-        let capacities = Capacities { star: setting.capacities(&driver, count)?, ..capacities };
+        let capacities = setting.capacities(capacities, &driver, count)?;
         let driver = Driver::new(addresses, pid, Shards::new(shards), &capacities, &driver)?;
         let metrics = MetricsSource::new(cells.into(), keeper.watch(), &info, aead.name(), &driver);
         Ok(Self {
@@ -690,10 +694,35 @@ impl<P: EngineKind> HostOf<P> {
     }
 
     /// The driver, with its lock, which in a child a thread of the parent's may hold for ever.
-    fn driver(&self) -> Result<MutexGuard<'_, Driver<P>>, Forked> {
+    pub(crate) fn driver(&self) -> Result<MutexGuard<'_, Driver<P>>, Forked> {
         self.process.check()?;
         // The state that a panicking thread left is whole: questions and answers come in pairs.
         Ok(self.driver.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+// What the driver does for services beside 1RMA, one after the other.
+
+impl<P: ControlPath> Driver<P> {
+    /// Takes back a dropped portal, for the service whose it is. Returns whether an engine was
+    /// asked.
+    pub(crate) fn take_back(&mut self, tag: PortalTag) -> Result<bool, HostError> {
+        #[cfg(feature = "star")]
+        if let Some(was_asked) = self.take_star_back(tag)? {
+            return Ok(was_asked);
+        }
+        tracing::debug!(?tag, "no portal of any service");
+        Ok(false)
+    }
+}
+
+impl<P: ControlPath> Shards<P> {
+    /// Has undone what engines have of services and nobody knows of, as far as they take questions.
+    pub(crate) fn undo_orphans(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+        #[cfg(feature = "star")]
+        self.undo_star_orphans(ledger)?;
+        let _ = ledger;
+        Ok(())
     }
 }
 

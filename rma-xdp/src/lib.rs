@@ -134,6 +134,7 @@ pub mod messages;
 pub mod metrics;
 pub mod ops;
 mod random;
+mod services;
 pub mod tenant;
 pub mod time;
 pub mod transfer;

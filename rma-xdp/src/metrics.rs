@@ -43,8 +43,10 @@ use rma_core::{
     outcome::Verdict,
 };
 #[cfg(feature = "star")]
-use rma_star::counters::{StarCounters, StarDrop, StarEvent};
+use rma_star::counters::StarCounters;
 
+#[cfg(feature = "star")]
+pub use crate::star::metrics::StarTotals;
 use crate::{
     device::{DeviceInfo, metrics::DeviceWatch},
     driver::{Books, Driver, receive_queues, tenant::TenantUsage, usages},
@@ -148,28 +150,28 @@ pub struct NicTotals {
     pub posts_refused: u64,
 }
 
-/// The counters of StaR, of all engines together.
-#[cfg(feature = "star")]
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StarTotals {
-    /// Received frames that died, by reason.
-    pub drops: Box<[(StarDrop, u64)]>,
-    /// The counts of other events.
-    pub events: Box<[(StarEvent, u64)]>,
+/// The counts of a service beside 1RMA, for texts.
+struct ServiceCounts {
+    name: &'static str,
+    /// The word for it in names of metrics.
+    word: &'static str,
+    drops: Vec<(String, u64)>,
+    events: Vec<(String, u64)>,
 }
 
-#[cfg(feature = "star")]
-impl StarTotals {
-    /// `None` if no engine serves StaR.
-    fn of(engines: &[EngineCells]) -> Option<Self> {
-        let counters = || engines.iter().filter_map(|it| it.star.as_deref());
-        counters().next()?;
-        let sum = |count: &dyn Fn(&StarCounters) -> u64| counters().map(count).sum();
-        Some(Self {
-            drops: StarDrop::ALL.map(|reason| (reason, sum(&|it| it.drops(reason)))).into(),
-            events: StarEvent::ALL.map(|event| (event, sum(&|it| it.events(event)))).into(),
-        })
+impl Metrics {
+    /// The counts of each service beside 1RMA that the host serves.
+    fn services(&self) -> Vec<ServiceCounts> {
+        let served: [Option<ServiceCounts>; _] = [
+            #[cfg(feature = "star")]
+            self.star.as_ref().map(|it| ServiceCounts {
+                name: "StaR",
+                word: "star",
+                drops: named(&it.drops),
+                events: named(&it.events),
+            }),
+        ];
+        served.into_iter().flatten().collect()
     }
 }
 
@@ -307,7 +309,7 @@ impl MetricsSource {
                 posts_refused: self.sum(NicCounters::posts_refused),
             },
             #[cfg(feature = "star")]
-            star: StarTotals::of(engines),
+            star: StarTotals::of(engines.iter().filter_map(|it| it.star.as_deref())),
             other_version: engines.iter().find_map(|it| it.counters.other_version()),
             packets_received: self.sum(NicCounters::packets_received),
             delays: OpType::ALL.map(delays).into(),
@@ -319,4 +321,10 @@ impl MetricsSource {
             tenants: tenants.unwrap_or_default().into(),
         }
     }
+}
+
+/// Counts, by the names of what they count.
+#[cfg(feature = "star")]
+fn named<T: core::fmt::Debug>(counts: &[(T, u64)]) -> Vec<(String, u64)> {
+    counts.iter().map(|(what, count)| (format!("{what:?}"), *count)).collect()
 }

@@ -3,9 +3,6 @@
 
 use rma_core::{crypto::RegionKey, fair_queue::BucketSecret};
 
-#[cfg(feature = "star")]
-use rma_star::keys::PdKey;
-
 use crate::error::HostError;
 
 /// A region key from the kernel's random source.
@@ -21,13 +18,7 @@ pub(crate) fn random_bucket_secret() -> Result<BucketSecret, HostError> {
     random_bytes().map(BucketSecret::from_bytes)
 }
 
-/// The secret of a protection domain of StaR.
-#[cfg(feature = "star")]
-pub(crate) fn random_pd_key() -> Result<PdKey, HostError> {
-    random_bytes().map(PdKey::from_bytes)
-}
-
-fn random_bytes() -> Result<[u8; 16], HostError> {
+pub(crate) fn random_bytes() -> Result<[u8; 16], HostError> {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| HostError::System {

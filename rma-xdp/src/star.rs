@@ -83,6 +83,15 @@
 #[doc = include_str!("../../docs/VERBS.md")]
 struct VerbsPage;
 
+pub(crate) mod accounts;
+pub(crate) mod books;
+pub(crate) mod driver;
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod host;
+pub(crate) mod metrics;
+pub(crate) mod questions;
+
 #[doc(inline)]
 pub use rma_app::star::{
     AsyncQp, AsyncVerbs, MemoryRegion, MemoryWindow, ProtectionDomain, SetUpError, SetUpStream,
@@ -102,4 +111,4 @@ pub use rma_star::{
     verbs::{WcStatus, WqeOp},
 };
 
-pub use crate::{driver::star::StarPortalConfig, error::StarError};
+pub use self::{driver::StarPortalConfig, error::StarError};

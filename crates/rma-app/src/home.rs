@@ -1,5 +1,5 @@
 //! The makers of portals: the [`PortalParts`] that they put together, and the [`Home`] to which
-//! portals report. Portals of StaR ([`crate::star`]) report to the same.
+//! portals report. Portals of other services than 1RMA report to the same, by their tags.
 //!
 //! A host makes portals over its engine; a client of a host in another process can make them, too.
 //! A portal does not know which of them made it. It has a handle to its maker, and tells it two
@@ -26,18 +26,17 @@ pub trait Home: fmt::Debug + Send + Sync {
     /// their completions.
     fn slots_returned(&self, slots: Range<u16>);
 
-    /// The portal of StaR of this tag was dropped. Its connections may have frames under way still.
-    /// Nothing happens at a maker of none.
-    #[cfg(feature = "star")]
-    fn star_returned(&self, portal: StarTag) {
+    /// The portal of this tag was dropped. It may have frames under way still. Nothing happens at a
+    /// maker of none.
+    fn tag_returned(&self, portal: PortalTag) {
         let _ = portal;
     }
 }
 
-/// Tells a portal of StaR from all others of this process, also from those that were before.
-#[cfg(feature = "star")]
+/// Tells a portal of a service other than 1RMA from all others of this process, also from those
+/// that were before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StarTag(pub u64);
+pub struct PortalTag(pub u64);
 
 /// The parts that a [`Portal`](crate::Portal) is made of.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rma_core::{
     addr::LocalAddresses,
     backend::{BATCH, ReceiveLenMax, RxFrame, TxFrame},
-    capture::{Told, Verdicts},
+    capture::{Fate, Told, Verdicts},
     crypto::{CounterBlock, EngineId, IvCounter},
     error::DropReason,
     packet::Tail,
@@ -377,7 +377,7 @@ impl Service for Star {
     fn note_packet(&mut self, _: Port, frames: usize) {
         self.counters.count_many(StarEvent::FrameReceived, frames);
         if let Some(verdicts) = &self.verdicts {
-            verdicts.tell(Told::Packet { frames, is_star: true });
+            verdicts.tell(Told::Packet { frames, rest: Fate::Star });
         }
     }
 

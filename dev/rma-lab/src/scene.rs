@@ -103,7 +103,7 @@ impl<B: Backend, C: Clock + Clone> Scene<B, C> {
 
     /// The echo of the first host.
     pub const fn echo(&mut self) -> &mut Echo {
-        &mut self.hosts[0].service_mut().second
+        self.hosts[0].service_mut().second.as_mut().expect("there are two services")
     }
 
     /// Issues a READ of the piece with this number.

@@ -29,8 +29,8 @@ pub enum Told {
     Packet {
         /// How many.
         frames: usize,
-        /// Whether they are StaR's, which tells nothing more.
-        is_star: bool,
+        /// The fate of those of which nothing more is told.
+        rest: Fate,
     },
 }
 
@@ -44,7 +44,7 @@ pub struct Verdicts {
 #[derive(Debug, Default)]
 struct Cell {
     at: AtomicUsize,
-    /// Kind, fate or flag, and a length.
+    /// Kind, fate, and a length.
     what: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Verdicts {
         let (at, what) = match told {
             Told::Frame { at, len, fate } => (at, [FRAME, fate.code().into(), len as u64]),
             Told::Tail(fate) => (0, [TAIL, fate.code().into(), 0]),
-            Told::Packet { frames, is_star } => (0, [PACKET, is_star.into(), frames as u64]),
+            Told::Packet { frames, rest } => (0, [PACKET, rest.code().into(), frames as u64]),
         };
         let [kind, fate, len] = what;
         let count = self.count.load(Relaxed);
@@ -90,7 +90,7 @@ impl Verdicts {
             match what & 0xff {
                 FRAME => Told::Frame { at: cell.at.load(Relaxed), len, fate },
                 TAIL => Told::Tail(fate),
-                _ => Told::Packet { frames: len, is_star: code == 1 },
+                _ => Told::Packet { frames: len, rest: fate },
             }
         })
     }

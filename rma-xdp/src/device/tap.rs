@@ -316,7 +316,7 @@ fn sort_out(verdicts: &Verdicts, pending: &[Pending], fates: &mut ArrayVec<[u8; 
     // the next.
     let mut tail = None;
     let mut ends = verdicts.all().filter_map(|told| match told {
-        Told::Packet { frames, is_star } => Some((frames, is_star, tail.take())),
+        Told::Packet { frames, rest } => Some((frames, rest, tail.take())),
         Told::Tail(fate) => {
             tail = Some(fate);
             None
@@ -329,7 +329,7 @@ fn sort_out(verdicts: &Verdicts, pending: &[Pending], fates: &mut ArrayVec<[u8; 
             place += u8::from(packet.has_record);
             continue;
         }
-        let (frames, is_star, tail) = ends.next().unwrap_or_default();
+        let (frames, rest, tail) = ends.next().unwrap_or((0, Fate::Elsewhere, None));
         if !packet.has_record {
             continue;
         }
@@ -345,7 +345,6 @@ fn sort_out(verdicts: &Verdicts, pending: &[Pending], fates: &mut ArrayVec<[u8; 
         let told = its.len() + usize::from(tail.is_some());
         // What nobody here has told of is another engine's, and lies where there is a gap.
         let mut untold = frames.saturating_sub(told);
-        let rest = if is_star { Fate::Star } else { Fate::Elsewhere };
         let mut put = |fate: Fate| {
             let _ = fates.try_push([place, fate.code()]);
         };
@@ -671,12 +670,12 @@ mod tests {
             let frame = |packet: usize, at, len, fate| {
                 verdicts.tell(Told::Frame { at: places[packet] + at, len, fate });
             };
-            verdicts.tell(Told::Packet { frames: 3, is_star: false });
+            verdicts.tell(Told::Packet { frames: 3, rest: Fate::Elsewhere });
             frame(1, 20, 40, Fate::Taken);
             verdicts.tell(Told::Tail(tail));
-            verdicts.tell(Told::Packet { frames: 2, is_star: false });
-            verdicts.tell(Told::Packet { frames: 2, is_star: true });
-            verdicts.tell(Told::Packet { frames: 2, is_star: false });
+            verdicts.tell(Told::Packet { frames: 2, rest: Fate::Elsewhere });
+            verdicts.tell(Told::Packet { frames: 2, rest: Fate::Star });
+            verdicts.tell(Told::Packet { frames: 2, rest: Fate::Elsewhere });
             // The second frame of the first packet went to another engine.
             frame(0, 80, 20, dropped);
             frame(0, 10, 30, Fate::Taken);
@@ -723,7 +722,7 @@ mod tests {
         let (mut tap, mut reader) = Tap::with_lines(128, 64);
         for _ in 0..1000 {
             burst(&mut tap, &mut [vec![7; 128]], |verdicts, places| {
-                verdicts.tell(Told::Packet { frames: 1, is_star: false });
+                verdicts.tell(Told::Packet { frames: 1, rest: Fate::Elsewhere });
                 verdicts.tell(Told::Frame { at: places[0], len: 128, fate: Fate::Taken });
             });
         }

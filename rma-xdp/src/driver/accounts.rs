@@ -3,11 +3,7 @@
 //! It decides and keeps the books; it does not speak with the engine. The rules are those of
 //! [`crate::driver::tenant`].
 
-mod pools;
-#[cfg(feature = "star")]
-mod star;
-#[cfg(feature = "star")]
-mod star_portals;
+pub(crate) mod pools;
 
 use core::ops::Range;
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,12 +16,8 @@ use rma_core::{
 };
 
 pub(crate) use self::pools::Capacities;
-pub(super) use self::pools::Charge;
-#[cfg(feature = "star")]
-pub(crate) use self::pools::StarCapacities;
+pub(crate) use self::pools::Charge;
 use self::pools::{PerResource, Pools};
-#[cfg(feature = "star")]
-use self::star_portals::StarPortals;
 use super::{
     pool::{Pool, Share, Source},
     slots::FreeSlots,
@@ -36,7 +28,7 @@ use crate::driver::tenant::{
 };
 
 /// The host's own account.
-pub(super) const HOST: TenantId = TenantId(0);
+pub(crate) const HOST: TenantId = TenantId(0);
 
 #[derive(Debug)]
 pub(crate) struct Accounts {
@@ -44,25 +36,23 @@ pub(crate) struct Accounts {
     /// Command slots of the rest.
     free_slots: FreeSlots,
     kept_free: KeptFree,
-    tenants: BTreeMap<TenantId, Account>,
+    pub(crate) tenants: BTreeMap<TenantId, Account>,
     next: u64,
     /// By their first slot.
     portals: BTreeMap<u16, PortalCharge>,
     registered: BTreeMap<RegionId, Registered>,
-    #[cfg(feature = "star")]
-    star: StarPortals,
 }
 
 #[derive(Debug)]
-struct Account {
+pub(crate) struct Account {
     name: Box<str>,
     pid: Pid,
     /// The index by which engines know the tenant.
     index: TenantIndex,
     priority: Priority,
-    shares: PerResource<Share>,
+    pub(crate) shares: PerResource<Share>,
     /// The engine that has what is reserved of engines' pools.
-    engine: usize,
+    pub(crate) engine: usize,
     /// The slots that are reserved, and those of them that are free.
     reserved_slots: Range<u16>,
     free_slots: FreeSlots,
@@ -95,25 +85,29 @@ struct Registered {
 
 /// The account of a region that is a receive queue.
 #[derive(Debug)]
-pub(super) struct QueueAccount {
+pub(crate) struct QueueAccount {
     /// The index of the engine that serves it.
-    pub(super) engine: usize,
+    pub(crate) engine: usize,
     /// The first slot of the portal that its events wake.
-    pub(super) portal: Option<u16>,
+    pub(crate) portal: Option<u16>,
     /// Its rings, to look at.
-    pub(super) memory: ReceiveQueueMemory,
+    pub(crate) memory: ReceiveQueueMemory,
 }
 
 impl Accounts {
     /// Accounts of engines that have `slots`, and each tables of so many `capacities`.
-    pub(super) fn new(
+    pub(crate) fn new(
         slots: impl Iterator<Item = Range<u16>> + Clone,
         capacities: &Capacities,
         config: &DriverConfig,
         pid: Pid,
     ) -> Result<Self, AllocationError> {
         let all_slots = slots.clone().map(|slots| slots.len() as u64).sum();
-        let capacity = |resource| capacities.of(resource, all_slots, config);
+        let capacity = |resource| match resource {
+            Resource::CommandSlots => all_slots,
+            Resource::RegisteredBytes => config.registered_bytes,
+            of_tables => capacities[of_tables],
+        };
         let mut accounts = Self {
             pools: Pools::new(slots.clone().count(), capacity),
             free_slots: FreeSlots::new(slots),
@@ -122,8 +116,6 @@ impl Accounts {
             next: 0,
             portals: BTreeMap::new(),
             registered: BTreeMap::new(),
-            #[cfg(feature = "star")]
-            star: StarPortals::default(),
         };
         let host = accounts.open("host", pid, config.priority, &config.quotas, None)?;
         debug_assert_eq!(host, HOST);
@@ -131,7 +123,7 @@ impl Accounts {
     }
 
     /// Opens an account, and sets aside what it reserves.
-    pub(super) fn open(
+    pub(crate) fn open(
         &mut self,
         name: &str,
         pid: Pid,
@@ -200,7 +192,7 @@ impl Accounts {
     }
 
     /// Closes the accounts of tenants that are gone and have given everything back.
-    pub(super) fn close_abandoned(&mut self) {
+    pub(crate) fn close_abandoned(&mut self) {
         let Self { pools, free_slots, tenants, .. } = self;
         tenants.retain(|_, account| {
             let mut shares = account.shares.iter();
@@ -215,7 +207,7 @@ impl Accounts {
     }
 
     /// The PID of a tenant's portals and regions, and which tenant engines take it for.
-    pub(super) fn identity(&self, tenant: TenantId) -> (Pid, TenantIndex) {
+    pub(crate) fn identity(&self, tenant: TenantId) -> (Pid, TenantIndex) {
         let Account { pid, index, .. } = self.tenants[&tenant];
         (pid, index)
     }
@@ -234,7 +226,7 @@ impl Accounts {
     }
 
     /// A range of slots that the tenant may have, of those that `may` be had.
-    pub(super) fn take_slots(
+    pub(crate) fn take_slots(
         &mut self,
         tenant: TenantId,
         wanted: u16,
@@ -276,14 +268,14 @@ impl Accounts {
 
     /// The most slots side by side that the tenant could have at once, of those that `may` be had,
     /// if no other limit were in the way.
-    pub(super) fn longest_slots(&self, tenant: TenantId, may: impl Fn(u16) -> bool) -> u16 {
+    pub(crate) fn longest_slots(&self, tenant: TenantId, may: impl Fn(u16) -> bool) -> u16 {
         let reserved = self.tenants[&tenant].free_slots.longest_of(&may);
         self.free_slots.longest_of(&may).max(reserved)
     }
 
     /// Whether `take_slots` could succeed once the portals with these slots are given back. Where
     /// they lie is not looked at: then it may still fail.
-    pub(super) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
+    pub(crate) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
         if returning.is_empty() || wanted > self.free_slots.largest() {
             return false;
         }
@@ -314,7 +306,7 @@ impl Accounts {
     }
 
     /// Takes back what `take_slots` has given.
-    pub(super) fn give_slots_back(&mut self, slots: Range<u16>) {
+    pub(crate) fn give_slots_back(&mut self, slots: Range<u16>) {
         let PortalCharge { tenant, source, queues } =
             self.portals.remove(&slots.start).expect("these slots are a portal's");
         for queue in queues {
@@ -333,7 +325,7 @@ impl Accounts {
     }
 
     /// Whether the tenant may register `len` bytes, and at whose expense.
-    pub(super) fn admit_region(
+    pub(crate) fn admit_region(
         &self,
         tenant: TenantId,
         len: u64,
@@ -343,7 +335,7 @@ impl Accounts {
 
     /// Whether the tenant may have so much of some pools, where they are engines' of this one's,
     /// and at whose expense.
-    fn admit(
+    pub(crate) fn admit(
         &self,
         tenant: TenantId,
         engine: usize,
@@ -375,7 +367,7 @@ impl Accounts {
     }
 
     /// Takes what was just admitted.
-    fn charge(&mut self, charge: &Charge) {
+    pub(crate) fn charge(&mut self, charge: &Charge) {
         let account = self.tenants.get_mut(&charge.tenant).expect("it has a handle");
         for &(resource, source, amount) in &charge.parts {
             let pool = self.pools.at_mut(resource, charge.engine);
@@ -384,7 +376,7 @@ impl Accounts {
     }
 
     /// Gives back what was charged.
-    pub(super) fn refund(&mut self, charge: &Charge) {
+    pub(crate) fn refund(&mut self, charge: &Charge) {
         let account = self.tenants.get_mut(&charge.tenant).expect("it has what was charged");
         for &(resource, source, amount) in &charge.parts {
             let pool = self.pools.at_mut(resource, charge.engine);
@@ -393,13 +385,13 @@ impl Accounts {
     }
 
     /// The region that was just admitted has been registered.
-    pub(super) fn registered(&mut self, id: RegionId, charge: Charge, home: usize) {
+    pub(crate) fn registered(&mut self, id: RegionId, charge: Charge, home: usize) {
         self.charge(&charge);
         self.registered.insert(id, Registered { charge, home, queue: None });
     }
 
     /// It is a receive queue.
-    pub(super) fn registered_queue(&mut self, id: RegionId, queue: QueueAccount) {
+    pub(crate) fn registered_queue(&mut self, id: RegionId, queue: QueueAccount) {
         let portal = queue.portal.and_then(|first| self.portals.get_mut(&first));
         portal.into_iter().for_each(|portal| portal.queues.push(id));
         if let Some(registered) = self.registered.get_mut(&id) {
@@ -408,23 +400,23 @@ impl Accounts {
     }
 
     /// The receive queues whose events wake the portal with these slots.
-    pub(super) fn queues_of(&self, slots: &Range<u16>) -> Box<[RegionId]> {
+    pub(crate) fn queues_of(&self, slots: &Range<u16>) -> Box<[RegionId]> {
         self.portals.get(&slots.start).map(|portal| &*portal.queues).unwrap_or_default().into()
     }
 
     /// Returns the owner of the portal with these slots.
-    pub(super) fn owner_of(&self, slots: &Range<u16>) -> Option<TenantId> {
+    pub(crate) fn owner_of(&self, slots: &Range<u16>) -> Option<TenantId> {
         self.portals.get(&slots.start).map(|portal| portal.tenant)
     }
 
     /// Returns the account of a receive queue, and its owner.
-    pub(super) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
+    pub(crate) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
         let Registered { charge, queue, .. } = self.registered.get(&id)?;
         queue.as_ref().map(|queue| (queue, charge.tenant))
     }
 
     /// The length of a receive queue's buffers.
-    pub(super) fn buffer_len(&self, id: RegionId) -> Option<u64> {
+    pub(crate) fn buffer_len(&self, id: RegionId) -> Option<u64> {
         self.queue(id).map(|(queue, _)| queue.memory.layout().buffer_len().into())
     }
 
@@ -433,18 +425,18 @@ impl Accounts {
     }
 
     /// The index of the engine that is a region's home.
-    pub(super) fn home_of(&self, id: RegionId) -> usize {
+    pub(crate) fn home_of(&self, id: RegionId) -> usize {
         self.registered.get(&id).map_or(0, |it| it.home)
     }
 
     /// The regions whose home this engine is, but for receive queues.
-    pub(super) fn bereft(&self, engine: usize) -> Vec<RegionId> {
+    pub(crate) fn bereft(&self, engine: usize) -> Vec<RegionId> {
         let its = self.registered.iter().filter(|(_, it)| it.home == engine && it.queue.is_none());
         its.map(|(&id, _)| id).collect()
     }
 
     /// The home of these regions is another engine now.
-    pub(super) fn move_homes(&mut self, regions: &[RegionId], to: usize) {
+    pub(crate) fn move_homes(&mut self, regions: &[RegionId], to: usize) {
         for region in regions {
             if let Some(registered) = self.registered.get_mut(region) {
                 registered.home = to;
@@ -453,7 +445,7 @@ impl Accounts {
     }
 
     /// How many receive queues each of so many engines serves.
-    pub(super) fn queues_by_engine(&self, engines: usize) -> Vec<usize> {
+    pub(crate) fn queues_by_engine(&self, engines: usize) -> Vec<usize> {
         let mut counts = vec![0; engines];
         let queues = self.registered.values().filter_map(|it| it.queue.as_ref());
         queues.for_each(|queue| counts[queue.engine] += 1);
@@ -461,17 +453,17 @@ impl Accounts {
     }
 
     /// Lists the fill of each receive queue.
-    pub(super) fn queues(&self) -> impl Iterator<Item = QueueWatch> {
+    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueWatch> {
         self.registered.values().filter_map(|it| it.queue.as_ref()).map(|it| it.memory.watch())
     }
 
     /// Returns the owner of the region with this name.
-    pub(super) fn owner_of_region(&self, id: RegionId) -> Option<TenantId> {
+    pub(crate) fn owner_of_region(&self, id: RegionId) -> Option<TenantId> {
         self.registered.get(&id).map(|it| it.charge.tenant)
     }
 
     /// A region is registered no longer.
-    pub(super) fn deregistered(&mut self, id: RegionId) {
+    pub(crate) fn deregistered(&mut self, id: RegionId) {
         let Some(Registered { charge, queue, .. }) = self.registered.remove(&id) else { return };
         let portal = queue.and_then(|it| it.portal).and_then(|it| self.portals.get_mut(&it));
         portal.into_iter().for_each(|portal| portal.queues.retain(|&queue| queue != id));
@@ -479,7 +471,7 @@ impl Accounts {
     }
 
     /// Lists the usage and limits of every tenant.
-    pub(super) fn usages(&self) -> impl Iterator<Item = TenantUsage> {
+    pub(crate) fn usages(&self) -> impl Iterator<Item = TenantUsage> {
         self.tenants.iter().map(|(&tenant, account)| TenantUsage {
             tenant: account.name.clone(),
             id: tenant.0,
@@ -487,22 +479,14 @@ impl Accounts {
         })
     }
 
-    pub(super) fn usage(&self, tenant: TenantId) -> Usage {
+    pub(crate) fn usage(&self, tenant: TenantId) -> Usage {
         let (account, percent) = (&self.tenants[&tenant], self.percent(tenant));
         let of = |resource| self.pools.usage(resource, &account.shares[resource], percent);
         let (slots, pool) = (of(Resource::CommandSlots), &self.pools[Resource::CommandSlots]);
         let reserved = account.free_slots.longest();
         let rest = u64::from(self.free_slots.longest()).min(pool.rest_for(percent).0);
         let available = slots.available.min(rest.max(reserved.into()));
-        Usage {
-            slots: PoolUsage { available, ..slots },
-            regions: of(Resource::Regions),
-            bytes: of(Resource::RegisteredBytes),
-            pds: of(Resource::ProtectionDomains),
-            mrs: of(Resource::MemoryRegions),
-            work_requests: of(Resource::WorkRequests),
-            stateful_connections: of(Resource::StatefulConnections),
-        }
+        Usage { slots: PoolUsage { available, ..slots }, ..Usage::by(of) }
     }
 }
 

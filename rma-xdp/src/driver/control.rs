@@ -13,8 +13,6 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use rma_app::{TscClock, life::Life};
-#[cfg(feature = "star")]
-use rma_core::time::Instant;
 use rma_core::{
     addr::Pid,
     error::RegionError,
@@ -23,11 +21,9 @@ use rma_core::{
     region::RegionId,
     seat::Seat,
 };
-#[cfg(feature = "star")]
-use rma_star::service::Star;
 
 use super::ledger::Ledger;
-use crate::error::HostError;
+use crate::{error::HostError, services::Beside};
 
 /// A question of the driver to an engine.
 pub(crate) trait Question: Debug + Send + Sized + 'static {
@@ -46,7 +42,7 @@ pub(crate) trait Question: Debug + Send + Sized + 'static {
 }
 
 /// The services of an engine, as the driver's questions reach them.
-pub(crate) trait EngineSide {
+pub(crate) trait EngineSide: Beside {
     /// Its NIC's regions.
     fn regions(&mut self) -> &mut RegionTable;
 
@@ -58,10 +54,6 @@ pub(crate) trait EngineSide {
 
     /// Gives a portal back whose ops are over. `None` while some are in flight.
     fn detach(&mut self, slots: &Range<u16>) -> Option<PortalPort>;
-
-    /// StaR, if the engine serves it, and the engine's time.
-    #[cfg(feature = "star")]
-    fn star(&mut self) -> Option<(&mut Star, Instant)>;
 }
 
 /// The driver's end of the way to one engine.

@@ -2,36 +2,30 @@
 
 use core::ops::Range;
 
-use crossbeam_queue::ArrayQueue;
-#[cfg(feature = "star")]
-use crossbeam_queue::SegQueue;
-#[cfg(feature = "star")]
-use rma_app::home::StarTag;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use rma_app::{
     gauges::{ExecutorWatch, Executors},
-    home::Home,
+    home::{Home, PortalTag},
 };
 
 /// Shared by the driver and its portals.
 #[derive(Debug)]
 pub(crate) struct PortalHome {
     /// Slots of portals that were dropped and whose ops may be in flight still.
-    pub(super) retired: ArrayQueue<Range<u16>>,
-    /// Portals of StaR that were dropped, and whose connections may have frames under way still.
-    #[cfg(feature = "star")]
-    pub(super) retired_star: SegQueue<StarTag>,
+    pub(crate) retired: ArrayQueue<Range<u16>>,
+    /// Portals of other services that were dropped, and may have frames under way still.
+    pub(crate) retired_tags: SegQueue<PortalTag>,
     /// The executors over its portals.
-    pub(super) executors: Executors,
+    pub(crate) executors: Executors,
 }
 
 impl PortalHome {
     /// For so many slots at most.
-    pub(super) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize) -> Self {
         // One slot each is the most portals there can be.
         Self {
             retired: ArrayQueue::new(slots),
-            #[cfg(feature = "star")]
-            retired_star: SegQueue::new(),
+            retired_tags: SegQueue::new(),
             executors: Executors::default(),
         }
     }
@@ -49,9 +43,8 @@ impl Home for PortalHome {
         let _ = self.retired.push(slots);
     }
 
-    #[cfg(feature = "star")]
-    fn star_returned(&self, portal: StarTag) {
-        tracing::debug!(?portal, "portal of StaR dropped");
-        self.retired_star.push(portal);
+    fn tag_returned(&self, portal: PortalTag) {
+        tracing::debug!(?portal, "portal of another service dropped");
+        self.retired_tags.push(portal);
     }
 }

@@ -3,14 +3,10 @@
 use core::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rma_core::{
-    receive_queue::QueueWatch,
-    region::{RegionId, RegionNames},
-};
+use rma_core::{receive_queue::QueueWatch, region::RegionNames};
 
-#[cfg(feature = "star")]
-use super::orphans::Orphan;
 use super::{accounts::Accounts, home::PortalHome, tenant::TenantUsage};
+use crate::services::ServiceBooks;
 
 /// The accounts, shared with those who watch them.
 pub(crate) type Books = Arc<Mutex<Accounts>>;
@@ -54,39 +50,33 @@ pub(crate) fn receive_queues(books: &Books) -> ReceiveQueues {
 pub(crate) struct Ledger {
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the
     /// NICs' tables alone: a remote Rekey changes them.
-    pub(super) books: Books,
+    pub(crate) books: Books,
     /// The ledger that portals report to when they are dropped.
-    pub(super) home: Arc<PortalHome>,
+    pub(crate) home: Arc<PortalHome>,
     /// The names of the NICs' regions.
-    pub(super) names: RegionNames,
-    /// Regions that some NICs may have and others not, as an engine did not answer in time when
-    /// they were registered or deregistered: to be deregistered.
-    pub(super) orphans: Vec<RegionId>,
-    /// The same of StaR.
-    #[cfg(feature = "star")]
-    pub(super) star_orphans: Vec<Orphan>,
+    pub(crate) names: RegionNames,
+    /// The books of the services besides 1RMA.
+    pub(crate) services: ServiceBooks,
 }
 
 impl Ledger {
     /// `slots` and `regions` are how many there are.
-    pub(super) fn new(accounts: Accounts, slots: usize, regions: u32) -> Self {
+    pub(crate) fn new(accounts: Accounts, slots: usize, regions: u32) -> Self {
         Self {
             books: Arc::new(Mutex::new(accounts)),
             home: Arc::new(PortalHome::new(slots)),
             names: RegionNames::new(regions),
-            orphans: Vec::new(),
-            #[cfg(feature = "star")]
-            star_orphans: Vec::new(),
+            services: ServiceBooks::default(),
         }
     }
 
-    pub(super) fn accounts(&self) -> MutexGuard<'_, Accounts> {
+    pub(crate) fn accounts(&self) -> MutexGuard<'_, Accounts> {
         // A thread that only watches cannot leave the books half changed.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes slots that the driver takes back once their last op has completed.
-    pub(super) fn retire(&self, slots: Range<u16>) {
+    pub(crate) fn retire(&self, slots: Range<u16>) {
         self.home.retired.push(slots).expect("there is room for all portals that there can be");
     }
 }

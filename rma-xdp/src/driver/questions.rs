@@ -68,7 +68,7 @@ impl Deregistered {
     /// Ends what the region is charged for, and frees its name. The one error is that the NIC does
     /// not have it: that was wanted, too.
     pub(super) fn book(self, ledger: &mut Ledger) {
-        ledger.orphans.retain(|&orphan| orphan != self.region);
+        ledger.services.orphans.retain(|&orphan| orphan != self.region);
         ledger.accounts().deregistered(self.region);
         ledger.names.give_back(self.region);
     }

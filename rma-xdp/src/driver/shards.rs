@@ -26,7 +26,7 @@ pub(crate) struct Shard<P> {
 
 /// All engines of a host: at least one.
 #[derive(Debug)]
-pub(crate) struct Shards<P>(pub(super) Vec<Shard<P>>);
+pub(crate) struct Shards<P>(pub(crate) Vec<Shard<P>>);
 
 impl<P> Shards<P> {
     /// `shards` in the order of their slots.
@@ -35,7 +35,7 @@ impl<P> Shards<P> {
     }
 
     /// How many engines there are.
-    pub(super) const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -45,16 +45,16 @@ impl<P> Shards<P> {
     }
 
     /// Lists the slots of the NICs.
-    pub(super) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
         self.0.iter().map(|shard| shard.slots.clone())
     }
 
     /// The slots of the NIC of the engine with this index.
-    pub(super) fn slots_at(&self, index: usize) -> Range<u16> {
+    pub(crate) fn slots_at(&self, index: usize) -> Range<u16> {
         self.0[index].slots.clone()
     }
 
-    pub(super) fn index_of(&self, slots: &Range<u16>) -> usize {
+    pub(crate) fn index_of(&self, slots: &Range<u16>) -> usize {
         let is_of = |shard: &Shard<P>| shard.slots.contains(&slots.start);
         self.0.iter().position(is_of).expect("a portal's slots are one NIC's")
     }
@@ -62,7 +62,7 @@ impl<P> Shards<P> {
 
 impl<P: ControlPath> Shards<P> {
     /// Returns the life of the engine that has `slots`, and the bell that wakes it.
-    pub(super) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
+    pub(crate) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
         let path = &self.0[self.index_of(slots)].path;
         (path.life(), path.bell())
     }
@@ -87,7 +87,7 @@ impl<P: ControlPath> Shards<P> {
         self.ask_at(index.unwrap_or(0), question, ledger)
     }
 
-    pub(super) fn ask_at<Q: Question>(
+    pub(crate) fn ask_at<Q: Question>(
         &mut self,
         index: usize,
         question: Q,
@@ -105,12 +105,12 @@ impl<P: ControlPath> Shards<P> {
     }
 
     /// Whether the engine of this index takes questions.
-    pub(super) fn takes_questions(&self, index: usize) -> bool {
+    pub(crate) fn takes_questions(&self, index: usize) -> bool {
         self.0[index].path.is_reachable()
     }
 
     /// The engine of this index; where it has ended, the next that has not. `None`: all have.
-    pub(super) fn living_from(&self, index: usize) -> Option<usize> {
+    pub(crate) fn living_from(&self, index: usize) -> Option<usize> {
         let mut engines = (index..self.count()).chain(0..index);
         engines.find(|&it| !self.0[it].path.life().has_ended())
     }
@@ -126,7 +126,7 @@ impl<P: ControlPath> Shards<P> {
     /// # Errors
     /// If an engine that has not ended does not answer. The regions have their homes still, and are
     /// moved when this is called again.
-    pub(super) fn move_homes(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+    pub(crate) fn move_homes(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
         for ended in 0..self.count() {
             let Some(to) = self.living_from(ended).filter(|&to| to != ended) else { continue };
             let regions: Arc<[_]> = ledger.accounts().bereft(ended).into();
@@ -212,20 +212,18 @@ impl<P: ControlPath> Shards<P> {
 
     /// Puts into the ledger what engines have done for askers that had given up, and has undone
     /// what nobody knows of: as far as engines take questions now.
-    pub(super) fn settle_late(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+    pub(crate) fn settle_late(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
         for path in self.paths_mut().filter(|path| path.is_reachable()) {
             path.late()?.iter().for_each(|late| late.settle(ledger));
         }
         if self.0.iter().all(|shard| shard.path.is_reachable() || shard.path.life().has_ended()) {
-            while let Some(&region) = ledger.orphans.last() {
+            while let Some(&region) = ledger.services.orphans.last() {
                 // If an engine has not seen this, it is an orphan still.
                 self.ask_each(|_| Deregister(region), ledger)?.book(ledger);
             }
             self.move_homes(ledger)?;
         }
-        #[cfg(feature = "star")]
-        self.undo_star_orphans(ledger)?;
-        Ok(())
+        self.undo_orphans(ledger)
     }
 }
 
@@ -244,7 +242,7 @@ fn ask<Q: Question>(
 }
 
 /// The error of whoever has given up waiting for what an engine has taken up.
-pub(super) fn under_way(error: HostError) -> HostError {
+pub(crate) fn under_way(error: HostError) -> HostError {
     match error {
         HostError::EngineStuck { waited, .. } => {
             HostError::EngineStuck { waited, is_under_way: true }

@@ -259,6 +259,33 @@ pub struct Usage {
     pub stateful_connections: PoolUsage,
 }
 
+impl Usage {
+    /// The usage of each pool.
+    pub(crate) fn by(of: impl Fn(Resource) -> PoolUsage) -> Self {
+        Self {
+            slots: of(Resource::CommandSlots),
+            regions: of(Resource::Regions),
+            bytes: of(Resource::RegisteredBytes),
+            pds: of(Resource::ProtectionDomains),
+            mrs: of(Resource::MemoryRegions),
+            work_requests: of(Resource::WorkRequests),
+            stateful_connections: of(Resource::StatefulConnections),
+        }
+    }
+
+    pub(crate) const fn of(&self, resource: Resource) -> PoolUsage {
+        match resource {
+            Resource::CommandSlots => self.slots,
+            Resource::Regions => self.regions,
+            Resource::RegisteredBytes => self.bytes,
+            Resource::ProtectionDomains => self.pds,
+            Resource::MemoryRegions => self.mrs,
+            Resource::WorkRequests => self.work_requests,
+            Resource::StatefulConnections => self.stateful_connections,
+        }
+    }
+}
+
 /// The usage of one tenant, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -324,6 +351,27 @@ impl Resource {
             Self::CommandSlots => ", in one piece",
             _ if self.is_of_engine() => ", at one engine",
             _ => "",
+        }
+    }
+
+    /// The name of its metrics, but for the end, and what they count.
+    pub(crate) const fn metric(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CommandSlots => ("rma_tenant_command_slots", "Command slots"),
+            Self::Regions => ("rma_tenant_regions", "Regions"),
+            Self::RegisteredBytes => ("rma_tenant_registered_bytes", "Bytes in regions"),
+            Self::ProtectionDomains => {
+                ("rma_tenant_star_protection_domains", "Protection domains of StaR")
+            }
+            Self::MemoryRegions => {
+                ("rma_tenant_star_memory_regions", "Memory regions and windows of StaR")
+            }
+            Self::WorkRequests => {
+                ("rma_tenant_star_work_requests", "Places for work requests of StaR")
+            }
+            Self::StatefulConnections => {
+                ("rma_tenant_star_stateful_connections", "Stateful connections of StaR")
+            }
         }
     }
 

@@ -27,7 +27,7 @@ use super::{
     queues::QueueParts,
     *,
 };
-use crate::driver::tenant::Resource;
+use crate::services::Beside;
 
 /// The mood in which an engine serves a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,9 @@ impl EngineSide for TestSide {
         let index = self.ports.iter().position(|port| port.slots() == slots);
         Some(self.ports.remove(index.expect("attached")))
     }
+}
 
+impl Beside for TestSide {
     #[cfg(feature = "star")]
     fn star(&mut self) -> Option<(&mut Star, Instant)> {
         self.star.as_mut().map(|star| (star, Instant::ZERO))
@@ -211,7 +213,7 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
     };
     let shards = (0..engines).zip(KeyRings::connect(&seats)).map(shard);
     let shards = Shards::new(shards.collect());
-    let capacities = Capacities { regions: REGIONS, ..Capacities::default() };
+    let capacities = Capacities::of_regions(REGIONS);
     Driver::new(addr.into(), Pid(1), shards, &capacities, &DriverConfig::default()).unwrap()
 }
 
@@ -295,7 +297,7 @@ fn a_region_that_was_registered_late_is_taken_out_of_the_table_again() {
         driver.engine().mood = Mood::Prompt;
         driver.rekey(&known, RegionKey::from_bytes([1; 16])).unwrap();
         assert_eq!(driver.usage(None).unwrap().regions.used, 1);
-        assert!(driver.ledger.orphans.is_empty());
+        assert!(driver.ledger.services.orphans.is_empty());
         for _ in 1..REGIONS {
             register(&mut driver).expect("every other row is free");
         }
@@ -503,7 +505,7 @@ fn a_region_that_one_of_two_engines_has_not_heard_of_is_taken_out_of_the_other_o
     assert!(is_stuck(register(&mut driver)));
     driver.engine_at(1).mood = Mood::Prompt;
     assert_eq!(driver.usage(None).unwrap().regions.used, 0);
-    assert!(driver.ledger.orphans.is_empty());
+    assert!(driver.ledger.services.orphans.is_empty());
     let table = driver.engine_at(0).side.nic.regions_mut();
     let entries = (0..REGIONS).map(|_| {
         let (memory, key) = (Arc::new(Region::new(64).unwrap()), RegionKey::from_bytes([0; 16]));

@@ -7,11 +7,12 @@ use rma_core::{portal::Bell, seat::Seat};
 
 use super::{
     housekeeping::Housekeeping,
-    services::{HostEngine, HostService, Side},
+    services::{HostEngine, HostService},
 };
 use crate::{
     driver::control::{AnyCall, Asked, ControlPath, Question, Unanswered},
     error::HostError,
+    services::Side,
 };
 
 /// The engine of an [`InlineHost`](crate::InlineHost), in the host itself.

@@ -21,9 +21,9 @@ use rma_app::{
     life::Life,
 };
 use rma_core::{
+    engine::Engine,
     portal::{Bell, Wake},
     seat::Seat,
-    service::Service,
     time::Clock,
 };
 use rma_shm::{Doorbell, Worker};
@@ -37,9 +37,10 @@ use crate::{
     },
     engine::{
         housekeeping::Housekeeping,
-        services::{HostEngine, HostService, Side},
+        services::{HostEngine, HostService},
     },
     error::HostError,
+    services::Side,
 };
 
 /// How long the driver waits for an answer before it calls the engine stuck.
@@ -331,7 +332,7 @@ fn run<B: HostBackend>(
 
 /// Sleeps until a frame, a command, a question or a timeout. Returns at once if one is there
 /// already.
-fn sleep<B: HostBackend>(engine: &HostEngine<B>, shared: &Shared) {
+fn sleep<B: HostBackend, S: HostService>(engine: &Engine<B, TscClock, S>, shared: &Shared) {
     engine.announce_sleep();
     shared.doorbell.prepare_sleep();
     if engine.is_idle() && shared.calls.is_empty() && !shared.stop.load(SeqCst) {
@@ -367,7 +368,7 @@ mod tests {
     use super::*;
     use crate::{
         driver::{Ledger, control::EngineSide},
-        engine::services::Stacks,
+        services::Beside,
     };
     use rma_core::{
         addr::HostAddr,
@@ -438,12 +439,9 @@ mod tests {
         fn detach(&mut self, _: &core::ops::Range<u16>) -> Option<rma_core::portal::PortalPort> {
             None
         }
-
-        #[cfg(feature = "star")]
-        fn star(&mut self) -> Option<(&mut rma_star::service::Star, Instant)> {
-            None
-        }
     }
+
+    impl Beside for Nothing {}
 
     /// A device that nothing comes from, nor goes to.
     struct NoDevice;
@@ -479,7 +477,7 @@ mod tests {
         let nic = Nic::new(NicConfigBuilder::default().build(place).unwrap());
         let mut service = OneRma::new(nic);
         service.attach(port);
-        let engine = HostEngine::new(Stacks::OneRma(service), NoDevice, TscClock::new());
+        let engine = Engine::new(service, NoDevice, TscClock::new());
         let driver = without_engine();
         let shared = driver.shared.clone();
         let engine = std::thread::spawn(move || {

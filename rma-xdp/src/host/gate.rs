@@ -25,9 +25,9 @@ use crate::{
 /// wakes a portal's thread ([`Host::waking`]), or both. Ends of channels are opened with one.
 #[derive(Debug)]
 pub struct HostFor<'a, P> {
-    pub(super) host: &'a HostOf<P>,
-    pub(super) tenant: Option<&'a Tenant>,
-    pub(super) portal: Option<&'a Portal>,
+    pub(crate) host: &'a HostOf<P>,
+    pub(crate) tenant: Option<&'a Tenant>,
+    pub(crate) portal: Option<&'a Portal>,
 }
 
 impl<'a, P> HostFor<'a, P> {
@@ -52,7 +52,7 @@ impl<P> HostOf<P> {
     }
 
     /// The host for itself.
-    pub(super) const fn own(&self) -> HostFor<'_, P> {
+    pub(crate) const fn own(&self) -> HostFor<'_, P> {
         HostFor { host: self, tenant: None, portal: None }
     }
 }

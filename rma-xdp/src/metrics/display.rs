@@ -15,9 +15,7 @@ use rma_core::{
     wire,
 };
 
-#[cfg(feature = "star")]
-use super::StarTotals;
-use super::{Metrics, NicTotals, OpDelays};
+use super::{Metrics, NicTotals, OpDelays, ServiceCounts};
 use crate::driver::{
     ReceiveQueues,
     tenant::{PoolUsage, TenantUsage},
@@ -94,9 +92,9 @@ impl fmt::Display for Metrics {
             not_sent.iter().map(|(why, n)| (format!("{why:?}"), *n)),
             "nothing",
         )?;
-        #[cfg(feature = "star")]
-        if let Some(star) = &self.star {
-            write_star(&mut lines, star)?;
+        for ServiceCounts { name, drops, events, .. } in self.services() {
+            lines.counts(name, events.into_iter(), "nothing yet")?;
+            lines.counts("dropped", drops.into_iter(), "nothing")?;
         }
         write_gauges(&mut lines, gauges)?;
         write_receive_queues(&mut lines, &self.receive_queues)?;
@@ -121,14 +119,6 @@ fn write_delays(lines: &mut Lines<'_, '_>, delays: &[OpDelays]) -> fmt::Result {
         let (name, count) = (it.op_type.name(), it.total.count());
         lines.line(name, format_args!("{count:>8}  {issue:>28}  {total:>28}"))
     })
-}
-
-#[cfg(feature = "star")]
-fn write_star(lines: &mut Lines<'_, '_>, star: &StarTotals) -> fmt::Result {
-    let events = star.events.iter().map(|(event, n)| (format!("{event:?}"), *n));
-    lines.counts("StaR", events, "nothing yet")?;
-    let drops = star.drops.iter().map(|(why, n)| (format!("{why:?}"), *n));
-    lines.counts("dropped", drops, "nothing")
 }
 
 /// Returns the bound that so many of a hundred delays did not exceed.

@@ -13,9 +13,7 @@ use rma_core::{
     packet::sizes::PacketSizes,
 };
 
-#[cfg(feature = "star")]
-use super::StarTotals;
-use super::{EngineMetrics, Metrics, NicTotals};
+use super::{EngineMetrics, Metrics, NicTotals, ServiceCounts};
 use crate::{
     device::{
         metrics::DeviceMetrics,
@@ -23,7 +21,7 @@ use crate::{
     },
     driver::{
         ReceiveQueues,
-        tenant::{PoolUsage, TenantUsage, Usage},
+        tenant::{PoolUsage, Resource, TenantUsage},
     },
 };
 
@@ -47,10 +45,7 @@ impl Metrics {
         text.sample(name, &[("provider", self.aead)], 1)?;
         self.write_ops(&mut text)?;
         write_totals(&self.nic, &mut text)?;
-        #[cfg(feature = "star")]
-        if let Some(star) = &self.star {
-            write_star(star, &mut text)?;
-        }
+        self.services().iter().try_for_each(|service| write_service(service, &mut text))?;
         write_gauges(&self.gauges, &mut text)?;
         write_receive_queues(&self.receive_queues, &mut text)?;
         write_executors(&self.executors, &mut text)?;
@@ -104,17 +99,17 @@ impl Metrics {
     }
 }
 
-#[cfg(feature = "star")]
-fn write_star(star: &StarTotals, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
-    let name = "rma_star_frames_dropped_total";
-    text.family(COUNTER, name, "Frames for StaR that died, by reason.")?;
-    for (reason, count) in &star.drops {
-        text.sample(name, &[("reason", &format!("{reason:?}"))], *count)?;
+fn write_service(service: &ServiceCounts, text: &mut Exposition<'_, impl Write>) -> fmt::Result {
+    let ServiceCounts { name: service, word, drops, events } = service;
+    let name = &format!("rma_{word}_frames_dropped_total");
+    text.family(COUNTER, name, &format!("Frames for {service} that died, by reason."))?;
+    for (reason, count) in drops {
+        text.sample(name, &[("reason", reason)], *count)?;
     }
-    let name = "rma_star_events_total";
-    text.family(COUNTER, name, "What has happened in StaR, by event.")?;
-    for (event, count) in &star.events {
-        text.sample(name, &[("event", &format!("{event:?}"))], *count)?;
+    let name = &format!("rma_{word}_events_total");
+    text.family(COUNTER, name, &format!("What has happened in {service}, by event."))?;
+    for (event, count) in events {
+        text.sample(name, &[("event", event)], *count)?;
     }
     Ok(())
 }
@@ -445,33 +440,20 @@ fn write_executors(gauges: &ExecutorGauges, text: &mut Exposition<'_, impl Write
 }
 
 fn write_tenants(tenants: &[TenantUsage], text: &mut Exposition<'_, impl Write>) -> fmt::Result {
-    type Pool = fn(&Usage) -> PoolUsage;
-    let pools: [(_, _, Pool); 7] = [
-        ("rma_tenant_command_slots", "Command slots", |usage| usage.slots),
-        ("rma_tenant_regions", "Regions", |usage| usage.regions),
-        ("rma_tenant_registered_bytes", "Bytes in regions", |usage| usage.bytes),
-        ("rma_tenant_star_protection_domains", "Protection domains of StaR", |usage| usage.pds),
-        ("rma_tenant_star_memory_regions", "Memory regions and windows of StaR", |usage| usage.mrs),
-        ("rma_tenant_star_work_requests", "Places for work requests of StaR", |usage| {
-            usage.work_requests
-        }),
-        ("rma_tenant_star_stateful_connections", "Stateful connections of StaR", |usage| {
-            usage.stateful_connections
-        }),
-    ];
     type What = fn(PoolUsage) -> u64;
     let whats: [(_, _, What); 2] = [
         ("used", "that a tenant has.", |usage| usage.used),
         ("available", "that a tenant could have in one piece.", |usage| usage.available),
     ];
-    for (name, help, pool) in pools {
+    for resource in Resource::ALL {
+        let (name, help) = resource.metric();
         for (suffix, rest, what) in whats {
             let name = &format!("{name}_{suffix}");
             text.family(GAUGE, name, &format!("{help} {rest}"))?;
             for TenantUsage { tenant, id, usage } in tenants {
                 // Names may be the same.
                 let labels = [("tenant", &**tenant), ("id", &id.to_string())];
-                text.sample(name, &labels, what(pool(usage)))?;
+                text.sample(name, &labels, what(usage.of(resource)))?;
             }
         }
     }

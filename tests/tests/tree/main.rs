@@ -10,6 +10,7 @@
 //! | `comments` | docs that say nothing, and comments that are too wide |
 //! | `face` | the names at the root of `rma-xdp` |
 //! | `parameters` | tuples among the parameters of functions |
+//! | `services` | the files that name the second service against the page that lists them |
 //! | `words` | docs and names of tests that open with a question |
 //!
 //! `modules` reads imports for `layers`. Each check has tests of its own, with input that is wrong.
@@ -23,6 +24,7 @@ mod layers;
 mod modules;
 mod parameters;
 mod readme;
+mod services;
 mod spec_coverage;
 mod tested;
 mod words;

@@ -12,20 +12,20 @@ use rma_star::{
     names::{MrId, PdId},
 };
 
-use crate::home::StarTag;
+use crate::home::PortalTag;
 
 /// A protection domain: `struct ibv_pd`. Queue pairs and memory of one work together. Clones name
 /// the same one.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     id: PdId,
-    portal: StarTag,
+    portal: PortalTag,
 }
 
 impl ProtectionDomain {
     /// That of this number, of this portal. For makers of portals.
     #[must_use]
-    pub const fn new(id: PdId, portal: StarTag) -> Self {
+    pub const fn new(id: PdId, portal: PortalTag) -> Self {
         Self { id, portal }
     }
 
@@ -37,7 +37,7 @@ impl ProtectionDomain {
 
     /// The portal that it is of.
     #[must_use]
-    pub const fn portal(&self) -> StarTag {
+    pub const fn portal(&self) -> PortalTag {
         self.portal
     }
 }
@@ -51,7 +51,7 @@ pub struct MemoryRegion {
     mr: Mr,
     /// The offset of its first byte in the memory, in bytes.
     start: u64,
-    portal: StarTag,
+    portal: PortalTag,
 }
 
 impl MemoryRegion {
@@ -89,7 +89,7 @@ impl MemoryRegion {
 
     /// The portal that it is of.
     #[must_use]
-    pub const fn portal(&self) -> StarTag {
+    pub const fn portal(&self) -> PortalTag {
         self.portal
     }
 
@@ -161,7 +161,7 @@ impl MemoryRegion {
 pub struct MemoryWindow {
     id: MrId,
     pd: PdId,
-    portal: StarTag,
+    portal: PortalTag,
 }
 
 impl MemoryWindow {
@@ -191,7 +191,7 @@ impl MemoryWindow {
 
     /// The portal that it is of.
     #[must_use]
-    pub const fn portal(&self) -> StarTag {
+    pub const fn portal(&self) -> PortalTag {
         self.portal
     }
 

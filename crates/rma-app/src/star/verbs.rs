@@ -14,7 +14,7 @@ use super::memory::ProtectionDomain;
 use crate::{
     clock::TscClock,
     error::WaitError,
-    home::{Home, StarTag},
+    home::{Home, PortalTag},
     idle::IdlePolicy,
     life::Life,
     portal::WAIT,
@@ -29,7 +29,7 @@ pub struct StarParts {
     /// The library, over the application's end of the portal. The engine has the other.
     pub verbs: Verbs,
     /// The tag of the portal.
-    pub tag: StarTag,
+    pub tag: PortalTag,
     /// The maker of the portal.
     pub home: Arc<dyn Home>,
     /// Whether the engine can still report anything.
@@ -42,7 +42,7 @@ pub struct StarParts {
 /// Tells the maker when the portal is dropped.
 #[derive(Debug)]
 struct StarLease {
-    tag: StarTag,
+    tag: PortalTag,
     home: Arc<dyn Home>,
     process: Process,
 }
@@ -50,7 +50,7 @@ struct StarLease {
 impl Drop for StarLease {
     fn drop(&mut self) {
         if self.process.is_this() {
-            self.home.star_returned(self.tag);
+            self.home.tag_returned(self.tag);
         }
     }
 }
@@ -100,7 +100,7 @@ impl StarVerbs {
 
     /// Returns the tag of its portal.
     #[must_use]
-    pub const fn tag(&self) -> StarTag {
+    pub const fn tag(&self) -> PortalTag {
         self.lease.tag
     }
 

@@ -65,7 +65,8 @@ impl Sent {
 
     /// Counts the frames of a turn.
     fn count(&mut self, services: &Services, wire: &Wire) {
-        if services.first.frames_waiting() == 0 || services.second.frames_waiting() == 0 {
+        let of_star = services.second.as_ref().map_or(0, Service::frames_waiting);
+        if services.first.frames_waiting() == 0 || of_star == 0 {
             return;
         }
         self.turns += 1;
@@ -128,7 +129,8 @@ fn applications(engines: &mut Engines<Services>) -> [Application; 2] {
         let (engine, address) = hosts.next().expect("there are two");
         let (qps, places) = (CONNECTIONS, 1 << 10);
         let plan = Plan { portals: 1, address, slots: 4096, qps, stateful: qps, mrs: 1, places };
-        Application::new(&mut engine.service_mut().second, &plan, &mut Asked::default())
+        let star = engine.service_mut().second.as_mut().expect("there are two services");
+        Application::new(star, &plan, &mut Asked::default())
     })
 }
 

@@ -12,7 +12,7 @@ struct PoolSizes {
 }
 
 fn capacities() -> Capacities {
-    Capacities { regions: SIZES.regions as u32, ..Capacities::default() }
+    Capacities::of_regions(SIZES.regions as u32)
 }
 
 fn accounts(config: &DriverConfig) -> Result<Accounts, AllocationError> {

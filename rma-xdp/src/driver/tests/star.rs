@@ -11,8 +11,8 @@ use rma_star::{
 };
 
 use super::*;
-use crate::{
-    driver::star::{StarPortalConfig, StarTerms},
+use crate::star::{
+    driver::{StarPortalConfig, StarTerms},
     error::StarError,
 };
 
@@ -42,8 +42,11 @@ fn host_of(engines: u16) -> Driver<TestEngine> {
         Shard { path, slots: index * SLOTS..(index + 1) * SLOTS }
     };
     let shards = Shards::new((0..engines).map(shard).collect());
-    let star = StarCapacities { pds: PDS, mrs: MRS, connections: 8, work_requests: 100 };
-    let capacities = Capacities { regions: REGIONS, star };
+    let mut capacities = Capacities::of_regions(REGIONS);
+    capacities[Resource::ProtectionDomains] = PDS.into();
+    capacities[Resource::MemoryRegions] = MRS.into();
+    capacities[Resource::StatefulConnections] = 8;
+    capacities[Resource::WorkRequests] = 100;
     Driver::new(addr.into(), Pid(1), shards, &capacities, &DriverConfig::default()).unwrap()
 }
 
@@ -72,7 +75,7 @@ fn small_portal(
 
 /// The engine of a portal.
 fn engine_of(driver: &Driver<TestEngine>, verbs: &StarVerbs) -> usize {
-    let asker = driver.ledger.accounts().star_asker(verbs.tag()).unwrap();
+    let asker = driver.ledger.star_asker(verbs.tag()).unwrap();
     let each = Qpn::PORTALS / driver.shards.count() as u32;
     assert_eq!(u32::from(asker.number) / each, asker.engine as u32, "its number says so");
     asker.engine
@@ -124,7 +127,7 @@ fn resources_not_given_out_are_charged_to_nobody_whatever_the_engine_has_done() 
         assert!(is_stuck(driver.bind_mw(&mr, 0..8, Access::REMOTE_READ)));
         driver.engine().mood = Mood::Prompt;
         assert_eq!(used(&mut driver), [60, 5, 1, 1, 50], "{mood:?}: a window");
-        assert!(driver.ledger.star_orphans.is_empty());
+        assert!(driver.ledger.services.star.orphans.is_empty());
         // The engine has the rows free as well.
         for _ in 1..MRS {
             driver.bind_mw(&mr, 0..8, Access::REMOTE_READ).unwrap();
@@ -239,7 +242,7 @@ fn engines_that_stand_still_hold_up_no_portal_elsewhere() {
     assert!(is_stuck(alloc(&mut driver, &verbs[1])));
     assert!(is_stuck(driver.usage(None)));
     driver.engine_at(1).mood = Mood::Stuck;
-    assert_eq!(driver.ledger.star_orphans.len(), 1);
+    assert_eq!(driver.ledger.services.star.orphans.len(), 1);
     let [here, there] = verbs;
     alloc(&mut driver, &here).unwrap();
     // Nor a dropped one, which is not waited for either.
@@ -254,7 +257,7 @@ fn engines_that_stand_still_hold_up_no_portal_elsewhere() {
     assert_eq!((resource, rest_free), (Resource::StatefulConnections, 0));
     driver.engine_at(1).mood = Mood::Prompt;
     assert_eq!(used(&mut driver), [8, 8, 1, 0, 0]);
-    assert!(driver.ledger.star_orphans.is_empty());
+    assert!(driver.ledger.services.star.orphans.is_empty());
     let next = small_portal(&mut driver, None, 8).unwrap();
     assert_eq!(engine_of(&driver, &next), 1);
     for _ in 0..PDS {

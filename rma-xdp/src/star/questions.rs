@@ -1,4 +1,4 @@
-//! The driver's questions about StaR, a type for each question, as in [`super::questions`].
+//! The driver's questions about StaR, a type for each question, as in `driver::questions`.
 //!
 //! All is asked for a portal, of the engine that serves it, and the engine does nothing for one
 //! portal to what another has. What is asked for is charged already: `undo` refunds it, and what an
@@ -7,7 +7,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use rma_app::home::StarTag;
+use rma_app::home::PortalTag;
 use rma_shm::Region;
 use rma_star::{
     keys::PdKey,
@@ -17,38 +17,40 @@ use rma_star::{
 };
 
 use super::{
-    accounts::Charge,
+    books::{Asker, Orphan},
+    error::StarError,
+};
+use crate::driver::{
+    accounts::pools::Charge,
     control::{EngineSide, Question},
     ledger::Ledger,
-    orphans::{Asker, Orphan},
 };
-use crate::error::StarError;
 
 /// Has a portal served.
 #[derive(Debug)]
-pub(super) struct AttachStar {
-    pub(super) port: StarPort,
-    pub(super) tag: StarTag,
-    pub(super) charge: Charge,
+pub(crate) struct AttachStar {
+    pub(crate) port: StarPort,
+    pub(crate) tag: PortalTag,
+    pub(crate) charge: Charge,
 }
 
 /// The engine's answer to [`AttachStar`].
 #[derive(Debug)]
-pub(super) struct AttachedStar {
-    tag: StarTag,
+pub(crate) struct AttachedStar {
+    tag: PortalTag,
     charge: Charge,
     number: Option<u16>,
 }
 
 impl AttachedStar {
     /// Enters the portal, and says its number.
-    pub(super) fn book(self, ledger: &Ledger) -> Result<u16, StarError> {
+    pub(crate) fn book(self, ledger: &mut Ledger) -> Result<u16, StarError> {
         let Self { tag, charge, number } = self;
         let Some(number) = number else {
-            ledger.accounts().refund(&charge);
+            ledger.refund(&charge);
             return Err(StarError::TooManyPortals);
         };
-        ledger.accounts().star_attached(tag, number, charge);
+        ledger.star_attached(tag, number, charge);
         Ok(number)
     }
 }
@@ -63,40 +65,40 @@ impl Question for AttachStar {
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.accounts().refund(&self.charge);
+        ledger.refund(&self.charge);
     }
 
     fn settle(answer: AttachedStar, ledger: &mut Ledger) {
         let tag = answer.tag;
         if answer.book(ledger).is_ok() {
             // Nobody has got it.
-            ledger.retire_star(tag);
+            ledger.retire_tag(tag);
         }
     }
 }
 
 /// Takes a portal back that was dropped, with all that it has.
 #[derive(Debug)]
-pub(super) struct DetachStar(pub(super) Asker);
+pub(crate) struct DetachStar(pub(super) Asker);
 
 /// The engine's answer to [`DetachStar`].
 #[derive(Debug)]
-pub(super) struct DetachedStar {
-    tag: StarTag,
+pub(crate) struct DetachedStar {
+    tag: PortalTag,
     /// None while frames of its connections are under way. Freed by the asker.
     port: Option<StarPort>,
 }
 
 impl DetachedStar {
     /// Frees what the portal had, or has it asked for again.
-    pub(super) fn book(self, ledger: &mut Ledger) {
+    pub(crate) fn book(self, ledger: &mut Ledger) {
         let Self { tag, port } = self;
         if port.is_none() {
-            return ledger.retire_star(tag);
+            return ledger.retire_tag(tag);
         }
         tracing::debug!(?tag, "what a dropped portal of StaR had is free again");
-        ledger.star_orphans.retain(|orphan| orphan.asker().tag != tag);
-        ledger.accounts().star_detached(tag);
+        ledger.services.star.orphans.retain(|orphan| orphan.asker().tag != tag);
+        ledger.star_detached(tag);
     }
 }
 
@@ -110,7 +112,7 @@ impl Question for DetachStar {
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.retire_star(self.0.tag);
+        ledger.retire_tag(self.0.tag);
     }
 
     fn settle(answer: DetachedStar, ledger: &mut Ledger) {
@@ -120,15 +122,15 @@ impl Question for DetachStar {
 
 /// Makes a protection domain: `ibv_alloc_pd`.
 #[derive(Debug)]
-pub(super) struct AllocPd {
-    pub(super) asker: Asker,
-    pub(super) key: PdKey,
-    pub(super) charge: Charge,
+pub(crate) struct AllocPd {
+    pub(crate) asker: Asker,
+    pub(crate) key: PdKey,
+    pub(crate) charge: Charge,
 }
 
 /// The engine's answer to [`AllocPd`].
 #[derive(Debug)]
-pub(super) struct AllocatedPd {
+pub(crate) struct AllocatedPd {
     asker: Asker,
     charge: Charge,
     result: Result<PdId, StarError>,
@@ -136,11 +138,11 @@ pub(super) struct AllocatedPd {
 
 impl AllocatedPd {
     /// Enters the protection domain, and says its number.
-    pub(super) fn book(self, ledger: &Ledger) -> Result<PdId, StarError> {
+    pub(crate) fn book(self, ledger: &mut Ledger) -> Result<PdId, StarError> {
         let Self { asker, charge, result } = self;
         match result {
-            Ok(pd) => ledger.accounts().pd_allocated(asker.tag, pd, charge),
-            Err(_) => ledger.accounts().refund(&charge),
+            Ok(pd) => ledger.pd_allocated(asker.tag, pd, charge),
+            Err(_) => ledger.refund(&charge),
         }
         result
     }
@@ -159,27 +161,27 @@ impl Question for AllocPd {
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.accounts().refund(&self.charge);
+        ledger.refund(&self.charge);
     }
 
     fn settle(answer: AllocatedPd, ledger: &mut Ledger) {
         let asker = answer.asker;
         if let Ok(pd) = answer.book(ledger) {
-            ledger.star_orphans.push(Orphan::Pd(asker, pd));
+            ledger.services.star.orphans.push(Orphan::Pd(asker, pd));
         }
     }
 }
 
 /// Ends a protection domain with all its memory regions: `ibv_dealloc_pd`.
 #[derive(Debug)]
-pub(super) struct DeallocPd {
-    pub(super) asker: Asker,
-    pub(super) pd: PdId,
+pub(crate) struct DeallocPd {
+    pub(crate) asker: Asker,
+    pub(crate) pd: PdId,
 }
 
 /// The engine's answer to [`DeallocPd`].
 #[derive(Debug)]
-pub(super) struct DeallocatedPd {
+pub(crate) struct DeallocatedPd {
     asker: Asker,
     pd: PdId,
     result: Result<(), StarError>,
@@ -187,14 +189,14 @@ pub(super) struct DeallocatedPd {
 
 impl DeallocatedPd {
     /// Ends what it is charged for. The one error is that there is none: that was wanted, too.
-    pub(super) fn book(self, ledger: &mut Ledger) -> Result<(), StarError> {
+    pub(crate) fn book(self, ledger: &mut Ledger) -> Result<(), StarError> {
         let Self { asker, pd, result } = self;
         let orphan = Orphan::Pd(asker, pd);
-        ledger.star_orphans.retain(|other| match *other {
+        ledger.services.star.orphans.retain(|other| match *other {
             Orphan::Mr(of, its, _) => (of, its) != (asker, pd),
             Orphan::Pd(..) => *other != orphan,
         });
-        ledger.accounts().pd_deallocated(asker.tag, pd);
+        ledger.pd_deallocated(asker.tag, pd);
         result
     }
 }
@@ -220,29 +222,29 @@ impl Question for DeallocPd {
 
 /// Registers memory in a protection domain: `ibv_reg_mr`.
 #[derive(Debug)]
-pub(super) struct RegMr {
-    pub(super) asker: Asker,
-    pub(super) pd: PdId,
-    pub(super) memory: Arc<Region>,
-    pub(super) span: Range<u64>,
-    pub(super) access: Access,
-    pub(super) charge: Charge,
+pub(crate) struct RegMr {
+    pub(crate) asker: Asker,
+    pub(crate) pd: PdId,
+    pub(crate) memory: Arc<Region>,
+    pub(crate) span: Range<u64>,
+    pub(crate) access: Access,
+    pub(crate) charge: Charge,
 }
 
 /// Binds a memory window: `ibv_bind_mw`.
 #[derive(Debug)]
-pub(super) struct BindMw {
-    pub(super) asker: Asker,
-    pub(super) pd: PdId,
-    pub(super) mr: MrId,
-    pub(super) span: Range<u64>,
-    pub(super) access: Access,
-    pub(super) charge: Charge,
+pub(crate) struct BindMw {
+    pub(crate) asker: Asker,
+    pub(crate) pd: PdId,
+    pub(crate) mr: MrId,
+    pub(crate) span: Range<u64>,
+    pub(crate) access: Access,
+    pub(crate) charge: Charge,
 }
 
 /// The engine's answer about memory to register, or a window.
 #[derive(Debug)]
-pub(super) struct RegisteredMr {
+pub(crate) struct RegisteredMr {
     asker: Asker,
     pd: PdId,
     charge: Charge,
@@ -253,11 +255,11 @@ pub(super) struct RegisteredMr {
 
 impl RegisteredMr {
     /// Enters the memory region or window, and says its number.
-    pub(super) fn book(self, ledger: &Ledger) -> Result<MrId, StarError> {
+    pub(crate) fn book(self, ledger: &mut Ledger) -> Result<MrId, StarError> {
         let Self { asker, pd, charge, result, memory } = self;
         match result {
-            Ok(mr) => ledger.accounts().mr_registered(asker.tag, pd, mr, charge, memory),
-            Err(_) => ledger.accounts().refund(&charge),
+            Ok(mr) => ledger.mr_registered(asker.tag, pd, mr, charge, memory),
+            Err(_) => ledger.refund(&charge),
         }
         result
     }
@@ -266,7 +268,7 @@ impl RegisteredMr {
     fn orphan(self, ledger: &mut Ledger) {
         let (asker, pd) = (self.asker, self.pd);
         if let Ok(mr) = self.book(ledger) {
-            ledger.star_orphans.push(Orphan::Mr(asker, pd, mr));
+            ledger.services.star.orphans.push(Orphan::Mr(asker, pd, mr));
         }
     }
 }
@@ -286,7 +288,7 @@ impl Question for RegMr {
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.accounts().refund(&self.charge);
+        ledger.refund(&self.charge);
     }
 
     fn settle(answer: RegisteredMr, ledger: &mut Ledger) {
@@ -307,7 +309,7 @@ impl Question for BindMw {
     }
 
     fn undo(self, ledger: &mut Ledger) {
-        ledger.accounts().refund(&self.charge);
+        ledger.refund(&self.charge);
     }
 
     fn settle(answer: RegisteredMr, ledger: &mut Ledger) {
@@ -317,15 +319,15 @@ impl Question for BindMw {
 
 /// Takes back a memory region or window: `ibv_dereg_mr`, `ibv_dealloc_mw`.
 #[derive(Debug)]
-pub(super) struct DeregMr {
-    pub(super) asker: Asker,
-    pub(super) pd: PdId,
-    pub(super) mr: MrId,
+pub(crate) struct DeregMr {
+    pub(crate) asker: Asker,
+    pub(crate) pd: PdId,
+    pub(crate) mr: MrId,
 }
 
 /// The engine's answer to [`DeregMr`].
 #[derive(Debug)]
-pub(super) struct DeregisteredMr {
+pub(crate) struct DeregisteredMr {
     asker: Asker,
     pd: PdId,
     mr: MrId,
@@ -335,11 +337,11 @@ pub(super) struct DeregisteredMr {
 
 impl DeregisteredMr {
     /// Ends what it is charged for, unless there are windows on it.
-    pub(super) fn book(self, ledger: &mut Ledger) -> Result<(), StarError> {
+    pub(crate) fn book(self, ledger: &mut Ledger) -> Result<(), StarError> {
         let Self { asker, pd, mr, result } = self;
         if !matches!(result, Err(StarError::Mr(MrError::HasWindows { .. }))) {
-            ledger.star_orphans.retain(|&orphan| orphan != Orphan::Mr(asker, pd, mr));
-            ledger.accounts().mr_deregistered(asker.tag, pd, mr);
+            ledger.services.star.orphans.retain(|&orphan| orphan != Orphan::Mr(asker, pd, mr));
+            ledger.mr_deregistered(asker.tag, pd, mr);
         }
         result.map(drop)
     }

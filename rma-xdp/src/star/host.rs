@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use rma_app::star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarVerbs};
 use rma_shm::Region;
-use rma_star::mr_table::Access;
+use rma_star::{keys::PdKey, mr_table::Access};
 
 #[cfg(doc)]
-use super::Host;
-use super::{HostOf, gate::HostFor};
+use crate::Host;
 use crate::{
-    driver::star::{StarPortalConfig, StarTerms},
     engine::EngineKind,
-    error::{HostError, StarError},
-    random::random_pd_key,
+    error::HostError,
+    host::{HostOf, gate::HostFor},
+    random::random_bytes,
+    star::{
+        driver::{StarPortalConfig, StarTerms},
+        error::StarError,
+    },
 };
 
 impl<P: EngineKind> HostOf<P> {
@@ -47,7 +50,7 @@ impl<P: EngineKind> HostOf<P> {
     /// # Errors
     /// [`crate::tenant::AllocationError`] if no more are free for the portal's tenant.
     pub fn alloc_pd(&self, verbs: &StarVerbs) -> Result<ProtectionDomain, HostError> {
-        let key = random_pd_key()?;
+        let key = PdKey::from_bytes(random_bytes()?);
         self.driver()?.alloc_pd(verbs.tag(), key)
     }
 

@@ -11,7 +11,7 @@ use core::{
 use std::sync::Arc;
 
 use rma_app::{
-    home::StarTag,
+    home::PortalTag,
     sleep::Sleep,
     star::{MemoryRegion, MemoryWindow, ProtectionDomain, StarParts, StarVerbs},
 };
@@ -25,15 +25,20 @@ use rma_star::{
 };
 
 use super::{
-    Driver,
-    control::{ControlPath, Question},
-    ledger::Ledger,
-    orphans::{Asker, Orphan},
-    shards::Shards,
-    star_questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
-    tenant::Tenant,
+    books::{Asker, Orphan},
+    error::StarError,
+    questions::{AllocPd, AttachStar, BindMw, DeallocPd, DeregMr, DetachStar, RegMr},
 };
-use crate::error::{HostError, StarError};
+use crate::{
+    driver::{
+        Driver,
+        control::{ControlPath, Question},
+        ledger::Ledger,
+        shards::Shards,
+        tenant::Tenant,
+    },
+    error::HostError,
+};
 
 /// With what a portal of StaR is made.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +102,7 @@ impl<P: ControlPath> Driver<P> {
             .map_err(|_too_large| StarError::PortalSize { work_requests, queue_pairs })?;
         let account = self.account(tenant)?;
         self.reclaim()?;
-        let taken = self.ledger.accounts().take_star_portal(
+        let taken = self.ledger.take_star_portal(
             account,
             work_requests,
             stateful_connections,
@@ -106,7 +111,7 @@ impl<P: ControlPath> Driver<P> {
         let charge = match taken {
             Ok(charge) => charge,
             Err(error) => {
-                let is_worth_asking_again = self.reclaim_star()?;
+                let is_worth_asking_again = self.reclaim_tagged()?;
                 return if is_worth_asking_again { Ok(None) } else { Err(error.into()) };
             }
         };
@@ -117,7 +122,7 @@ impl<P: ControlPath> Driver<P> {
             None
         } else {
             Some(Sleep::new().map_err(|source| {
-                self.ledger.accounts().refund(&charge);
+                self.ledger.refund(&charge);
                 HostError::System { what: "creating an eventfd", source }
             })?)
         };
@@ -125,17 +130,17 @@ impl<P: ControlPath> Driver<P> {
         let memory = StarPortalMemory::format(&memory, work_requests, queue_pairs)
             .expect("a mapping of its footprint");
         let mut port = StarPort::new(memory.clone());
-        let flag = self.star_flags.lend();
+        let flag = self.ledger.services.star.flags.lend();
         port.set_flag(flag.clone());
         port.set_stateful_max(stateful_connections);
         port.set_tenant(self.ledger.accounts().identity(account).1);
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }
-        let tag = StarTag(NEXT_TAG.fetch_add(1, Relaxed));
+        let tag = PortalTag(NEXT_TAG.fetch_add(1, Relaxed));
         let question = AttachStar { port, tag, charge };
         let attached = self.shards.ask_at(engine, question, &mut self.ledger)?;
-        let number = attached.book(&self.ledger)?;
+        let number = attached.book(&mut self.ledger)?;
         tracing::debug!(
             ?tag,
             number,
@@ -154,8 +159,8 @@ impl<P: ControlPath> Driver<P> {
     }
 
     /// Returns the owner of the portal of this tag, which asks for something.
-    fn asker(&self, tag: StarTag) -> Result<Asker, StarError> {
-        self.ledger.accounts().star_asker(tag)
+    fn asker(&self, tag: PortalTag) -> Result<Asker, StarError> {
+        self.ledger.star_asker(tag)
     }
 
     /// Asks the engine that serves the portal of this owner.
@@ -166,14 +171,14 @@ impl<P: ControlPath> Driver<P> {
     /// A protection domain for a portal, with this secret, which is new.
     pub(crate) fn alloc_pd(
         &mut self,
-        portal: StarTag,
+        portal: PortalTag,
         key: PdKey,
     ) -> Result<ProtectionDomain, HostError> {
         self.reclaim()?;
         let asker = self.asker(portal)?;
-        let charge = self.ledger.accounts().take_pd(portal)?;
+        let charge = self.ledger.take_pd(portal)?;
         let question = AllocPd { asker, key, charge };
-        let pd = self.ask_star(asker, question)?.book(&self.ledger)?;
+        let pd = self.ask_star(asker, question)?.book(&mut self.ledger)?;
         // Never the key.
         tracing::debug!(?portal, ?pd, "protection domain allocated");
         Ok(ProtectionDomain::new(pd, portal))
@@ -197,7 +202,7 @@ impl<P: ControlPath> Driver<P> {
         self.reclaim()?;
         let asker = self.asker(pd.portal())?;
         let len = span.end.saturating_sub(span.start);
-        let charge = self.ledger.accounts().take_mr(asker.tag, Some(len))?;
+        let charge = self.ledger.take_mr(asker.tag, Some(len))?;
         let question = RegMr {
             asker,
             pd: pd.id(),
@@ -206,7 +211,7 @@ impl<P: ControlPath> Driver<P> {
             access,
             charge,
         };
-        let mr = self.ask_star(asker, question)?.book(&self.ledger)?;
+        let mr = self.ask_star(asker, question)?.book(&mut self.ledger)?;
         tracing::debug!(?mr, len, ?access, "memory region registered");
         Ok(MemoryRegion::new(mr, pd, memory, span))
     }
@@ -214,8 +219,8 @@ impl<P: ControlPath> Driver<P> {
     /// Whether `len` bytes could be registered now for whom a protection domain is.
     pub(crate) fn admits_mr(&mut self, pd: &ProtectionDomain, len: u64) -> Result<(), HostError> {
         self.reclaim()?;
-        let charge = self.ledger.accounts().take_mr(pd.portal(), Some(len))?;
-        self.ledger.accounts().refund(&charge);
+        let charge = self.ledger.take_mr(pd.portal(), Some(len))?;
+        self.ledger.refund(&charge);
         Ok(())
     }
 
@@ -228,9 +233,9 @@ impl<P: ControlPath> Driver<P> {
     ) -> Result<MemoryWindow, HostError> {
         self.reclaim()?;
         let asker = self.asker(mr.portal())?;
-        let charge = self.ledger.accounts().take_mr(asker.tag, None)?;
+        let charge = self.ledger.take_mr(asker.tag, None)?;
         let question = BindMw { asker, pd: mr.pd(), mr: mr.id(), span, access, charge };
-        let id = self.ask_star(asker, question)?.book(&self.ledger)?;
+        let id = self.ask_star(asker, question)?.book(&mut self.ledger)?;
         Ok(MemoryWindow::new(id, mr))
     }
 
@@ -248,22 +253,16 @@ impl<P: ControlPath> Driver<P> {
         Ok(answer.book(&mut self.ledger)?)
     }
 
-    /// Takes back dropped portals of StaR, as far as nothing of them is under way and their engines
-    /// take questions. Returns whether there was any to take back.
-    pub(super) fn reclaim_star(&mut self) -> Result<bool, HostError> {
-        let mut was_asked = false;
-        for _ in 0..self.ledger.home.retired_star.len() {
-            let Some(tag) = self.ledger.home.retired_star.pop() else { break };
-            let Ok(asker) = self.asker(tag) else { continue };
-            if !self.shards.takes_questions(asker.engine) {
-                self.ledger.retire_star(tag);
-                continue;
-            }
-            was_asked = true;
-            let answer = self.ask_star(asker, DetachStar(asker))?;
-            answer.book(&mut self.ledger);
+    /// Takes back a dropped portal, if nothing of it is under way and its engine takes questions.
+    /// Returns whether that was asked; `None` if it is no portal of StaR.
+    pub(crate) fn take_star_back(&mut self, tag: PortalTag) -> Result<Option<bool>, HostError> {
+        let Ok(asker) = self.asker(tag) else { return Ok(None) };
+        if !self.shards.takes_questions(asker.engine) {
+            self.ledger.retire_tag(tag);
+            return Ok(Some(false));
         }
-        Ok(was_asked)
+        self.ask_star(asker, DetachStar(asker))?.book(&mut self.ledger);
+        Ok(Some(true))
     }
 }
 
@@ -277,10 +276,10 @@ impl<P: ControlPath> Shards<P> {
     }
 
     /// Has undone what engines have of StaR and nobody knows of, as far as they take questions.
-    pub(super) fn undo_star_orphans(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
-        for orphan in ledger.star_orphans.clone() {
+    pub(crate) fn undo_star_orphans(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+        for orphan in ledger.services.star.orphans.clone() {
             let at = orphan.asker().engine;
-            if !self.takes_questions(at) || !ledger.star_orphans.contains(&orphan) {
+            if !self.takes_questions(at) || !ledger.services.star.orphans.contains(&orphan) {
                 continue;
             }
             let _ = match orphan {
@@ -292,15 +291,8 @@ impl<P: ControlPath> Shards<P> {
                 }
             };
             // Whatever it was answered: there are no windows on it, as nobody knows of it.
-            ledger.star_orphans.retain(|&other| other != orphan);
+            ledger.services.star.orphans.retain(|&other| other != orphan);
         }
         Ok(())
-    }
-}
-
-impl Ledger {
-    /// Notes a portal of StaR that the driver takes back once nothing of it is under way.
-    pub(super) fn retire_star(&self, portal: StarTag) {
-        self.home.retired_star.push(portal);
     }
 }

@@ -1,5 +1,10 @@
 //! StaR beside 1RMA on each engine of a host, if the host serves it: how it is made.
 
+#[cfg(feature = "capture")]
+use std::sync::Arc;
+
+#[cfg(feature = "capture")]
+use rma_core::capture::Verdicts;
 use rma_core::{
     addr::LocalAddresses,
     crypto::{AeadProvider, CounterBlock, EngineId},
@@ -12,8 +17,13 @@ use rma_star::{
 };
 
 use crate::{
-    driver::{StarCapacities, tenant::DriverConfig},
+    driver::{
+        Capacities,
+        tenant::{DriverConfig, Resource},
+    },
+    engine::services::HostService,
     error::HostError,
+    iv_blocks::BlockSupply,
     random::random_bucket_secret,
 };
 
@@ -63,14 +73,43 @@ impl StarSetting {
         Ok((block, Some(Star::with_aead(config, of_star, host.aead))))
     }
 
-    /// How much of StaR's tables the driver may hand out, at each of so many engines.
+    /// Adds how much of StaR's tables the driver may hand out, at each of so many engines.
     pub(crate) fn capacities(
         &self,
+        mut capacities: Capacities,
         driver: &DriverConfig,
         engines: u16,
-    ) -> Result<StarCapacities, HostError> {
-        let Some(config) = &self.config else { return Ok(StarCapacities::default()) };
+    ) -> Result<Capacities, HostError> {
+        let Some(config) = &self.config else { return Ok(capacities) };
         let StarConfigBuilder { pds, mrs, connections, .. } = config.divided(engines)?;
-        Ok(StarCapacities { pds, mrs, connections, work_requests: driver.work_requests })
+        capacities[Resource::ProtectionDomains] = pds.into();
+        capacities[Resource::MemoryRegions] = mrs.into();
+        capacities[Resource::StatefulConnections] = connections.into();
+        capacities[Resource::WorkRequests] = driver.work_requests;
+        Ok(capacities)
+    }
+}
+
+impl HostService for Star {
+    fn is_starved(&self) -> bool {
+        self.counter().left() == 0
+    }
+
+    fn refill(&mut self, supply: &BlockSupply) {
+        supply.turn(self.counter_mut());
+    }
+
+    fn publish_gauges(&self) {}
+
+    fn follow_receive_len_max(&mut self, receive: ReceiveLenMax) {
+        if receive != self.config().place().receive_len_max {
+            // Too small an MTU changes nothing: what arrives may still fit.
+            let _ = self.set_receive_len_max(receive);
+        }
+    }
+
+    #[cfg(feature = "capture")]
+    fn set_verdicts(&mut self, verdicts: Option<Arc<Verdicts>>) {
+        Self::set_verdicts(self, verdicts);
     }
 }
