@@ -88,10 +88,11 @@ impl Cargo {
         if status.success() { Ok(()) } else { Err(Error::Failed { command: self.line() }) }
     }
 
-    /// Runs it to its end and shows `line` each line that it prints. Standard output and error come
-    /// out as one stream, in the order in which they were written. Gives whether it succeeded.
+    /// Runs it to its end and gives `line` each line that it prints, and the command before them.
+    /// Standard output and error come out as one stream, in the order in which they were written.
+    /// Gives whether it succeeded.
     pub(crate) fn run_watched(self, mut line: impl FnMut(&str)) -> Result<bool, Error> {
-        println!("$ {}", self.line());
+        line(&format!("$ {}", self.line()));
         let output_error = |source| Error::Output { command: self.line(), source };
         let (reader, writer) = io::pipe().map_err(output_error)?;
         let mut command = self.command();
@@ -104,7 +105,6 @@ impl Cargo {
             // A test may print what is not UTF-8.
             let text = text.map_err(output_error)?;
             let text = String::from_utf8_lossy(&text);
-            println!("{text}");
             line(&text);
         }
         Ok(child.wait().map_err(output_error)?.success())

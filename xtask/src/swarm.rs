@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     cargo::{self, Cargo},
-    requirements,
+    requirements, test,
 };
 
 /// The reason why a run failed.
@@ -102,11 +102,17 @@ pub(crate) fn run_seeds(test: Test, seeds: Range<u64>) -> Result<(), Error> {
     let parts = if test.place().is_parallel { 1 } else { cores };
     thread::scope(|scope| {
         let parts: Vec<_> = parts_of(&seeds, parts)
-            .map(|part| scope.spawn(move || command(test, &part).run()))
+            .map(|part| scope.spawn(move || command(test, &part, true).run()))
             .collect();
         parts.into_iter().try_for_each(|part| part.join().expect("printed above"))
     })?;
     Ok(())
+}
+
+/// Runs `test`, which keeps all cores busy, as the tests have built it: for so few `seeds` that an
+/// optimised build would take longer than they do.
+pub(crate) fn run_few(test: Test, seeds: &Range<u64>) -> Result<(), Error> {
+    Ok(command(test, seeds, false).run()?)
 }
 
 /// Splits `seeds` into at most `count` parts that are not empty.
@@ -116,11 +122,15 @@ fn parts_of(seeds: &Range<u64>, count: u64) -> impl Iterator<Item = Range<u64>> 
     seeds.clone().step_by(len as usize).map(move |first| first..end.min(first.saturating_add(len)))
 }
 
-fn command(test: Test, seeds: &Range<u64>) -> Cargo {
+fn command(test: Test, seeds: &Range<u64>, is_optimised: bool) -> Cargo {
     let Place { package, binary, filter, variables: [first, count], is_parallel, .. } =
         test.place();
-    let mut cargo =
-        Cargo::new(&["test", "--profile", "search", "--package", package, "--test", binary]);
+    let mut cargo = if is_optimised {
+        Cargo::new(&["test", "--profile", "search", "--package", package])
+    } else {
+        test::workspace_tests()
+    };
+    cargo = cargo.args(["--test", binary]);
     if !filter.is_empty() {
         cargo = cargo.args([filter]);
     }
@@ -148,7 +158,7 @@ mod tests {
     #[test]
     fn a_run_is_a_line_that_can_be_repeated_by_hand() {
         assert_eq!(
-            command(Test::Channels, &(40..100)).line(),
+            command(Test::Channels, &(40..100), true).line(),
             "RMA_CHANNEL_FIRST=40 RMA_CHANNEL_SEEDS=60 cargo test --profile search \
              --package rma-channel --test contract faults -- --nocapture"
         );

@@ -10,9 +10,11 @@ use crate::cargo::Cargo;
 /// Packages whose integration tests run whole networks, simulated or on loopback.
 const NETWORK_PACKAGES: [&str; 3] = ["rma-kv", "rma-sim", "rma-tests"];
 
-/// The integration tests of the workspace, by name.
+/// The targets of the workspace that have tests, by name; libraries aside.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Targets {
+    /// Programs without a library: with one, all that can be tested is in there.
+    pub(crate) programs: Vec<String>,
     /// Of one crate each.
     pub(crate) crates: Vec<String>,
     /// Of whole networks.
@@ -36,6 +38,12 @@ struct Package {
 struct Target {
     name: String,
     kind: Vec<String>,
+}
+
+impl Target {
+    fn is(&self, kind: &str) -> bool {
+        self.kind.iter().any(|it| it == kind)
+    }
 }
 
 /// The reason why the targets are not known.
@@ -67,7 +75,12 @@ impl Targets {
         let metadata: Metadata = serde_json::from_str(metadata)?;
         let mut all = Self::default();
         for package in metadata.packages {
-            let tests = package.targets.into_iter().filter(|t| t.kind.iter().any(|k| k == "test"));
+            let (tests, others): (Vec<_>, Vec<_>) =
+                package.targets.into_iter().partition(|it| it.is("test"));
+            if !others.iter().any(|it| it.is("lib")) {
+                let programs = others.into_iter().filter(|it| it.is("bin"));
+                all.programs.extend(programs.map(|it| it.name));
+            }
             for Target { name, .. } in tests {
                 // Loom's tests are empty without its cfg; they have a run of their own.
                 if name == "loom" {
@@ -120,6 +133,7 @@ mod tests {
         ]);
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let expected = Targets {
+            programs: Vec::new(),
             crates: names(&["golden", "model"]),
             networks: names(&["steering", "swarm"]),
             models: names(&["four_hop_model", "fuzz_corpus"]),
@@ -134,8 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_has_tests_of_crates_and_of_networks() {
+    fn the_workspace_has_tests_of_crates_of_networks_and_of_programs() {
         let targets = Targets::of_the_workspace().unwrap();
+        assert_eq!(targets.programs, ["rmactl", "xtask"]);
         assert!(targets.crates.contains(&"model".to_owned()), "{targets:?}");
         assert!(targets.networks.contains(&"devices".to_owned()), "{targets:?}");
     }
@@ -143,7 +158,7 @@ mod tests {
     /// Each is compiled and linked by itself, with all that it tests.
     #[test]
     fn the_workspace_has_at_most_26_integration_tests() {
-        let Targets { crates, networks, models } = Targets::of_the_workspace().unwrap();
+        let Targets { crates, networks, models, .. } = Targets::of_the_workspace().unwrap();
         // Loom's is in no tier.
         let count = crates.len() + networks.len() + models.len() + 1;
         assert!(count <= 26, "{count}: {crates:?} {networks:?} {models:?}");

@@ -11,7 +11,7 @@
 //! Lints are not tests: they depend on the compiler's version and live in `ci`.
 
 use std::{
-    fmt,
+    fmt, thread,
     time::{Duration, Instant},
 };
 
@@ -116,21 +116,22 @@ impl fmt::Display for Numbers<'_> {
 struct Tier {
     number: u8,
     what: &'static str,
-    runs: fn(&Targets) -> Vec<Cargo>,
+    /// Those of a group run side by side, one group after the other.
+    groups: fn(&Targets) -> Vec<Vec<Cargo>>,
 }
 
 const TIERS: [Tier; 4] = [
-    Tier { number: 0, what: "units, properties, examples in the documentation", runs: units },
-    Tier { number: 1, what: "networks: simulated, and UDP on loopback", runs: networks },
-    Tier { number: 2, what: "models: loom, the four hops, the fuzzers' corpora", runs: models },
-    Tier { number: PRIVILEGED, what: "privileged: AF_XDP, veth, steering", runs: privileged },
+    Tier { number: 0, what: "units, properties, examples in the documentation", groups: units },
+    Tier { number: 1, what: "networks: simulated, and UDP on loopback", groups: networks },
+    Tier { number: 2, what: "models: loom, the four hops, the fuzzers' corpora", groups: models },
+    Tier { number: PRIVILEGED, what: "privileged: AF_XDP, veth, steering", groups: privileged },
 ];
 
 const PRIVILEGED: u8 = 3;
 
 /// The same selection of packages everywhere: another one may mean other features, and another
 /// build.
-fn workspace_tests() -> Cargo {
+pub(crate) fn workspace_tests() -> Cargo {
     Cargo::new(&["test", "--workspace", "--no-fail-fast"])
 }
 
@@ -138,30 +139,48 @@ fn named(targets: &[String]) -> impl Iterator<Item = &str> {
     targets.iter().flat_map(|name| ["--test", name])
 }
 
-fn units(targets: &Targets) -> Vec<Cargo> {
-    let units = workspace_tests().args(["--lib", "--bins", "--examples"]);
-    vec![units.args(named(&targets.crates)), workspace_tests().args(["--doc"])]
+/// The tests beside the code. Programs of packages with a library, and examples, have none: they
+/// would be compiled and linked for nothing.
+fn in_crates(targets: &Targets) -> Cargo {
+    let programs = targets.programs.iter().flat_map(|name| ["--bin", name]);
+    workspace_tests().args(["--lib"]).args(programs)
 }
 
-fn networks(targets: &Targets) -> Vec<Cargo> {
-    vec![workspace_tests().args(named(&targets.networks))]
+fn units(targets: &Targets) -> Vec<Vec<Cargo>> {
+    let units = in_crates(targets).args(named(&targets.crates));
+    vec![vec![units], vec![workspace_tests().args(["--doc"])]]
 }
 
-fn models(targets: &Targets) -> Vec<Cargo> {
+fn networks(targets: &Targets) -> Vec<Vec<Cargo>> {
+    vec![vec![workspace_tests().args(named(&targets.networks))]]
+}
+
+fn models(targets: &Targets) -> Vec<Vec<Cargo>> {
     // Optimised, as loom walks through every interleaving; apart, as its cfg rebuilds everything.
     let loom = ["test", "--package", "rma-shm", "--test", "loom", "--profile", "search"];
     let loom = Cargo::new(&loom).args(["--target-dir", "target/loom"]);
-    let mut runs = vec![loom.flags("RUSTFLAGS", "--cfg loom")];
+    let mut groups = vec![vec![loom.flags("RUSTFLAGS", "--cfg loom")]];
     if !targets.models.is_empty() {
-        runs.push(workspace_tests().args(named(&targets.models)));
+        groups.push(vec![workspace_tests().args(named(&targets.models))]);
     }
-    runs
+    groups
 }
 
-fn privileged(_: &Targets) -> Vec<Cargo> {
-    let ignored = workspace_tests().args(["--lib", "--bins", "--tests"]);
-    // One at a time: each has the machine's two cores to itself.
-    vec![ignored.args(["--", "--ignored", "--test-threads=1"])]
+/// Half of the privileged tests, by the time that they take. They wait for kernels and timeouts for
+/// half of it, so two can run at once. In processes of their own: a child that a test starts has
+/// copies of its process's sockets for a moment, and their ports stay in use.
+const FIRST_HALF: [&str; 2] = ["commands", "hostile"];
+
+fn privileged(targets: &Targets) -> Vec<Vec<Cargo>> {
+    let Targets { crates, networks, models, .. } = targets;
+    let all = [crates, networks, models].into_iter().flatten().map(String::as_str);
+    let (first, second) = all.partition::<Vec<_>, _>(|name| FIRST_HALF.contains(name));
+    let halves = [(workspace_tests(), first), (in_crates(targets), second)];
+    let half = |(cargo, names): (Cargo, Vec<&str>)| {
+        let cargo = cargo.args(names.into_iter().flat_map(|name| ["--test", name]));
+        cargo.args(["--", "--ignored", "--test-threads=1"])
+    };
+    vec![halves.map(half).into()]
 }
 
 /// The counts of a tier's tests, by the harness's own count.
@@ -259,6 +278,51 @@ pub(crate) fn run(options: &Options, not_run: &mut NotRun) -> Result<(), Error> 
     judge(ends, left)
 }
 
+/// The end of a run.
+struct Ran {
+    counts: Counts,
+    succeeded: bool,
+}
+
+/// Gives `line` each line of a run.
+fn run_one(cargo: Cargo, mut line: impl FnMut(&str)) -> Result<Ran, cargo::Error> {
+    let mut counts = Counts::default();
+    let succeeded = cargo.run_watched(|text| {
+        if let Some(more) = Counts::read(text) {
+            counts.add(more);
+        }
+        line(text);
+    })?;
+    Ok(Ran { counts, succeeded })
+}
+
+/// Runs all of a group at once, and gives each with its command line. What the first prints is
+/// watched as it comes, what the others print when the first has ended.
+fn side_by_side(
+    group: Vec<Cargo>,
+    watch: &mut impl FnMut(&str),
+) -> Vec<(String, Result<Ran, cargo::Error>)> {
+    thread::scope(|scope| {
+        let mut group = group.into_iter();
+        let first = group.next();
+        let others: Vec<_> = group
+            .map(|cargo| {
+                let (line, mut lines) = (cargo.line(), Vec::new());
+                let run = move || (run_one(cargo, |text| lines.push(text.to_owned())), lines);
+                (line, scope.spawn(run))
+            })
+            .collect();
+        let mut all: Vec<_> =
+            first.into_iter().map(|cargo| (cargo.line(), run_one(cargo, &mut *watch))).collect();
+        for (line, other) in others {
+            let (ran, lines) = other.join().expect("it does not panic");
+            lines.iter().for_each(|text| watch(text));
+            all.push((line, ran));
+        }
+        all
+    })
+}
+
 #[expect(clippy::disallowed_methods, reason = "a person wants to know how long a tier took")]
 fn run_tier(
     tier: &Tier,
@@ -269,20 +333,20 @@ fn run_tier(
     let start = Instant::now();
     let mut counts = Counts::default();
     let (mut succeeded, mut empty) = (true, Vec::new());
-    for cargo in (tier.runs)(targets) {
-        let (line, mut of_run) = (cargo.line(), Counts::default());
-        let run_succeeded = cargo.run_watched(|line| {
-            if let Some(more) = Counts::read(line) {
-                of_run.add(more);
+    let mut watch = |line: &str| {
+        println!("{line}");
+        shown.read(line);
+        not_run.read(line);
+    };
+    for group in (tier.groups)(targets) {
+        for (line, ran) in side_by_side(group, &mut watch) {
+            let Ran { counts: of_run, succeeded: run_succeeded } = ran?;
+            if run_succeeded && of_run.passed == 0 {
+                empty.push(line);
             }
-            shown.read(line);
-            not_run.read(line);
-        })?;
-        if run_succeeded && of_run.passed == 0 {
-            empty.push(line);
+            succeeded &= run_succeeded;
+            counts.add(of_run);
         }
-        succeeded &= run_succeeded;
-        counts.add(of_run);
     }
     Ok(End::Ran { counts, succeeded, took: start.elapsed(), empty })
 }

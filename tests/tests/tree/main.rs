@@ -6,7 +6,7 @@
 //! | `readme` | what documents show and link to against what there is |
 //! | `layers` | the layering, as a table of nevers, and circles against the modules' imports |
 //! | `crates` | the picture of the crates in ARCHITECTURE.md against the manifests |
-//! | `tested` | tests that pages name against those that there are |
+//! | `tested` | tests that pages name against those that there are; tests where none would run |
 //! | `comments` | docs that say nothing, and comments that are too wide |
 //! | `face` | the names at the root of `rma-xdp` |
 //! | `parameters` | tuples among the parameters of functions |

@@ -1,8 +1,8 @@
-//! Pages that say which test shows what: each test that they name is there.
+//! Tests that would not run: those that a page names and that are gone, and those in programs.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use super::{root, sources};
+use super::{crate_folders, root, sources};
 
 /// The words in backquotes of a page that are sentences, as the names of tests are.
 fn named(page: &str) -> BTreeSet<&str> {
@@ -34,4 +34,26 @@ fn a_test_that_is_named_and_not_there_is_found() {
     assert_eq!(named.iter().collect::<Vec<_>>(), [&"a_b_c_d", &"e_f_g_h"]);
     let sources = ["    fn a_b_c_d() {}\n// e_f_g_h()".to_owned()];
     assert_eq!(missing(&named, &sources), ["e_f_g_h"]);
+}
+
+/// `cargo xtask test` compiles no program as a test whose package has a library, and no example.
+#[test]
+fn programs_with_a_library_and_examples_have_no_tests() {
+    let mut found = Vec::new();
+    for folder in crate_folders() {
+        let folder = root().join(folder);
+        if !folder.join("src/lib.rs").exists() {
+            continue;
+        }
+        let mut programs = vec![folder.join("src/main.rs")];
+        for of in ["src/bin", "examples"] {
+            programs.extend(
+                folder.join(of).exists().then(|| sources(&folder.join(of))).into_iter().flatten(),
+            );
+        }
+        let has_tests =
+            |it: &PathBuf| fs::read_to_string(it).is_ok_and(|it| it.contains("#[test]"));
+        found.extend(programs.into_iter().filter(has_tests));
+    }
+    assert_eq!(found, Vec::<PathBuf>::new(), "move them to the library, or below tests/");
 }

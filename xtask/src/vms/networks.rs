@@ -17,7 +17,7 @@ use super::{
     network::Network,
     scenario,
 };
-use crate::{cargo::Cargo, host, not_run::NotRun};
+use crate::{host, not_run::NotRun, test};
 
 /// For titles and for `--only`.
 pub(super) const NAME: &str = "6.12, networks";
@@ -40,7 +40,7 @@ pub(super) fn run(cache: &Path, not_run: &mut NotRun) -> Result<(), Error> {
             return Ok(());
         }
     };
-    let test = image::stripped(&test()?, cache)?;
+    let test = image::stripped(&program()?, cache)?;
     let name = test.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let ip = host::find_program("ip").expect("looked for above");
     let programs = [test, ip, image::busybox().expect("looked for above")];
@@ -63,15 +63,15 @@ fn failed(trouble: Trouble) -> Error {
 }
 
 /// The test's program.
-fn test() -> Result<PathBuf, Error> {
+fn program() -> Result<PathBuf, Error> {
     #[derive(Deserialize)]
     struct Built {
         executable: Option<PathBuf>,
     }
-    let build = ["test", "--package", "rma-tests", "--test", "devices", "--no-run"];
-    Cargo::new(&build).run()?;
+    let build = || test::workspace_tests().args(["--test", "devices", "--no-run"]);
+    build().run()?;
     // What is built already is named once more, for programs.
-    let said = Cargo::new(&build).args(["--message-format=json"]).output().unwrap_or_default();
+    let said = build().args(["--message-format=json"]).output().unwrap_or_default();
     let built = said.lines().filter_map(|line| serde_json::from_str::<Built>(line).ok());
     let missing = || Setup::NotInPackage { what: "the test".into(), folder: "tests".into() };
     // The programs of the package come with its tests.

@@ -84,6 +84,9 @@ pub enum PaperError {
     /// Somebody asked the program to end.
     #[error("interrupted; figures that were done are kept")]
     Interrupted,
+    /// A check of figures of which none could run.
+    #[error("none of these figures could run here, so no claim was checked; see above")]
+    NothingJudged,
     /// Claims do not hold, or reasons are not needed.
     #[error(
         "{claims} claims neither hold nor are explained, {reasons} reasons are not needed; see above"
@@ -315,8 +318,11 @@ impl<'a> Runs<'a> {
         if !failed.is_empty() {
             return Err(PaperError::Failed(failed.join(", ")));
         }
-        let judged = done.iter().filter(|it| it.verdict != Verdict::None);
-        let claims = judged.map(|it| it.unexplained(self.differences)).sum();
+        let judged = || done.iter().filter(|it| it.verdict != Verdict::None);
+        if is_checked && judged().next().is_none() {
+            return Err(PaperError::NothingJudged);
+        }
+        let claims = judged().map(|it| it.unexplained(self.differences)).sum();
         let reasons = reasons.len();
         if is_checked && claims + reasons > 0 {
             return Err(PaperError::Unexplained { claims, reasons });
@@ -497,6 +503,10 @@ mod tests {
     #[test]
     fn a_figure_that_may_not_run_is_no_failure_and_one_that_fails_is() {
         let mut bench = Bench::new(&[&FORBIDDEN]);
+        assert!(matches!(bench.run(1, false), Err(PaperError::NothingJudged)), "it is a check");
+        bench.all.push(&OTHER);
+        let (claim, reason) = ("star-1-smaller".to_owned(), "why".to_owned());
+        bench.differences.all.push(Difference { claim, reason });
         bench.run(1, false).unwrap();
         bench.all.push(&BROKEN);
         assert!(matches!(bench.run(1, false), Err(PaperError::Failed(it)) if it == "channels-5"));

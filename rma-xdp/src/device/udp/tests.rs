@@ -422,11 +422,10 @@ fn silent_interface(mtu: u32) -> String {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn packets_without_room_in_a_full_send_buffer_are_held_back_and_go_first() {
-    in_own_network(|| {
-        with_every_batching(|_| {
-            let name = silent_interface(1500);
-            full_send_buffer(&name);
-            ip(&format!("link delete {name}"));
+    with_every_batching(|batching| {
+        in_own_network(move || {
+            BATCHING.set(batching);
+            full_send_buffer(&silent_interface(1500));
         });
     });
 }
@@ -505,9 +504,14 @@ fn fragmenting(address: &str) -> UdpSocket {
 #[test]
 #[ignore = "needs root: cargo xtask test"]
 fn a_datagram_that_came_in_fragments_is_counted_and_dropped() {
-    in_own_network(|| {
-        ip("link set lo mtu 1500 up");
-        with_every_batching(|_| fragments());
+    // Each in a network of its own: while another test starts a child, the child has copies of the
+    // sockets, and their port stays in use.
+    with_every_batching(|batching| {
+        in_own_network(move || {
+            BATCHING.set(batching);
+            ip("link set lo mtu 1500 up");
+            fragments();
+        });
     });
 }
 
