@@ -30,8 +30,8 @@ pub(crate) struct Side<'a> {
 /// The driver's books of each service, besides the accounts.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceBooks {
-    /// Regions that some NICs may have and others not, as an engine did not answer in time when
-    /// they were registered or deregistered: to be deregistered.
+    /// 1RMA's: regions that some NICs may have and others not, as an engine did not answer in time
+    /// when they were registered or deregistered. They are to be deregistered.
     pub(crate) orphans: Vec<RegionId>,
     #[cfg(feature = "star")]
     pub(crate) star: StarBooks,

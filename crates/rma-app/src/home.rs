@@ -9,7 +9,11 @@
 //! portal and has nothing else of the host's in its hands, so the portal has to say whom to tell;
 //! it says no more than that, and carries no list.
 
-use core::{fmt, ops::Range};
+use core::{
+    fmt,
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 use std::sync::Arc;
 
 use rma_core::portal::CommandPortal;
@@ -36,7 +40,16 @@ pub trait Home: fmt::Debug + Send + Sync {
 /// Tells a portal of a service other than 1RMA from all others of this process, also from those
 /// that were before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PortalTag(pub u64);
+pub struct PortalTag(u64);
+
+impl PortalTag {
+    /// The next one of this process, of whatever service.
+    #[must_use]
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
 
 /// The parts that a [`Portal`](crate::Portal) is made of.
 #[derive(Debug)]

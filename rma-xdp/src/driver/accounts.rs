@@ -28,7 +28,7 @@ use crate::driver::tenant::{
 };
 
 /// The host's own account.
-pub(crate) const HOST: TenantId = TenantId(0);
+pub(super) const HOST: TenantId = TenantId(0);
 
 #[derive(Debug)]
 pub(crate) struct Accounts {
@@ -85,18 +85,18 @@ struct Registered {
 
 /// The account of a region that is a receive queue.
 #[derive(Debug)]
-pub(crate) struct QueueAccount {
+pub(super) struct QueueAccount {
     /// The index of the engine that serves it.
-    pub(crate) engine: usize,
+    pub(super) engine: usize,
     /// The first slot of the portal that its events wake.
-    pub(crate) portal: Option<u16>,
+    pub(super) portal: Option<u16>,
     /// Its rings, to look at.
-    pub(crate) memory: ReceiveQueueMemory,
+    pub(super) memory: ReceiveQueueMemory,
 }
 
 impl Accounts {
     /// Accounts of engines that have `slots`, and each tables of so many `capacities`.
-    pub(crate) fn new(
+    pub(super) fn new(
         slots: impl Iterator<Item = Range<u16>> + Clone,
         capacities: &Capacities,
         config: &DriverConfig,
@@ -123,7 +123,7 @@ impl Accounts {
     }
 
     /// Opens an account, and sets aside what it reserves.
-    pub(crate) fn open(
+    pub(super) fn open(
         &mut self,
         name: &str,
         pid: Pid,
@@ -192,7 +192,7 @@ impl Accounts {
     }
 
     /// Closes the accounts of tenants that are gone and have given everything back.
-    pub(crate) fn close_abandoned(&mut self) {
+    pub(super) fn close_abandoned(&mut self) {
         let Self { pools, free_slots, tenants, .. } = self;
         tenants.retain(|_, account| {
             let mut shares = account.shares.iter();
@@ -226,7 +226,7 @@ impl Accounts {
     }
 
     /// A range of slots that the tenant may have, of those that `may` be had.
-    pub(crate) fn take_slots(
+    pub(super) fn take_slots(
         &mut self,
         tenant: TenantId,
         wanted: u16,
@@ -268,14 +268,14 @@ impl Accounts {
 
     /// The most slots side by side that the tenant could have at once, of those that `may` be had,
     /// if no other limit were in the way.
-    pub(crate) fn longest_slots(&self, tenant: TenantId, may: impl Fn(u16) -> bool) -> u16 {
+    pub(super) fn longest_slots(&self, tenant: TenantId, may: impl Fn(u16) -> bool) -> u16 {
         let reserved = self.tenants[&tenant].free_slots.longest_of(&may);
         self.free_slots.longest_of(&may).max(reserved)
     }
 
     /// Whether `take_slots` could succeed once the portals with these slots are given back. Where
     /// they lie is not looked at: then it may still fail.
-    pub(crate) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
+    pub(super) fn may_have(&self, tenant: TenantId, wanted: u16, returning: &[Range<u16>]) -> bool {
         if returning.is_empty() || wanted > self.free_slots.largest() {
             return false;
         }
@@ -306,7 +306,7 @@ impl Accounts {
     }
 
     /// Takes back what `take_slots` has given.
-    pub(crate) fn give_slots_back(&mut self, slots: Range<u16>) {
+    pub(super) fn give_slots_back(&mut self, slots: Range<u16>) {
         let PortalCharge { tenant, source, queues } =
             self.portals.remove(&slots.start).expect("these slots are a portal's");
         for queue in queues {
@@ -325,7 +325,7 @@ impl Accounts {
     }
 
     /// Whether the tenant may register `len` bytes, and at whose expense.
-    pub(crate) fn admit_region(
+    pub(super) fn admit_region(
         &self,
         tenant: TenantId,
         len: u64,
@@ -385,13 +385,13 @@ impl Accounts {
     }
 
     /// The region that was just admitted has been registered.
-    pub(crate) fn registered(&mut self, id: RegionId, charge: Charge, home: usize) {
+    pub(super) fn registered(&mut self, id: RegionId, charge: Charge, home: usize) {
         self.charge(&charge);
         self.registered.insert(id, Registered { charge, home, queue: None });
     }
 
     /// It is a receive queue.
-    pub(crate) fn registered_queue(&mut self, id: RegionId, queue: QueueAccount) {
+    pub(super) fn registered_queue(&mut self, id: RegionId, queue: QueueAccount) {
         let portal = queue.portal.and_then(|first| self.portals.get_mut(&first));
         portal.into_iter().for_each(|portal| portal.queues.push(id));
         if let Some(registered) = self.registered.get_mut(&id) {
@@ -400,23 +400,23 @@ impl Accounts {
     }
 
     /// The receive queues whose events wake the portal with these slots.
-    pub(crate) fn queues_of(&self, slots: &Range<u16>) -> Box<[RegionId]> {
+    pub(super) fn queues_of(&self, slots: &Range<u16>) -> Box<[RegionId]> {
         self.portals.get(&slots.start).map(|portal| &*portal.queues).unwrap_or_default().into()
     }
 
     /// Returns the owner of the portal with these slots.
-    pub(crate) fn owner_of(&self, slots: &Range<u16>) -> Option<TenantId> {
+    pub(super) fn owner_of(&self, slots: &Range<u16>) -> Option<TenantId> {
         self.portals.get(&slots.start).map(|portal| portal.tenant)
     }
 
     /// Returns the account of a receive queue, and its owner.
-    pub(crate) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
+    pub(super) fn queue(&self, id: RegionId) -> Option<(&QueueAccount, TenantId)> {
         let Registered { charge, queue, .. } = self.registered.get(&id)?;
         queue.as_ref().map(|queue| (queue, charge.tenant))
     }
 
     /// The length of a receive queue's buffers.
-    pub(crate) fn buffer_len(&self, id: RegionId) -> Option<u64> {
+    pub(super) fn buffer_len(&self, id: RegionId) -> Option<u64> {
         self.queue(id).map(|(queue, _)| queue.memory.layout().buffer_len().into())
     }
 
@@ -425,18 +425,18 @@ impl Accounts {
     }
 
     /// The index of the engine that is a region's home.
-    pub(crate) fn home_of(&self, id: RegionId) -> usize {
+    pub(super) fn home_of(&self, id: RegionId) -> usize {
         self.registered.get(&id).map_or(0, |it| it.home)
     }
 
     /// The regions whose home this engine is, but for receive queues.
-    pub(crate) fn bereft(&self, engine: usize) -> Vec<RegionId> {
+    pub(super) fn bereft(&self, engine: usize) -> Vec<RegionId> {
         let its = self.registered.iter().filter(|(_, it)| it.home == engine && it.queue.is_none());
         its.map(|(&id, _)| id).collect()
     }
 
     /// The home of these regions is another engine now.
-    pub(crate) fn move_homes(&mut self, regions: &[RegionId], to: usize) {
+    pub(super) fn move_homes(&mut self, regions: &[RegionId], to: usize) {
         for region in regions {
             if let Some(registered) = self.registered.get_mut(region) {
                 registered.home = to;
@@ -445,7 +445,7 @@ impl Accounts {
     }
 
     /// How many receive queues each of so many engines serves.
-    pub(crate) fn queues_by_engine(&self, engines: usize) -> Vec<usize> {
+    pub(super) fn queues_by_engine(&self, engines: usize) -> Vec<usize> {
         let mut counts = vec![0; engines];
         let queues = self.registered.values().filter_map(|it| it.queue.as_ref());
         queues.for_each(|queue| counts[queue.engine] += 1);
@@ -453,17 +453,17 @@ impl Accounts {
     }
 
     /// Lists the fill of each receive queue.
-    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueWatch> {
+    pub(super) fn queues(&self) -> impl Iterator<Item = QueueWatch> {
         self.registered.values().filter_map(|it| it.queue.as_ref()).map(|it| it.memory.watch())
     }
 
     /// Returns the owner of the region with this name.
-    pub(crate) fn owner_of_region(&self, id: RegionId) -> Option<TenantId> {
+    pub(super) fn owner_of_region(&self, id: RegionId) -> Option<TenantId> {
         self.registered.get(&id).map(|it| it.charge.tenant)
     }
 
     /// A region is registered no longer.
-    pub(crate) fn deregistered(&mut self, id: RegionId) {
+    pub(super) fn deregistered(&mut self, id: RegionId) {
         let Some(Registered { charge, queue, .. }) = self.registered.remove(&id) else { return };
         let portal = queue.and_then(|it| it.portal).and_then(|it| self.portals.get_mut(&it));
         portal.into_iter().for_each(|portal| portal.queues.retain(|&queue| queue != id));
@@ -471,7 +471,7 @@ impl Accounts {
     }
 
     /// Lists the usage and limits of every tenant.
-    pub(crate) fn usages(&self) -> impl Iterator<Item = TenantUsage> {
+    pub(super) fn usages(&self) -> impl Iterator<Item = TenantUsage> {
         self.tenants.iter().map(|(&tenant, account)| TenantUsage {
             tenant: account.name.clone(),
             id: tenant.0,
@@ -479,7 +479,7 @@ impl Accounts {
         })
     }
 
-    pub(crate) fn usage(&self, tenant: TenantId) -> Usage {
+    pub(super) fn usage(&self, tenant: TenantId) -> Usage {
         let (account, percent) = (&self.tenants[&tenant], self.percent(tenant));
         let of = |resource| self.pools.usage(resource, &account.shares[resource], percent);
         let (slots, pool) = (of(Resource::CommandSlots), &self.pools[Resource::CommandSlots]);

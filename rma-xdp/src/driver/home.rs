@@ -12,11 +12,11 @@ use rma_app::{
 #[derive(Debug)]
 pub(crate) struct PortalHome {
     /// Slots of portals that were dropped and whose ops may be in flight still.
-    pub(crate) retired: ArrayQueue<Range<u16>>,
+    pub(super) retired: ArrayQueue<Range<u16>>,
     /// Portals of other services that were dropped, and may have frames under way still.
     pub(crate) retired_tags: SegQueue<PortalTag>,
     /// The executors over its portals.
-    pub(crate) executors: Executors,
+    pub(super) executors: Executors,
 }
 
 impl PortalHome {

@@ -50,18 +50,18 @@ pub(crate) fn receive_queues(books: &Books) -> ReceiveQueues {
 pub(crate) struct Ledger {
     /// The tenants, and which portals and regions are whose. The keys of the regions are in the
     /// NICs' tables alone: a remote Rekey changes them.
-    pub(crate) books: Books,
+    pub(super) books: Books,
     /// The ledger that portals report to when they are dropped.
     pub(crate) home: Arc<PortalHome>,
     /// The names of the NICs' regions.
-    pub(crate) names: RegionNames,
-    /// The books of the services besides 1RMA.
+    pub(super) names: RegionNames,
+    /// The books of each service, besides the accounts.
     pub(crate) services: ServiceBooks,
 }
 
 impl Ledger {
     /// `slots` and `regions` are how many there are.
-    pub(crate) fn new(accounts: Accounts, slots: usize, regions: u32) -> Self {
+    pub(super) fn new(accounts: Accounts, slots: usize, regions: u32) -> Self {
         Self {
             books: Arc::new(Mutex::new(accounts)),
             home: Arc::new(PortalHome::new(slots)),
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// Notes slots that the driver takes back once their last op has completed.
-    pub(crate) fn retire(&self, slots: Range<u16>) {
+    pub(super) fn retire(&self, slots: Range<u16>) {
         self.home.retired.push(slots).expect("there is room for all portals that there can be");
     }
 }

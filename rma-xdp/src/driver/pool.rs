@@ -27,7 +27,7 @@ impl Part {
 }
 
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(super) struct Pool {
     capacity: u64,
     rest: Part,
 }
@@ -42,11 +42,11 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    pub(crate) const fn used(&self) -> u64 {
+    pub(super) const fn used(&self) -> u64 {
         self.reservation.used + self.of_rest
     }
 
-    pub(crate) const fn max(&self) -> u64 {
+    pub(super) const fn max(&self) -> u64 {
         self.max
     }
 
@@ -56,21 +56,21 @@ impl Share {
 }
 
 impl Pool {
-    pub(crate) const fn new(capacity: u64) -> Self {
+    pub(super) const fn new(capacity: u64) -> Self {
         Self { capacity, rest: Part { size: capacity, used: 0 } }
     }
 
-    pub(crate) const fn capacity(&self) -> u64 {
+    pub(super) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// How much could be reserved: what is neither reserved nor in use.
-    pub(crate) const fn rest_free(&self) -> u64 {
+    pub(super) const fn rest_free(&self) -> u64 {
         self.rest.free()
     }
 
     /// The share of a new tenant; `None` if that much cannot be reserved.
-    pub(crate) fn open(&mut self, quota: Quota) -> Option<Share> {
+    pub(super) fn open(&mut self, quota: Quota) -> Option<Share> {
         let Quota { reserved, max } = quota;
         if reserved > self.rest.free() {
             return None;
@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// Ends a reservation. Nothing of the share is in use.
-    pub(crate) fn close(&mut self, share: &Share) {
+    pub(super) fn close(&mut self, share: &Share) {
         debug_assert_eq!(share.used(), 0);
         self.rest.size += share.reservation.size;
     }
@@ -94,7 +94,7 @@ impl Pool {
 
     /// How much could be had of the rest, leaving `percent` of it free; and how much more is free
     /// and left.
-    pub(crate) fn rest_for(&self, percent: u8) -> (u64, u64) {
+    pub(super) fn rest_for(&self, percent: u8) -> (u64, u64) {
         let free = self.rest.free();
         let available = free.saturating_sub(self.kept(percent));
         (available, free - available)
@@ -102,18 +102,18 @@ impl Pool {
 
     /// How much could be had of the rest, leaving `percent` of it free, once `returned` are given
     /// back to it.
-    pub(crate) fn rest_after(&self, returned: u64, percent: u8) -> u64 {
+    pub(super) fn rest_after(&self, returned: u64, percent: u8) -> u64 {
         (self.rest.free() + returned).saturating_sub(self.kept(percent))
     }
 
-    pub(crate) fn usage(&self, share: &Share, percent: u8) -> PoolUsage {
+    pub(super) fn usage(&self, share: &Share, percent: u8) -> PoolUsage {
         let used = share.used();
         let most = share.reserved_free().max(self.rest_for(percent).0);
         PoolUsage { used, available: most.min(share.max.saturating_sub(used)) }
     }
 
     /// Whether `amount` can come from there. The quota is another question.
-    pub(crate) fn has(&self, share: &Share, source: Source, amount: u64, percent: u8) -> bool {
+    pub(super) fn has(&self, share: &Share, source: Source, amount: u64, percent: u8) -> bool {
         amount
             <= match source {
                 Source::Reservation => share.reserved_free(),
@@ -122,13 +122,13 @@ impl Pool {
     }
 
     /// Returns the source of `amount`, if it can be had.
-    pub(crate) fn source(&self, share: &Share, amount: u64, percent: u8) -> Option<Source> {
+    pub(super) fn source(&self, share: &Share, amount: u64, percent: u8) -> Option<Source> {
         let has = |&source: &Source| self.has(share, source, amount, percent);
         [Source::Reservation, Source::Rest].into_iter().find(has)
     }
 
     /// Allocates what `has` or `source` has just said can be had.
-    pub(crate) fn charge(&mut self, share: &mut Share, source: Source, amount: u64) {
+    pub(super) fn charge(&mut self, share: &mut Share, source: Source, amount: u64) {
         match source {
             Source::Reservation => share.reservation.used += amount,
             Source::Rest => {
@@ -141,7 +141,7 @@ impl Pool {
     }
 
     /// Gives back what was charged.
-    pub(crate) fn refund(&mut self, share: &mut Share, source: Source, amount: u64) {
+    pub(super) fn refund(&mut self, share: &mut Share, source: Source, amount: u64) {
         match source {
             Source::Reservation => share.reservation.used -= amount,
             Source::Rest => {

@@ -45,16 +45,16 @@ impl<P> Shards<P> {
     }
 
     /// Lists the slots of the NICs.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
+    pub(super) fn slots(&self) -> impl Iterator<Item = Range<u16>> + Clone {
         self.0.iter().map(|shard| shard.slots.clone())
     }
 
     /// The slots of the NIC of the engine with this index.
-    pub(crate) fn slots_at(&self, index: usize) -> Range<u16> {
+    pub(super) fn slots_at(&self, index: usize) -> Range<u16> {
         self.0[index].slots.clone()
     }
 
-    pub(crate) fn index_of(&self, slots: &Range<u16>) -> usize {
+    pub(super) fn index_of(&self, slots: &Range<u16>) -> usize {
         let is_of = |shard: &Shard<P>| shard.slots.contains(&slots.start);
         self.0.iter().position(is_of).expect("a portal's slots are one NIC's")
     }
@@ -62,7 +62,7 @@ impl<P> Shards<P> {
 
 impl<P: ControlPath> Shards<P> {
     /// Returns the life of the engine that has `slots`, and the bell that wakes it.
-    pub(crate) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
+    pub(super) fn engine_of(&self, slots: &Range<u16>) -> (Life, Option<Bell>) {
         let path = &self.0[self.index_of(slots)].path;
         (path.life(), path.bell())
     }
@@ -110,7 +110,7 @@ impl<P: ControlPath> Shards<P> {
     }
 
     /// The engine of this index; where it has ended, the next that has not. `None`: all have.
-    pub(crate) fn living_from(&self, index: usize) -> Option<usize> {
+    pub(super) fn living_from(&self, index: usize) -> Option<usize> {
         let mut engines = (index..self.count()).chain(0..index);
         engines.find(|&it| !self.0[it].path.life().has_ended())
     }
@@ -126,7 +126,7 @@ impl<P: ControlPath> Shards<P> {
     /// # Errors
     /// If an engine that has not ended does not answer. The regions have their homes still, and are
     /// moved when this is called again.
-    pub(crate) fn move_homes(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+    pub(super) fn move_homes(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
         for ended in 0..self.count() {
             let Some(to) = self.living_from(ended).filter(|&to| to != ended) else { continue };
             let regions: Arc<[_]> = ledger.accounts().bereft(ended).into();
@@ -212,7 +212,7 @@ impl<P: ControlPath> Shards<P> {
 
     /// Puts into the ledger what engines have done for askers that had given up, and has undone
     /// what nobody knows of: as far as engines take questions now.
-    pub(crate) fn settle_late(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
+    pub(super) fn settle_late(&mut self, ledger: &mut Ledger) -> Result<(), HostError> {
         for path in self.paths_mut().filter(|path| path.is_reachable()) {
             path.late()?.iter().for_each(|late| late.settle(ledger));
         }
@@ -242,7 +242,7 @@ fn ask<Q: Question>(
 }
 
 /// The error of whoever has given up waiting for what an engine has taken up.
-pub(crate) fn under_way(error: HostError) -> HostError {
+pub(super) fn under_way(error: HostError) -> HostError {
     match error {
         HostError::EngineStuck { waited, .. } => {
             HostError::EngineStuck { waited, is_under_way: true }

@@ -3,11 +3,7 @@
 //! A portal is one engine's: that which has the fewest, of those that take questions. All about it
 //! is asked there.
 
-use core::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use core::{ops::Range, time::Duration};
 use std::sync::Arc;
 
 use rma_app::{
@@ -82,9 +78,6 @@ pub(crate) struct StarTerms {
     pub(crate) valid: Duration,
 }
 
-/// The tag of the next portal of this process.
-static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
-
 impl<P: ControlPath> Driver<P> {
     /// Allocates a portal of StaR. `None` if dropped portals, whose connections have frames under
     /// way, have what may be enough: to be asked again once the engine has gone on.
@@ -137,7 +130,7 @@ impl<P: ControlPath> Driver<P> {
         if let Some(sleep) = &sleep {
             port.set_sleeper(sleep.bell());
         }
-        let tag = PortalTag(NEXT_TAG.fetch_add(1, Relaxed));
+        let tag = PortalTag::next();
         let question = AttachStar { port, tag, charge };
         let attached = self.shards.ask_at(engine, question, &mut self.ledger)?;
         let number = attached.book(&mut self.ledger)?;

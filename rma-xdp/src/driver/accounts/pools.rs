@@ -29,14 +29,14 @@ impl Capacities {
 
 /// The pools of a host. What is the host's is found by its resource, as if it were each engine's.
 #[derive(Debug)]
-pub(crate) struct Pools {
+pub(super) struct Pools {
     engines: usize,
     pools: PerResource<Box<[Pool]>>,
 }
 
 impl Pools {
     /// Pools of these sizes, of a host of so many engines.
-    pub(crate) fn new(engines: usize, capacity: impl Fn(Resource) -> u64) -> Self {
+    pub(super) fn new(engines: usize, capacity: impl Fn(Resource) -> u64) -> Self {
         let pools = PerResource::each(|resource| {
             let count = if resource.is_of_engine() { engines } else { 1 };
             (0..count).map(|_| Pool::new(capacity(resource))).collect()
@@ -45,18 +45,18 @@ impl Pools {
     }
 
     /// The pool that what an engine has of a resource comes from.
-    pub(crate) fn at(&self, resource: Resource, engine: usize) -> &Pool {
+    pub(super) fn at(&self, resource: Resource, engine: usize) -> &Pool {
         let pools = &self.pools[resource];
         &pools[engine.min(pools.len() - 1)]
     }
 
-    pub(crate) fn at_mut(&mut self, resource: Resource, engine: usize) -> &mut Pool {
+    pub(super) fn at_mut(&mut self, resource: Resource, engine: usize) -> &mut Pool {
         let pools = &mut self.pools[resource];
         &mut pools[engine.min(pools.len() - 1)]
     }
 
     /// The engine that has most room for what is to be reserved.
-    pub(crate) fn roomiest(&self, quotas: &Quotas) -> usize {
+    pub(super) fn roomiest(&self, quotas: &Quotas) -> usize {
         let times = |engine: &usize| {
             let reserved = Resource::ALL.into_iter().filter(|it| it.is_of_engine());
             let times = reserved.filter_map(|resource| {
@@ -70,7 +70,7 @@ impl Pools {
     }
 
     /// The usage of a share, and the most that it can have at one engine.
-    pub(crate) fn usage(&self, resource: Resource, share: &Share, percent: u8) -> PoolUsage {
+    pub(super) fn usage(&self, resource: Resource, share: &Share, percent: u8) -> PoolUsage {
         let usages = self.pools[resource].iter().map(|pool| pool.usage(share, percent));
         usages.max_by_key(|usage| usage.available).expect("there is a pool")
     }
