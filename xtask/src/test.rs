@@ -135,20 +135,36 @@ pub(crate) fn workspace_tests() -> Cargo {
     Cargo::new(&["test", "--workspace", "--no-fail-fast"])
 }
 
-fn named(targets: &[String]) -> impl Iterator<Item = &str> {
-    targets.iter().flat_map(|name| ["--test", name])
+fn named(names: &[impl AsRef<str>]) -> impl Iterator<Item = &str> {
+    names.iter().flat_map(|name| ["--test", name.as_ref()])
 }
 
-/// The tests beside the code. Programs of packages with a library, and examples, have none: they
-/// would be compiled and linked for nothing.
-fn in_crates(targets: &Targets) -> Cargo {
+/// The tests beside the code, and integration tests of these `names`: those that are `aside` at the
+/// same time, in a process of their own. For a moment a child that a test starts has copies of its
+/// process's sockets, and their ports stay in use.
+///
+/// Programs of packages with a library, and examples, have no tests, and are not compiled as such.
+fn in_two<'a>(
+    targets: &'a Targets,
+    names: impl Iterator<Item = &'a String>,
+    aside: &[&str],
+) -> Vec<Cargo> {
+    let (aside, rest): (Vec<_>, Vec<_>) = names.partition(|name| aside.contains(&name.as_str()));
     let programs = targets.programs.iter().flat_map(|name| ["--bin", name]);
-    workspace_tests().args(["--lib"]).args(programs)
+    let mut both = vec![workspace_tests().args(["--lib"]).args(programs).args(named(&rest))];
+    // Without a name cargo would run all.
+    if !aside.is_empty() {
+        both.push(workspace_tests().args(named(&aside)));
+    }
+    both
 }
+
+/// It waits for clocks nearly all of its time.
+const UNITS_ASIDE: [&str; 1] = ["service"];
 
 fn units(targets: &Targets) -> Vec<Vec<Cargo>> {
-    let units = in_crates(targets).args(named(&targets.crates));
-    vec![vec![units], vec![workspace_tests().args(["--doc"])]]
+    let units = in_two(targets, targets.crates.iter(), &UNITS_ASIDE);
+    vec![units, vec![workspace_tests().args(["--doc"])]]
 }
 
 fn networks(targets: &Targets) -> Vec<Vec<Cargo>> {
@@ -167,20 +183,14 @@ fn models(targets: &Targets) -> Vec<Vec<Cargo>> {
 }
 
 /// Half of the privileged tests, by the time that they take. They wait for kernels and timeouts for
-/// half of it, so two can run at once. In processes of their own: a child that a test starts has
-/// copies of its process's sockets for a moment, and their ports stay in use.
-const FIRST_HALF: [&str; 2] = ["commands", "hostile"];
+/// half of it.
+const PRIVILEGED_ASIDE: [&str; 2] = ["commands", "hostile"];
 
 fn privileged(targets: &Targets) -> Vec<Vec<Cargo>> {
     let Targets { crates, networks, models, .. } = targets;
-    let all = [crates, networks, models].into_iter().flatten().map(String::as_str);
-    let (first, second) = all.partition::<Vec<_>, _>(|name| FIRST_HALF.contains(name));
-    let halves = [(workspace_tests(), first), (in_crates(targets), second)];
-    let half = |(cargo, names): (Cargo, Vec<&str>)| {
-        let cargo = cargo.args(names.into_iter().flat_map(|name| ["--test", name]));
-        cargo.args(["--", "--ignored", "--test-threads=1"])
-    };
-    vec![halves.map(half).into()]
+    let all = [crates, networks, models].into_iter().flatten();
+    let ignored = |cargo: Cargo| cargo.args(["--", "--ignored", "--test-threads=1"]);
+    vec![in_two(targets, all, &PRIVILEGED_ASIDE).into_iter().map(ignored).collect()]
 }
 
 /// The counts of a tier's tests, by the harness's own count.
