@@ -114,7 +114,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     }
     let clippy = ["clippy", "--package", "rma-keys", "--no-default-features", "--example"];
     Cargo::new(&clippy).args([KEYS_EXAMPLE, "--", "--deny", "warnings"]).run()?;
-    // Off in all other builds: one brings QUIC, with the other keys are no secrets.
+    // Off in all other builds of it: one brings QUIC, the other logs keys.
     let clippy = ["clippy", "--package", "rma-bench", "--lib", "--features", "quic,keylog"];
     Cargo::new(&clippy).args(["--", "--deny", "warnings"]).run()?;
     let doc = Cargo::new(&["doc", "--workspace", "--no-deps"]);

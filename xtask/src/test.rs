@@ -159,7 +159,7 @@ fn in_two<'a>(
     both
 }
 
-/// It waits for clocks nearly all of its time.
+/// The tests of the key service wait for clocks nearly all of their time.
 const UNITS_ASIDE: [&str; 1] = ["service"];
 
 fn units(targets: &Targets) -> Vec<Vec<Cargo>> {
