@@ -58,9 +58,9 @@ pub(crate) enum Error {
     },
 }
 
-/// The packages that a program over UDP alone must not bring: AF_XDP, and what its build needs; and
-/// netlink, which finds paths for AF_XDP. Beginnings of names.
-const NOT_LINKED: [&str; 6] = ["xsk-rs", "libxdp-sys", "libbpf-sys", "aya", "bindgen", "netlink-"];
+/// The packages that a program over UDP alone must not bring: AF_XDP's loader, and netlink, which
+/// finds paths for AF_XDP. Beginnings of names.
+const NOT_LINKED: [&str; 2] = ["aya", "netlink-"];
 
 /// How many packages the application's end is with all that it links: the protocol and its
 /// cryptography are most of them. More: every service that issues ops has to trust and build them.

@@ -148,29 +148,6 @@ pub(crate) fn links(header: &str, library: &str) -> bool {
     compiler.wait().is_ok_and(|status| status.success())
 }
 
-/// Whether bindgen will find libclang: where clang-sys looks for it on Linux.
-pub(crate) fn has_libclang() -> bool {
-    if env::var_os("LIBCLANG_PATH").is_some() {
-        return true;
-    }
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for parent in ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"] {
-        folders.push(parent.into());
-        // `/usr/lib/llvm-14/lib`, `/usr/lib/x86_64-linux-gnu`.
-        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-            folders.extend([entry.path(), entry.path().join("lib")]);
-        }
-    }
-    let files = folders.iter().flat_map(fs::read_dir).flatten().flatten();
-    files.map(|file| file.file_name()).any(|name| is_libclang(&name.to_string_lossy()))
-}
-
-fn is_libclang(file: &str) -> bool {
-    let version = file.strip_prefix("libclang-").unwrap_or("");
-    file.starts_with("libclang.so")
-        || version.starts_with(|first: char| first.is_ascii_digit()) && version.contains(".so")
-}
-
 /// Whether a command runs and succeeds; what it prints is nobody's concern.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
@@ -213,15 +190,5 @@ mod tests {
         let refusal = ip(&["no-such-object"]).unwrap_err();
         assert_eq!(refusal.command, "ip no-such-object");
         assert!(refusal.said.contains("no-such-object"), "{refusal:?}");
-    }
-
-    #[test]
-    fn libclang_is_told_from_its_cousins() {
-        for name in ["libclang.so", "libclang-14.so.14.0.6", "libclang.so.1"] {
-            assert!(is_libclang(name), "{name}");
-        }
-        for name in ["libclang-cpp.so.14", "libclangAST.a", "libclang-14.a", "libc.so.6"] {
-            assert!(!is_libclang(name), "{name}");
-        }
     }
 }

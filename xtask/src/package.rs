@@ -131,7 +131,7 @@ fn fields(architecture: &str, libc: &str) -> String {
     format!(
         "Package: {NAME}\nVersion: {VERSION}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: whoever ran cargo xtask package <root@localhost>\n\
-         Depends: libc6 (>= {libc}), libgcc-s1, libelf1t64 | libelf1, zlib1g\n\
+         Depends: libc6 (>= {libc}), libgcc-s1\n\
          Description: one-sided remote memory access: measurements and keys\n \
          rma-bench serves memory to other hosts, and measures and verifies reads and writes of it.\n \
          rmactl issues certificates for a lab and queries the key service.\n"

@@ -27,7 +27,6 @@ enum Look {
     Program(&'static str),
     /// A C header, and the library that belongs to it.
     Library(&'static str, &'static str),
-    Libclang,
 }
 
 impl Look {
@@ -35,7 +34,6 @@ impl Look {
         match self {
             Self::Program(name) => host::find_program(name).is_some(),
             Self::Library(header, library) => host::links(header, library),
-            Self::Libclang => host::has_libclang(),
         }
     }
 }
@@ -45,21 +43,18 @@ const fn needs(look_for: Look, package: &'static str, needed_by: &'static str) -
     Requirement { look_for, package, needed_by }
 }
 
-/// To compile and link the workspace. Nearly all of it is for the C sources of libbpf and libxdp,
-/// which xsk-rs brings along and builds with `make`; its `configure` asks for libpcap even though
-/// nothing is linked with it.
+/// To compile and link programs.
 const TO_BUILD: &[Requirement] = &[
     needs(Look::Program("cc"), "gcc", "every Rust program, as its linker"),
     needs(Look::Library("stdio.h", "c"), "libc6-dev", "every Rust program, as its linker's input"),
-    needs(Look::Program("make"), "make", "the build of libbpf and libxdp"),
-    needs(Look::Program("pkg-config"), "pkg-config", "the build of libbpf and libxdp"),
-    needs(Look::Program("m4"), "m4", "the build of libxdp"),
-    needs(Look::Program("clang"), "clang", "the BPF programs inside libxdp"),
-    needs(Look::Program("llc"), "llvm", "the BPF programs inside libxdp"),
-    needs(Look::Libclang, "libclang-dev", "bindgen, which reads the headers of libxdp"),
+];
+
+/// To build libbpf, by which a test loads the steering program a second way.
+const TO_BUILD_TESTS: &[Requirement] = &[
+    needs(Look::Program("make"), "make", "the build of libbpf"),
+    needs(Look::Program("pkg-config"), "pkg-config", "the build of libbpf"),
     needs(Look::Library("gelf.h", "elf"), "libelf-dev", "libbpf"),
     needs(Look::Library("zlib.h", "z"), "zlib1g-dev", "libbpf"),
-    needs(Look::Library("pcap/pcap.h", "pcap"), "libpcap-dev", "the configure script of libxdp"),
 ];
 
 /// To make namespaces and interfaces.
@@ -175,14 +170,14 @@ impl Lacks {
     }
 }
 
-/// Sees to it that the workspace can be built.
+/// Sees to it that all but the tests can be built.
 pub(crate) fn to_build() -> Result<(), Error> {
     ensure(TO_BUILD)
 }
 
 /// Sees to it that the tests can be built, and that those which need no root can run.
 pub(crate) fn to_test() -> Result<(), Error> {
-    ensure(&[TO_BUILD, FOR_THE_LAB, FOR_CAPTURES].concat())
+    ensure(&[TO_BUILD, TO_BUILD_TESTS, FOR_THE_LAB, FOR_CAPTURES].concat())
 }
 
 /// Sees to it that instructions can be counted.
@@ -265,7 +260,6 @@ fn list(missing: &[Requirement]) -> String {
         let name = match requirement.look_for {
             Look::Program(name) => name,
             Look::Library(header, _) => header,
-            Look::Libclang => "libclang",
         };
         format!("\n  {name:12} for {}", requirement.needed_by)
     });

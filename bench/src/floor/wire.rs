@@ -121,7 +121,7 @@ impl<'a> Wire<'a> {
         let mut frames = Vec::new();
         socket.room();
         while let Some(mut frame) = socket.take() {
-            let mut bytes = socket.bytes_mut(&mut frame);
+            let bytes = socket.bytes_mut(&mut frame);
             // A packet of several chunks repeats its start in each: nobody looks at the payload.
             let first = packet_len.min(bytes.len());
             bytes[..first].copy_from_slice(&packet[..first]);

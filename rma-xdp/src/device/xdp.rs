@@ -6,15 +6,16 @@
 //!   tx_burst -> packet::Headers -> socket (transmit ring) -> doorbell -> interface
 //! ```
 //!
-//! One kernel concept for each file: [`umem`] (memory, and who owns it), [`socket`] (four rings),
-//! `steering` (the program), `queues` (what it hears of the sockets), `port` (the UDP ports, as far
-//! as the kernel is concerned), `device` (the interface), `choice` (the program's mode), `flush`
-//! (when to ring the doorbell), [`packet`] (headers). An `attachment` is what a host has of an
-//! interface, a `share` what each of its engines has, and a `place` whether it has it. `follower`
-//! replaces them when the interface goes away and comes back, or `doubts` about its mode come true,
-//! and [`XdpBackend`] moves packets over a share; [`SteeredSockets`] are without that. Routes and
-//! neighbours are not known here: a path is looked up in [`crate::device::net::PathTable`], and a
-//! packet without one is dropped and counted.
+//! One kernel concept for each file: [`umem`] (memory, and who owns it), `ring` (how chunks change
+//! hands), [`socket`] (four rings and a UMEM), `memory` (what is mapped), `steering` (the program),
+//! `queues` (what it hears of the sockets), `port` (the UDP ports, as far as the kernel is
+//! concerned), `device` (the interface), `choice` (the program's mode), `flush` (when to ring the
+//! doorbell), [`packet`] (headers). An `attachment` is what a host has of an interface, a `share`
+//! what each of its engines has, and a `place` whether it has it. `follower` replaces them when the
+//! interface goes away and comes back, or `doubts` about its mode come true, and [`XdpBackend`]
+//! moves packets over a share; [`SteeredSockets`] are without that. Routes and neighbours are not
+//! known here: a path is looked up in [`crate::device::net::PathTable`], and a packet without one
+//! is dropped and counted.
 //!
 //! Invariant: after [`XdpBackend::open`] nothing on the way of a frame allocates, locks, logs or
 //! blocks, and whatever is received becomes a frame or a counter.
@@ -36,11 +37,13 @@ mod flush;
 mod follower;
 mod linear;
 mod link_return;
+mod memory;
 mod occupant;
 pub mod packet;
 mod place;
 mod port;
 mod queues;
+mod ring;
 mod share;
 mod silence;
 pub mod socket;

@@ -71,7 +71,7 @@ fn a_program_inherits_nothing_of_hosts_over_xdp_attached_anew_or_not() {
         let lab = hosts.lab.as_ref().unwrap();
         lab.a().ip(&["link", "del", "dev", Lab::INTERFACE]).unwrap();
         lab.link(&LabConfig::default()).unwrap();
-        // Both of them, as libxdp's sockets are not close-on-exec until they are open.
+        // Both of them: then there are as many descriptors as before.
         let since = Since::now();
         for host in [&hosts.client, hosts.server()] {
             while host.interface().unwrap().attachments < 2 {

@@ -261,7 +261,7 @@ impl Ring {
     }
 
     /// The reader asks for so many chunks. It looks at the ring's index when it has taken all that
-    /// it saw at its last look, as libxdp does, and once more if there is nothing.
+    /// it saw at its last look, and once more if there is nothing.
     fn read(&mut self, most: u32) {
         if self.seen == 0 {
             self.seen = self.unread;

@@ -143,14 +143,6 @@ pub enum PathError {
         /// The address.
         source_address: HostAddr,
     },
-    /// The kernel names no address to send from.
-    #[error("interface {interface} has no address to send to {destination} from: see `ip addr`")]
-    NoSource {
-        /// The destination.
-        destination: HostAddr,
-        /// The interface.
-        interface: Box<str>,
-    },
     /// The kernel refused a question.
     #[error("{doing} for {destination}: {}", Told::of(source))]
     Kernel {

@@ -50,7 +50,6 @@ const PLACE_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 enum Command {
     Resolve { destination: HostAddr, deadline: Duration, reply: Reply<Path> },
     Prepare { destination: HostAddr },
-    Source { destination: HostAddr, reply: Reply<HostAddr> },
     CheckSource { source: HostAddr, reply: Reply<()> },
     Sources { addresses: LocalAddresses },
     Stop,
@@ -157,14 +156,6 @@ impl NetMonitor {
         self.waker.wake();
     }
 
-    /// The address of ours that the kernel would send to `destination` from.
-    ///
-    /// # Errors
-    /// [`PathError::NoSource`], or why there is no route over this interface.
-    pub fn source_for(&self, destination: HostAddr) -> Result<HostAddr, PathError> {
-        self.ask(Duration::ZERO, |reply| Command::Source { destination, reply })
-    }
-
     /// Checks that `source` is an address of this host, on any of its interfaces: a peer's answer
     /// could not come back to another.
     ///
@@ -244,9 +235,6 @@ impl Thread {
                         self.resolver.resolve(destination, now, deadline, reply);
                     }
                     Command::Prepare { destination } => self.resolver.prepare(destination, now),
-                    Command::Source { destination, reply } => {
-                        answer(&reply, self.resolver.source(destination));
-                    }
                     Command::CheckSource { source, reply } => {
                         answer(&reply, self.resolver.check_source(source));
                     }

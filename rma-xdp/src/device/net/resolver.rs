@@ -347,15 +347,6 @@ impl<K: Kernel> Resolver<K> {
         self.refresh(destination, now);
     }
 
-    /// The address that the kernel would send to `destination` from.
-    pub(super) fn source(&mut self, destination: HostAddr) -> Result<HostAddr, PathError> {
-        match self.route(destination) {
-            Ok(Route { source: Some(source), .. }) => Ok(source.into()),
-            Ok(_) => Err(PathError::NoSource { destination, interface: self.link.name.clone() }),
-            Err(failure) => Err(self.error(destination, failure)),
-        }
-    }
-
     /// Whether `source_address` is an address of this host, on whichever interface.
     pub(super) fn check_source(&mut self, source_address: HostAddr) -> Result<(), PathError> {
         let flow = Flow { source: None, destination: source_address, ..self.flow(source_address) };

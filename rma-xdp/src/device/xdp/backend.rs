@@ -47,7 +47,6 @@ use super::{
     share::{Queue, Share, TX_QUEUE},
     socket::Chunk,
     sockopt::XskStatistics,
-    umem::FrameBytes,
 };
 #[cfg(feature = "capture")]
 use crate::device::tap::Tap;
@@ -276,7 +275,7 @@ impl XdpBackend {
         let mut lens: ArrayVec<Option<usize>, FRAMES_MAX> = ArrayVec::new();
         {
             let (umem, chunks) = socket.free_chunks(max);
-            let mut buffers: ArrayVec<FrameBytes<'_>, FRAMES_MAX> = ArrayVec::new();
+            let mut buffers: ArrayVec<&mut [u8], FRAMES_MAX> = ArrayVec::new();
             for chunk in chunks.iter_mut().rev() {
                 buffers.push(umem.bytes_mut(chunk));
             }

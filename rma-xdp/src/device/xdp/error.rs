@@ -435,54 +435,22 @@ impl XdpError {
         Some(Self::Shortage { interface: interface.into(), call, shortage, source })
     }
 
-    /// A failed creation of a UMEM of so many bytes.
-    pub(crate) fn from_umem(
-        interface: &str,
-        bytes: u64,
-        error: &xsk_rs::umem::UmemCreateError,
-    ) -> Self {
-        let source = cause(error);
-        if let Some(short) = Self::of_library(interface, "making an AF_XDP socket", &source)
-            // Memory of this much may be had of a smaller UMEM.
-            && !matches!(short, Self::Shortage { shortage: Shortage::Memory, .. })
-        {
-            return short;
-        }
+    /// A UMEM of so many bytes that could not be had.
+    pub(crate) fn from_umem(interface: &str, bytes: u64, source: io::Error) -> Self {
+        let interface = interface.into();
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => {
-                Self::from_call(interface, "creating an AF_XDP socket", source)
-            }
-            // The kernel's answer to locked memory beyond the limit:
-            // xdp_umem_account_pages,
-            // https://github.com/torvalds/linux/blob/v6.12/net/xdp/xdp_umem.c
-            Some(libc::ENOBUFS) => Self::UmemLockedMemory { interface: interface.into(), bytes },
-            _ => Self::UmemAllocation { interface: interface.into(), bytes, source },
+            // See `Umem::register`.
+            Some(libc::ENOBUFS) => Self::UmemLockedMemory { interface, bytes },
+            _ => Self::UmemAllocation { interface, bytes, source },
         }
     }
 
-    /// A failed creation of a socket on `queue`.
-    pub(crate) fn from_socket(
-        interface: &str,
-        queue: u32,
-        error: &xsk_rs::socket::SocketCreateError,
-    ) -> Self {
-        let (source, call) = (cause(error), "binding an AF_XDP socket");
+    /// A socket that could not be bound to `queue`.
+    pub(crate) fn from_bind(interface: &str, queue: u32, source: io::Error) -> Self {
         if source.raw_os_error() == Some(libc::EBUSY) {
             return Self::QueueInUse { interface: interface.into(), queue, holder: None };
         }
-        Self::of_library(interface, call, &source)
-            .unwrap_or_else(|| Self::from_call(interface, call, source))
-    }
-}
-
-/// The error of the system call behind an error of xsk-rs. It has one wherever the kernel failed;
-/// the others are broken promises of libxdp.
-fn cause(error: &(dyn Error + 'static)) -> io::Error {
-    match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
-        Some(io) => {
-            io.raw_os_error().map_or_else(|| io.kind().into(), io::Error::from_raw_os_error)
-        }
-        None => io::Error::other("libxdp returned an incomplete socket"),
+        Self::from_call(interface, "binding an AF_XDP socket", source)
     }
 }
 

@@ -15,7 +15,7 @@ use core::{
 };
 use std::{io, os::fd::BorrowedFd, sync::Arc};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use super::memory::Memory;
 
 /// An element of the map, as `ebpf/src/main.rs` has it. Only what is read or written here.
 #[repr(C)]
@@ -46,8 +46,8 @@ const _: () = assert!(QUEUE_LEN == 256);
 /// The map's memory: one element for each receive queue.
 #[derive(Debug)]
 struct Queues {
-    first: NonNull<Queue>,
-    count: usize,
+    all: NonNull<[Queue]>,
+    _memory: Memory,
 }
 
 // SAFETY: all that can be reached by it is atomic.
@@ -57,18 +57,8 @@ unsafe impl Sync for Queues {}
 
 impl Queues {
     fn all(&self) -> &[Queue] {
-        // SAFETY: `map` got memory for so many elements, aligned to a page and zeroed by the
-        // kernel, which stays mapped until `self` is dropped. All fields are atomic.
-        unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.count) }
-    }
-}
-
-impl Drop for Queues {
-    fn drop(&mut self) {
-        // SAFETY: the range is this value's own mapping, and nothing borrows from it any longer.
-        let unmapped =
-            unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.count * QUEUE_LEN) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+        // SAFETY: the elements are atomic words in memory that stays mapped as long as `self`.
+        unsafe { self.all.as_ref() }
     }
 }
 
@@ -83,13 +73,8 @@ pub(super) struct ReadSign {
 impl ReadSign {
     /// Maps the program's map, which has an element for each of `count` queues. One sign for each.
     pub(super) fn of_map(map: BorrowedFd<'_>, count: usize) -> io::Result<Vec<Self>> {
-        let (anywhere, access) = (core::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: a new mapping, wherever the kernel has room, disturbs no other.
-        let first = unsafe {
-            rustix::mm::mmap(anywhere, count * QUEUE_LEN, access, MapFlags::SHARED, map, 0)
-        }?;
-        let first = NonNull::new(first.cast()).expect("the kernel maps nothing at address 0");
-        let queues = Arc::new(Queues { first, count });
+        let memory = Memory::of(map, 0, count * QUEUE_LEN)?;
+        let queues = Arc::new(Queues { all: memory.slice(0, count), _memory: memory });
         Ok((0..count).map(|queue| Self { queues: queues.clone(), queue }).collect())
     }
 

@@ -11,7 +11,6 @@
 use std::{fmt, sync::Arc, thread, time::Duration};
 
 use rma_core::backend::BATCH;
-use xsk_rs::config::QueueSize;
 
 use super::{
     attachment::{Attachment, LINK_HEADERS, SINGLE_BUFFER_MTU},
@@ -155,14 +154,14 @@ impl fmt::Debug for Share {
 }
 
 fn options<'a>(attachment: &'a Attachment, config: &XdpConfig, queue: u32) -> Options<'a> {
-    let ring = |size| QueueSize::new(size).expect("the configuration was checked");
     // The first of its engine's.
     let transmits = queue < attachment.engines;
     Options {
         interface: &attachment.name,
+        index: attachment.index,
         queue,
-        rx_ring: ring(config.rx_ring),
-        tx_ring: ring(config.tx_ring),
+        rx_ring: config.rx_ring,
+        tx_ring: config.tx_ring,
         rx_chunks: config.rx_chunks(),
         tx_chunks: if transmits { config.tx_chunks() } else { 0 },
         copying: attachment.copying,

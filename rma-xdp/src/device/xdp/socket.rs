@@ -12,13 +12,12 @@
 //! a chunk staged for transmission is on the transmit ring after [`Socket::commit`].
 //!
 //! Nothing here allocates, locks or blocks after `Socket::open`, and the only system call is the
-//! doorbell. xsk-rs is used for what it does well (set-up, rings); its `wakeup` is not, because it
-//! hides whether the kernel took everything, and without that answer frames would be left lying.
+//! doorbell.
 
 use std::{
     fmt, io,
     num::NonZeroU32,
-    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -26,13 +25,11 @@ use arrayvec::ArrayVec;
 use rma_core::{backend, time::Instant};
 use rma_shm::prefetch;
 use rustix::{
-    io::{Errno, FdFlags, fcntl_setfd},
-    net::{RecvFlags, SendFlags},
-};
-use xsk_rs::{
-    config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig},
-    socket::{RxQueue, TxQueue},
-    umem::{CompQueue, FillQueue, frame::FrameDesc},
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType,
+        xdp::{SocketAddrXdp, SocketAddrXdpFlags},
+    },
 };
 
 use super::{
@@ -42,8 +39,9 @@ use super::{
     error::XdpError,
     flush::{FlushPolicy, Ring},
     queues::ReadSign,
+    ring::{Desc, Rings, Sizes},
     sockopt::{self, XskStatistics},
-    umem::{Frame, FrameBytes, Side, Umem},
+    umem::{CHUNK_SIZE, Frame, Side, Umem},
 };
 
 /// Descriptors moved between a ring and userspace at once. Larger: more of them leave the
@@ -64,12 +62,15 @@ const RINGS_MAX: u32 = 8;
 /// The options that a [`Socket`] is opened with. The rules are checked by [`super::XdpConfig`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options<'a> {
+    /// The interface's name, for errors.
     pub(crate) interface: &'a str,
+    /// The number by which the kernel knows it.
+    pub(crate) index: u32,
     pub(crate) queue: u32,
     /// Size of the receive ring; the fill ring has twice this.
-    pub(crate) rx_ring: QueueSize,
+    pub(crate) rx_ring: u32,
     /// Size of the completion ring; the transmit ring has twice this.
-    pub(crate) tx_ring: QueueSize,
+    pub(crate) tx_ring: u32,
     /// Chunks for receiving, at most `rx_ring`.
     pub(crate) rx_chunks: u32,
     /// Chunks for transmitting, at most `tx_ring`.
@@ -84,28 +85,23 @@ pub(crate) struct Options<'a> {
 
 /// An AF_XDP socket bound to one receive queue. One thread at a time uses it.
 pub struct Socket {
-    // The queues come before the UMEM: fields are dropped in this order, and the last queue closes
-    // the socket. (xsk-rs keeps the memory mapped for as long as any queue lives, whatever the
-    // order.)
-    rx: RxQueue,
-    tx: TxQueue,
-    fill: FillQueue,
-    completion: CompQueue,
+    // Closed before the UMEM is unmapped: fields are dropped in this order.
+    fd: OwnedFd,
+    rings: Rings,
     umem: Umem,
-    fd: RawFd,
     queue: u32,
     zero_copy: bool,
     busy_poll: bool,
     /// Descriptors of one batch on the receive side.
-    rx_batch: Box<[FrameDesc; BATCH]>,
+    rx_batch: Box<[Desc; BATCH]>,
     /// The places of the next packets.
     arrivals: Arrivals,
     /// Tells the steering program that the receive ring is empty.
     read_sign: ReadSign,
-    /// Descriptors of one batch from the completion ring.
-    completed: Box<[FrameDesc; BATCH]>,
+    /// Addresses of one batch from the completion ring.
+    completed: Box<[u64; BATCH]>,
     /// Descriptors staged for the transmit ring. Never longer than the number of transmit chunks.
-    staged: Vec<FrameDesc>,
+    staged: Vec<Desc>,
     /// Free transmit chunks; the last one used is the next one taken, while it is still in the
     /// cache.
     free: Vec<Frame>,
@@ -132,83 +128,54 @@ impl fmt::Debug for Socket {
 #[derive(Debug)]
 pub struct Chunk<'f> {
     /// A packet, or part of one.
-    pub bytes: FrameBytes<'f>,
+    pub bytes: &'f mut [u8],
     /// Whether the packet goes on in the next chunk.
     pub continued: bool,
 }
 
-/// libxdp makes its sockets without it. A program that another thread starts between that and this,
-/// some milliseconds, has the socket, and with it the queue, for as long as it runs.
-fn close_on_exec(socket: &RxQueue) -> Result<(), Errno> {
-    // SAFETY: the queue keeps its socket open for as long as it is borrowed, which is until the end
-    // of this function.
-    let socket = unsafe { BorrowedFd::borrow_raw(socket.fd().as_raw_fd()) };
-    fcntl_setfd(socket, FdFlags::CLOEXEC)
-}
-
 impl Socket {
-    /// Maps a UMEM, binds a socket to the queue and fills the fill ring. The caller puts the socket
-    /// into the XSKMAP.
+    /// Maps a UMEM and rings, fills the fill ring and binds a socket to the queue, in this order:
+    /// drivers take chunks when they are bound. The caller puts the socket into the XSKMAP.
     ///
     /// # Errors
-    /// Those of [`Umem::new`], [`XdpError::QueueInUse`], [`XdpError::System`].
+    /// [`XdpError::UmemAllocation`], [`XdpError::UmemLockedMemory`], [`XdpError::QueueInUse`], and
+    /// those of [`XdpError::from_call`].
     pub(super) fn open(
         options: &Options<'_>,
         read_sign: ReadSign,
         counters: Arc<Counters>,
     ) -> Result<Self, XdpError> {
-        let Options { interface, queue, .. } = *options;
-        let chunk_count = NonZeroU32::new(options.rx_chunks + options.tx_chunks)
-            .expect("a configuration without chunks is refused");
-        let twice = |ring: QueueSize| {
-            QueueSize::new(ring.get() * 2).expect("twice a power of two is a power of two")
+        let Options { interface, index, queue, .. } = *options;
+        let chunk_count = options.rx_chunks + options.tx_chunks;
+        let bytes = u64::from(chunk_count) * u64::from(CHUNK_SIZE);
+        let umem_error = |errno: Errno| XdpError::from_umem(interface, bytes, errno.into());
+        let system = |call| move |errno: Errno| XdpError::from_call(interface, call, errno.into());
+        // A program that is started has neither the socket nor, with it, the queue.
+        let (family, kind) = (AddressFamily::XDP, SocketType::RAW);
+        let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+            .map_err(system("creating an AF_XDP socket"))?;
+        let (umem, mut frames) = Umem::new(chunk_count).map_err(umem_error)?;
+        umem.register(fd.as_fd()).map_err(umem_error)?;
+        let sizes = Sizes {
+            fill: 2 * options.rx_ring,
+            completion: options.tx_ring,
+            receive: options.rx_ring,
+            transmit: 2 * options.tx_ring,
         };
-        let (umem, mut frames) =
-            Umem::new(interface, chunk_count, twice(options.rx_ring), options.tx_ring)?;
-
-        let mut bind_flags = BindFlags::XDP_USE_NEED_WAKEUP;
-        match options.copying {
-            Copying::Either => {}
-            Copying::Copy(_) => bind_flags |= BindFlags::XDP_COPY,
-            Copying::ZeroCopy => bind_flags |= BindFlags::XDP_ZEROCOPY,
-        }
-        bind_flags.set(BindFlags::XDP_USE_SG, options.multi_buffer);
-        let config = SocketConfig::builder()
-            .rx_queue_size(options.rx_ring)
-            .tx_queue_size(twice(options.tx_ring))
-            .bind_flags(bind_flags)
-            // The steering program is ours.
-            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-            .build();
-        let name: Interface = interface.parse().map_err(|_nul: std::ffi::NulError| {
-            XdpError::UnknownInterface { interface: interface.into() }
-        })?;
-        // SAFETY: the UMEM is not shared, it was made above.
-        let bound = unsafe { xsk_rs::Socket::new(config, umem.inner(), &name, queue) };
-        let (tx, rx, fill_and_completion) =
-            bound.map_err(|error| XdpError::from_socket(interface, queue, &error))?;
-        let (fill, completion) = fill_and_completion
-            .expect("the first socket of a UMEM gets its fill and completion rings");
-
-        let fd = rx.fd().as_raw_fd();
-        close_on_exec(&rx).map_err(|errno| {
-            XdpError::from_call(interface, "having the socket closed on exec", errno.into())
-        })?;
+        let rings = Rings::open(fd.as_fd(), sizes)
+            .map_err(system("making the rings of an AF_XDP socket"))?;
         let tx_frames = frames.split_off(options.rx_chunks as usize);
         let mut socket = Self {
-            rx,
-            tx,
-            fill,
-            completion,
-            umem,
             fd,
+            rings,
+            umem,
             queue,
             zero_copy: false,
             busy_poll: options.busy_poll_us.is_some(),
-            rx_batch: Box::new([FrameDesc::default(); BATCH]),
+            rx_batch: Box::new([Desc::default(); BATCH]),
             arrivals: Arrivals::new(frames.len()),
             read_sign,
-            completed: Box::new([FrameDesc::default(); BATCH]),
+            completed: Box::new([0; BATCH]),
             staged: Vec::with_capacity(tx_frames.len()),
             free: tx_frames,
             in_flight: 0,
@@ -216,27 +183,35 @@ impl Socket {
             failure: None,
             counters,
         };
-        let system = |call| move |error: io::Error| XdpError::from_call(interface, call, error);
+        socket.fill_with(frames);
+        let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        match options.copying {
+            Copying::Either => {}
+            Copying::Copy(_) => flags |= SocketAddrXdpFlags::XDP_COPY,
+            Copying::ZeroCopy => flags |= SocketAddrXdpFlags::XDP_ZEROCOPY,
+        }
+        flags.set(SocketAddrXdpFlags::XDP_USE_SG, options.multi_buffer);
+        rustix::net::bind(socket.fd(), &SocketAddrXdp::new(flags, index, queue))
+            .map_err(|errno| XdpError::from_bind(interface, queue, errno.into()))?;
+        let system = |call| move |error| XdpError::from_call(interface, call, error);
         socket.zero_copy = sockopt::is_zero_copy(socket.fd())
             .map_err(system("asking for the socket's copy mode"))?;
         if let Some(us) = options.busy_poll_us {
             sockopt::prefer_busy_poll(socket.fd(), us.get(), BATCH as u32)
                 .map_err(system("switching on busy polling"))?;
         }
-        socket.fill_with(frames);
         Ok(socket)
     }
 
     /// Puts the receive chunks on the fill ring.
     fn fill_with(&mut self, mut frames: Vec<Frame>) {
         for frame in &mut frames {
-            self.arrivals.note(&self.umem.bytes_mut(frame));
+            self.arrivals.note(self.umem.bytes_mut(frame));
         }
-        let descs: Vec<FrameDesc> =
-            frames.into_iter().map(|frame| self.umem.lend(frame, Side::Receive)).collect();
-        // SAFETY: the descriptors are of this UMEM, and lent to the receive side just now.
-        let count = unsafe { self.fill.produce(&descs) };
-        assert_eq!(count, descs.len(), "the fill ring is larger than the receive chunks");
+        let count = frames.len();
+        let lent = frames.into_iter().map(|frame| self.umem.lend(frame, Side::Receive).addr);
+        let filled = self.rings.fill.produce(lent);
+        assert_eq!(filled, count, "the fill ring is larger than the receive chunks");
     }
 
     /// The queue it is bound to.
@@ -254,8 +229,7 @@ impl Socket {
     /// For polling, and for the XSKMAP.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the queues keep the socket open for as long as `self`, which the result borrows.
-        unsafe { BorrowedFd::borrow_raw(self.fd) }
+        self.fd.as_fd()
     }
 
     /// Returns the statistics of kernel and steering program. A system call: not for the engine
@@ -280,7 +254,7 @@ impl Socket {
     pub fn receive(&mut self, max: usize, mut on_chunk: impl FnMut(&mut [u8], bool)) -> usize {
         self.receive_some(max, |chunks| {
             for chunk in chunks {
-                on_chunk(&mut chunk.bytes, chunk.continued);
+                on_chunk(chunk.bytes, chunk.continued);
             }
         })
     }
@@ -293,13 +267,11 @@ impl Socket {
         mut on_chunks: impl FnMut(&mut [Chunk<'_>]),
     ) -> usize {
         let max = max.min(BATCH);
-        // SAFETY: the descriptors are only written to.
-        let mut count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+        let mut count = self.rings.receive.consume(&mut self.rx_batch[..max]);
         if count == 0 {
             // A look after this was told: then nothing that came before it is held for unread.
             self.read_sign.emptied();
-            // SAFETY: as above.
-            count = unsafe { self.rx.consume(&mut self.rx_batch[..max]) };
+            count = self.rings.receive.consume(&mut self.rx_batch[..max]);
         }
         if count > 0 {
             self.arrivals.prefetch(count);
@@ -324,7 +296,7 @@ impl Socket {
                     // the other as headers are parsed and frames are opened; the processor sees by
                     // itself how a long packet goes on.
                     prefetch(&bytes[..bytes.len().min(PREFETCHED)]);
-                    self.arrivals.note(&bytes);
+                    self.arrivals.note(bytes);
                     chunks.push(Chunk { bytes, continued });
                 }
                 on_chunks(&mut chunks);
@@ -335,8 +307,8 @@ impl Socket {
             }
         }
         if kept > 0 {
-            // SAFETY: the descriptors are of this UMEM, and lent to the receive side just now.
-            let filled = unsafe { self.fill.produce(&self.rx_batch[..kept]) };
+            let lent = self.rx_batch[..kept].iter().map(|desc| desc.addr);
+            let filled = self.rings.fill.produce(lent);
             if filled < kept {
                 self.counters.chunks_lost.add((kept - filled) as u64);
             }
@@ -347,7 +319,7 @@ impl Socket {
         }
         // Only zero-copy drivers ever ask for this. Also when nothing came: a driver that ran out
         // of chunks sleeps until it is told that there are some.
-        if (self.zero_copy && self.fill.needs_wakeup()) || (self.busy_poll && count == 0) {
+        if (self.zero_copy && self.rings.fill.needs_wakeup()) || (self.busy_poll && count == 0) {
             self.wake_receive();
         }
         count
@@ -370,10 +342,10 @@ impl Socket {
 
     fn collect_completed(&mut self) {
         loop {
-            // SAFETY: the descriptors are only written to.
-            let count = unsafe { self.completion.consume(&mut self.completed[..]) };
-            for desc in &self.completed[..count] {
-                match self.umem.reclaim(*desc, Side::Transmit) {
+            let count = self.rings.completion.consume(&mut self.completed[..]);
+            for &addr in &self.completed[..count] {
+                let desc = Desc { addr, ..Desc::default() };
+                match self.umem.reclaim(desc, Side::Transmit) {
                     Some(frame) => self.free.push(frame),
                     None => self.counters.descriptors_refused.add(1),
                 }
@@ -397,7 +369,7 @@ impl Socket {
     #[inline]
     pub fn take(&mut self) -> Option<Frame> {
         let mut frame = self.free.pop()?;
-        self.umem.set_len(&mut frame, usize::MAX);
+        frame.set_len(usize::MAX);
         Some(frame)
     }
 
@@ -409,7 +381,7 @@ impl Socket {
         let first = self.free.len().saturating_sub(max);
         let chunks = &mut self.free[first..];
         for chunk in &mut *chunks {
-            self.umem.set_len(chunk, usize::MAX);
+            chunk.set_len(usize::MAX);
         }
         (&self.umem, chunks)
     }
@@ -439,7 +411,7 @@ impl Socket {
     /// # Panics
     /// If `frame` is another socket's.
     #[inline]
-    pub fn bytes_mut<'f>(&'f self, frame: &'f mut Frame) -> FrameBytes<'f> {
+    pub fn bytes_mut<'f>(&'f self, frame: &'f mut Frame) -> &'f mut [u8] {
         self.umem.bytes_mut(frame)
     }
 
@@ -447,8 +419,7 @@ impl Socket {
     /// staged if it is `continued`. Nothing is sent before [`Socket::commit`].
     #[inline]
     pub fn stage(&mut self, mut frame: Frame, len: usize, continued: bool) {
-        // A completed descriptor has length zero, so the length is set for each transmission.
-        self.umem.set_len(&mut frame, len);
+        frame.set_len(len);
         frame.set_continued(continued);
         self.staged.push(self.umem.lend(frame, Side::Transmit));
     }
@@ -459,8 +430,7 @@ impl Socket {
         if self.staged.is_empty() {
             return;
         }
-        // SAFETY: the descriptors are of this UMEM, and lent to the transmit side when staged.
-        let count = unsafe { self.tx.produce(&self.staged) };
+        let count = self.rings.transmit.produce(self.staged.iter().copied());
         // All or nothing. There is room, but if there were none, they would wait for the next call.
         if count > 0 {
             self.in_flight += count as u32;
@@ -479,10 +449,10 @@ impl Socket {
 
     fn ring_doorbell(&mut self, now: Instant) {
         for _ in 0..RINGS_MAX {
-            if !self.flush.wants_ring(now, self.tx.needs_wakeup()) {
+            if !self.flush.wants_ring(now, self.rings.transmit.needs_wakeup()) {
                 break;
             }
-            let before = self.tx.nb_free_exact();
+            let before = self.rings.transmit.room();
             self.counters.tx_wakeups.add(1);
             let ring = match rustix::net::send(self.fd(), &[], SendFlags::DONTWAIT) {
                 Ok(_) => Ring::Taken,
@@ -497,7 +467,7 @@ impl Socket {
 
     /// Not every error of a wake-up is one. A full ring or a busy driver is ordinary operation.
     #[cold]
-    fn on_wakeup_error(&mut self, errno: Errno, free_before: u32) -> Ring {
+    fn on_wakeup_error(&mut self, errno: Errno, room_before: usize) -> Ring {
         match errno {
             // These mean that the socket or the interface is gone, or that the call is wrong: no
             // repetition mends them. They are the only fatal ones.
@@ -521,7 +491,7 @@ impl Socket {
             // EBUSY, ENOBUFS: the driver's queue or memory is full. EINTR: a signal came.
             _ => {
                 self.counters.tx_wakeups_busy.add(1);
-                if self.tx.nb_free_exact() > free_before { Ring::Partly } else { Ring::Busy }
+                if self.rings.transmit.room() > room_before { Ring::Partly } else { Ring::Busy }
             }
         }
     }

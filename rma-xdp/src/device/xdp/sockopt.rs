@@ -1,7 +1,4 @@
-//! The socket options of AF_XDP that rustix does not have, nor xsk-rs for any descriptor.
-//!
-//! Numbers from <https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/if_xdp.h> and
-//! <https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/socket.h>.
+//! Options of an AF_XDP socket that is open: its mode, its statistics, and busy polling.
 
 use std::{
     ffi::{c_int, c_void},
@@ -9,9 +6,10 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// `XDP_OPTIONS`, and the flag in its answer that says that the driver works on the UMEM itself.
-const XDP_OPTIONS: c_int = 8;
-const XDP_OPTIONS_ZEROCOPY: u32 = 1;
+use rustix::net::{
+    sockopt::{xdp_options, xdp_statistics},
+    xdp::XdpOptionsFlags,
+};
 
 /// The statistics of the kernel for a socket (`XDP_STATISTICS`), and the steering program before
 /// it.
@@ -49,55 +47,21 @@ impl core::ops::AddAssign for XskStatistics {
 
 /// Whether the socket works in zero-copy mode.
 pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut flags = 0_u32;
-    let mut len = size_of_val(&flags) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `flags`, and the new length to
-    // `len`; both live across the call. The descriptor is open: it is borrowed.
-    let rc = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_XDP,
-            XDP_OPTIONS,
-            (&raw mut flags).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    if rc == 0 { Ok(flags & XDP_OPTIONS_ZEROCOPY != 0) } else { Err(io::Error::last_os_error()) }
+    Ok(xdp_options(fd)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
 }
 
 /// Returns the kernel's statistics of the socket, and nothing of the steering program's. It takes a
 /// lock that frames do not.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
-    let mut kernel = libc::xdp_statistics {
-        rx_dropped: 0,
-        rx_invalid_descs: 0,
-        tx_invalid_descs: 0,
-        rx_ring_full: 0,
-        rx_fill_ring_empty_descs: 0,
-        tx_ring_empty_descs: 0,
-    };
-    let mut len = size_of_val(&kernel) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `kernel`, and the new length to
-    // `len`; both live across the call. The descriptor is open: it is borrowed.
-    let rc = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_XDP,
-            libc::XDP_STATISTICS,
-            (&raw mut kernel).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    if rc != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let kernel = xdp_statistics(fd)?;
+    // A kernel before 5.9 does not have the others.
     Ok(XskStatistics {
         rx_dropped: kernel.rx_dropped,
         rx_invalid_descs: kernel.rx_invalid_descs,
         tx_invalid_descs: kernel.tx_invalid_descs,
-        rx_ring_full: kernel.rx_ring_full,
-        rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs,
-        tx_ring_empty_descs: kernel.tx_ring_empty_descs,
+        rx_ring_full: kernel.rx_ring_full.unwrap_or(0),
+        rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs.unwrap_or(0),
+        tx_ring_empty_descs: kernel.tx_ring_empty_descs.unwrap_or(0),
         rx_unread: 0,
     })
 }

@@ -10,25 +10,26 @@
 //! checks it against the table of owners; one that was not lent, or whose bytes leave its chunk, is
 //! refused.
 //!
-//! xsk-rs does the mapping and the registration. Its `FrameDesc` is `Copy` and most of its calls
-//! are `unsafe` for that reason; it does not leave this module and [`super::socket`]. Two of its
-//! traits shape the code here: an address cannot be chosen (a packet always starts right after the
-//! kernel's headroom), and a completed descriptor comes back with length zero.
+//! A packet starts right after the kernel's headroom, in chunks that receive and in those that
+//! transmit.
 
 use core::{
     cell::Cell,
     fmt,
-    num::NonZeroU32,
-    ops::{Deref, DerefMut},
+    ptr::NonNull,
     sync::atomic::{AtomicU32, Ordering},
 };
+use std::os::fd::BorrowedFd;
 
-use xsk_rs::{
-    config::{FrameSize, QueueSize, UmemConfig},
-    umem::frame::{DataMut, FrameDesc},
+use rustix::{
+    io,
+    net::{
+        sockopt::set_xdp_umem_reg,
+        xdp::{XdpDescOptions, XdpUmemReg, XdpUmemRegFlags},
+    },
 };
 
-use super::error::XdpError;
+use super::{memory::Memory, ring::Desc};
 
 /// Bytes in a chunk. The kernel allows 2048 to one page in aligned mode; the larger one lets a 4
 /// KiB op need few frames.
@@ -41,8 +42,8 @@ pub const KERNEL_HEADROOM: u32 = 256;
 /// The longest part of a packet, from its Ethernet header, that fits into one chunk, in bytes.
 pub const CHUNK_DATA: usize = (CHUNK_SIZE - KERNEL_HEADROOM) as usize;
 
-/// Continues in the next descriptor (`XDP_PKT_CONTD`).
-const PKT_CONTD: u32 = 1;
+/// Continues in the next descriptor.
+const PKT_CONTD: u32 = XdpDescOptions::XDP_PKT_CONTD.bits();
 
 /// The side of the kernel that a chunk is lent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +92,9 @@ impl Owners {
 
 /// A chunk that userspace owns, and the packet (or part of one) in it.
 #[must_use = "a frame that is dropped is lost to its UMEM"]
+#[derive(Debug)]
 pub struct Frame {
-    desc: FrameDesc,
+    desc: Desc,
     umem: u32,
 }
 
@@ -101,148 +103,107 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn is_continued(&self) -> bool {
-        self.desc.has_more_frames()
+        self.desc.options & PKT_CONTD != 0
     }
 
     /// Says whether the packet goes on in the next frame.
     #[inline]
     pub fn set_continued(&mut self, continued: bool) {
-        self.desc.set_options(if continued { PKT_CONTD } else { 0 });
+        self.desc.options = if continued { PKT_CONTD } else { 0 };
     }
-}
 
-impl fmt::Debug for Frame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame")
-            .field("addr", &self.desc.addr())
-            .field("len", &self.desc.lengths().data())
-            .finish()
-    }
-}
-
-/// The bytes of a [`Frame`], from its first byte up to its length.
-#[derive(Debug)]
-pub struct FrameBytes<'f>(DataMut<'f>);
-
-impl Deref for FrameBytes<'_> {
-    type Target = [u8];
-
+    /// Sets how many bytes of it count, at most [`CHUNK_DATA`] less what the packet's start has
+    /// been moved by. Larger values give the most there is.
     #[inline]
-    fn deref(&self) -> &[u8] {
-        self.0.contents()
-    }
-}
-
-impl DerefMut for FrameBytes<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.contents_mut()
+    pub fn set_len(&mut self, len: usize) {
+        let most = CHUNK_SIZE - self.desc.addr as u32 % CHUNK_SIZE;
+        self.desc.len = len.min(most as usize) as u32;
     }
 }
 
 /// Memory registered with the kernel, for one socket. Not `Sync`: one engine thread owns it.
 pub struct Umem {
-    umem: xsk_rs::Umem,
+    memory: Memory,
     owners: Owners,
     /// Tells the frames of one UMEM from those of another in the same process.
     id: u32,
-    refused: u64,
 }
 
 impl fmt::Debug for Umem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Umem")
-            .field("chunks", &self.owners.table.len())
-            .field("refused", &self.refused)
-            .finish_non_exhaustive()
+        f.debug_struct("Umem").field("chunks", &self.owners.table.len()).finish_non_exhaustive()
     }
 }
 
 impl Umem {
-    /// Maps and registers `chunk_count` chunks of [`CHUNK_SIZE`] bytes, all owned by userspace.
-    /// `fill_size` and `completion_size` are ring sizes, powers of two.
+    /// Maps `chunk_count` chunks of [`CHUNK_SIZE`] bytes, all owned by userspace.
     ///
     /// # Errors
-    /// [`XdpError::UmemAllocation`], [`XdpError::UmemLockedMemory`],
-    /// [`XdpError::MissingCapability`].
-    pub(crate) fn new(
-        interface: &str,
-        chunk_count: NonZeroU32,
-        fill_size: QueueSize,
-        completion_size: QueueSize,
-    ) -> Result<(Self, Vec<Frame>), XdpError> {
+    /// Whatever the kernel refuses.
+    pub(super) fn new(chunk_count: u32) -> io::Result<(Self, Vec<Frame>)> {
         static NEXT_ID: AtomicU32 = AtomicU32::new(0);
-        let chunk_size = FrameSize::new(CHUNK_SIZE).expect("4096 is at least 2048");
-        let config = UmemConfig::builder()
-            .frame_size(chunk_size)
-            .fill_queue_size(fill_size)
-            .comp_queue_size(completion_size)
-            .build()
-            .expect("4096 is a power of two and more than the headroom");
-        let bytes = u64::from(chunk_count.get()) * u64::from(CHUNK_SIZE);
-        let (umem, descs) = xsk_rs::Umem::new(config, chunk_count, false)
-            .map_err(|error| XdpError::from_umem(interface, bytes, &error))?;
+        let memory = Memory::anonymous(chunk_count as usize * CHUNK_SIZE as usize)?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let frames = descs.into_iter().map(|desc| Frame { desc, umem: id }).collect();
-        Ok((Self { umem, owners: Owners::new(chunk_count.get()), id, refused: 0 }, frames))
+        let frames = (0..u64::from(chunk_count)).map(|chunk| {
+            let addr = chunk * u64::from(CHUNK_SIZE) + u64::from(KERNEL_HEADROOM);
+            Frame { desc: Desc { addr, len: 0, options: 0 }, umem: id }
+        });
+        let owners = Owners::new(chunk_count);
+        Ok((Self { memory, owners, id }, frames.collect()))
     }
 
-    /// xsk-rs's half, for binding a socket to it.
-    pub(crate) fn inner(&self) -> &xsk_rs::Umem {
-        &self.umem
+    /// Registers the memory with a socket.
+    ///
+    /// # Errors
+    /// Whatever the kernel refuses. ENOBUFS is more locked memory than this process may have
+    /// (`xdp_umem_account_pages` in
+    /// <https://github.com/torvalds/linux/blob/v6.12/net/xdp/xdp_umem.c>).
+    pub(super) fn register(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let umem = XdpUmemReg {
+            addr: self.memory.first().addr().get() as u64,
+            len: self.memory.len() as u64,
+            chunk_size: CHUNK_SIZE,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        };
+        set_xdp_umem_reg(socket, umem)
     }
 
-    /// The bytes of `frame`, up to its length.
+    /// The bytes of `frame`, from its first byte up to its length.
     ///
     /// # Panics
     /// If `frame` belongs to another UMEM.
     #[inline]
-    pub fn bytes_mut<'f>(&'f self, frame: &'f mut Frame) -> FrameBytes<'f> {
+    pub fn bytes_mut<'f>(&'f self, frame: &'f mut Frame) -> &'f mut [u8] {
         assert_eq!(frame.umem, self.id, "a frame of another UMEM");
-        // SAFETY: the descriptor is of this UMEM (compared above) and its bytes lie in one chunk
-        // (only `new` and `reclaim` make a `Frame`, and `reclaim` checks). Nobody else touches
-        // them: one `Frame` exists for a chunk that userspace owns, it is borrowed mutably for as
-        // long as the bytes are, and the mapping lives as long as `self`.
-        FrameBytes(unsafe { self.umem.data_mut(&mut frame.desc) })
-    }
-
-    /// Sets how many bytes of `frame` count, at most [`CHUNK_DATA`] less what the packet's start
-    /// has been moved by. Larger values give the most there is.
-    ///
-    /// # Panics
-    /// If `frame` belongs to another UMEM.
-    #[inline]
-    pub fn set_len(&self, frame: &mut Frame, len: usize) {
-        self.bytes_mut(frame).0.cursor().set_pos(len);
+        // SAFETY: the address is of this UMEM (compared above) and in one of its chunks (only `new`
+        // and `reclaim` make a `Frame`, and `reclaim` checks).
+        let first = unsafe { self.memory.first().add(frame.desc.addr as usize) };
+        let mut bytes = NonNull::slice_from_raw_parts(first, frame.desc.len as usize);
+        // SAFETY: the bytes lie in one chunk (as above; `set_len` keeps to it) and are always
+        // values. Nobody else touches them: one `Frame` exists for a chunk that userspace owns, it
+        // is borrowed mutably for as long as the bytes are, and the mapping lives as long as
+        // `self`.
+        unsafe { bytes.as_mut() }
     }
 
     /// Gives `frame` to the kernel. It is consumed, so its bytes cannot be touched again.
     ///
-    /// The descriptor must be put on the ring of that side: xsk-rs asks no more of it.
+    /// The descriptor must be put on the ring of that side.
     #[inline]
-    pub(crate) fn lend(&self, frame: Frame, side: Side) -> FrameDesc {
+    pub(super) fn lend(&self, frame: Frame, side: Side) -> Desc {
         assert_eq!(frame.umem, self.id, "a frame of another UMEM");
-        self.owners.lend(frame.desc.addr(), side);
+        self.owners.lend(frame.desc.addr as usize, side);
         frame.desc
     }
 
     /// Takes back what the kernel returned on `side`. A descriptor that was not lent there, or that
-    /// leaves its chunk, is refused and counted; its chunk stays with the kernel.
+    /// leaves its chunk, is refused, and the chunk stays with the kernel.
     #[inline]
-    pub(crate) fn reclaim(&mut self, desc: FrameDesc, side: Side) -> Option<Frame> {
-        if self.owners.reclaim(desc.addr(), desc.lengths().data(), side) {
-            Some(Frame { desc, umem: self.id })
-        } else {
-            self.refused += 1;
-            None
-        }
-    }
-
-    /// How many descriptors `Umem::reclaim` has refused. Anything but zero is a kernel or driver
-    /// bug.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refused
+    pub(super) fn reclaim(&self, desc: Desc, side: Side) -> Option<Frame> {
+        let is_ours = self.owners.reclaim(desc.addr as usize, desc.len as usize, side);
+        is_ours.then_some(Frame { desc, umem: self.id })
     }
 }
 

@@ -52,7 +52,7 @@ impl State {
         let Some(mut chunk) = socket.take() else { return false };
         *room -= 1;
         let finished = {
-            let mut bytes = socket.bytes_mut(&mut chunk);
+            let bytes = socket.bytes_mut(&mut chunk);
             let at = self.headers_len;
             let payload = packet.payload();
             bytes[at..at + payload.len()].copy_from_slice(payload);

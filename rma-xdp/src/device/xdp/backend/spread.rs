@@ -1,7 +1,7 @@
 //! Sending packets that may need several chunks.
 //!
-//! A frame may be longer than a chunk, and a chunk cannot continue in its neighbour, as xsk-rs
-//! starts each packet behind the kernel's headroom. So frames are written beside each other, into
+//! A frame may be longer than a chunk, and a chunk does not continue in its neighbour, as
+//! each packet starts behind the kernel's headroom. So frames are written beside each other, into
 //! buffers of their own, and from there each octet is copied once, into the chunk that it leaves
 //! from.
 //!
@@ -102,7 +102,7 @@ impl<'p> Planned<'p> {
         let mut chunk = socket.take().expect(ROOM);
         let headers_len = state.headers_len;
         let finished = {
-            let mut bytes = socket.bytes_mut(&mut chunk);
+            let bytes = socket.bytes_mut(&mut chunk);
             let mut end = headers_len;
             for octets in self.octets(link) {
                 // The next frame overwrites what is behind this one.
@@ -123,7 +123,7 @@ impl<'p> Planned<'p> {
         let Some(transmit) = self.transmit() else { return };
         let Some(headers) = state.headers_of(&transmit, self.packet.frames()) else { return };
         let mut chunk = socket.take().expect(ROOM);
-        let mut end = headers.write_before(&mut socket.bytes_mut(&mut chunk), || self.octets(0));
+        let mut end = headers.write_before(socket.bytes_mut(&mut chunk), || self.octets(0));
         for octets in self.octets(0) {
             let mut rest = octets;
             loop {
