@@ -139,58 +139,65 @@ fn named(names: &[impl AsRef<str>]) -> impl Iterator<Item = &str> {
     names.iter().flat_map(|name| ["--test", name.as_ref()])
 }
 
-/// The tests beside the code, and integration tests of these `names`: those that are `aside` at the
-/// same time, in a process of their own. For a moment a child that a test starts has copies of its
-/// process's sockets, and their ports stay in use.
+/// The tests beside the code, and integration tests of these `names`, but for those that are
+/// `aside`: each group of them runs at the same time, in a process of its own. Processes and not
+/// threads, as a child that a test starts has copies of its process's sockets for a moment, and
+/// their ports stay in use.
 ///
 /// Programs of packages with a library, and examples, have no tests, and are not compiled as such.
-fn in_two<'a>(
+fn side_by_side<'a>(
     targets: &'a Targets,
     names: impl Iterator<Item = &'a String>,
-    aside: &[&str],
+    aside: &[&[&str]],
 ) -> Vec<Cargo> {
-    let (aside, rest): (Vec<_>, Vec<_>) = names.partition(|name| aside.contains(&name.as_str()));
+    let is_aside = |name: &&String| aside.concat().contains(&name.as_str());
+    let (aside_here, rest): (Vec<_>, Vec<_>) = names.partition(is_aside);
     let programs = targets.programs.iter().flat_map(|name| ["--bin", name]);
-    let mut both = vec![workspace_tests().args(["--lib"]).args(programs).args(named(&rest))];
-    // Without a name cargo would run all.
-    if !aside.is_empty() {
-        both.push(workspace_tests().args(named(&aside)));
+    let mut all = vec![workspace_tests().args(["--lib"]).args(programs).args(named(&rest))];
+    for group in aside {
+        all.extend(together(aside_here.iter().filter(|name| group.contains(&name.as_str()))));
     }
-    both
+    all
+}
+
+/// Integration tests of these names. None if there are none: without a name cargo would run all.
+fn together(names: impl Iterator<Item = impl AsRef<str>>) -> Option<Cargo> {
+    let names: Vec<_> = names.collect();
+    (!names.is_empty()).then(|| workspace_tests().args(named(&names)))
 }
 
 /// The tests of the key service wait for clocks nearly all of their time.
-const UNITS_ASIDE: [&str; 1] = ["service"];
+const UNITS_ASIDE: &[&[&str]] = &[&["service"]];
 
 fn units(targets: &Targets) -> Vec<Vec<Cargo>> {
-    let units = in_two(targets, targets.crates.iter(), &UNITS_ASIDE);
+    let units = side_by_side(targets, targets.crates.iter(), UNITS_ASIDE);
     vec![units, vec![workspace_tests().args(["--doc"])]]
 }
 
 fn networks(targets: &Targets) -> Vec<Vec<Cargo>> {
-    vec![vec![workspace_tests().args(named(&targets.networks))]]
+    // They wait for timeouts a third of their time, and so do the others.
+    let (real, others): (Vec<_>, Vec<_>) =
+        targets.networks.iter().partition(|&name| name == "real_hosts");
+    vec![[real, others].into_iter().filter_map(|names| together(names.into_iter())).collect()]
 }
 
 fn models(targets: &Targets) -> Vec<Vec<Cargo>> {
     // Optimised, as loom walks through every interleaving; apart, as its cfg rebuilds everything.
     let loom = ["test", "--package", "rma-shm", "--test", "loom", "--profile", "search"];
     let loom = Cargo::new(&loom).args(["--target-dir", "target/loom"]);
-    let mut groups = vec![vec![loom.flags("RUSTFLAGS", "--cfg loom")]];
-    if !targets.models.is_empty() {
-        groups.push(vec![workspace_tests().args(named(&targets.models))]);
-    }
-    groups
+    let loom = loom.flags("RUSTFLAGS", "--cfg loom");
+    vec![[loom].into_iter().chain(together(targets.models.iter())).collect()]
 }
 
-/// Half of the privileged tests, by the time that they take. They wait for kernels and timeouts for
-/// half of it.
-const PRIVILEGED_ASIDE: [&str; 2] = ["commands", "hostile"];
+/// Two thirds of the privileged tests, by the time that they take. They wait for kernels and
+/// timeouts for half of it.
+const PRIVILEGED_ASIDE: &[&[&str]] = &[&["hostile"], &["real_hosts"]];
 
 fn privileged(targets: &Targets) -> Vec<Vec<Cargo>> {
     let Targets { crates, networks, models, .. } = targets;
     let all = [crates, networks, models].into_iter().flatten();
     let ignored = |cargo: Cargo| cargo.args(["--", "--ignored", "--test-threads=1"]);
-    vec![in_two(targets, all, &PRIVILEGED_ASIDE).into_iter().map(ignored).collect()]
+    vec![side_by_side(targets, all, PRIVILEGED_ASIDE).into_iter().map(ignored).collect()]
 }
 
 /// The counts of a tier's tests, by the harness's own count.
@@ -308,7 +315,7 @@ fn run_one(cargo: Cargo, mut line: impl FnMut(&str)) -> Result<Ran, cargo::Error
 
 /// Runs all of a group at once, and gives each with its command line. What the first prints is
 /// watched as it comes, what the others print when the first has ended.
-fn side_by_side(
+fn run_group(
     group: Vec<Cargo>,
     watch: &mut impl FnMut(&str),
 ) -> Vec<(String, Result<Ran, cargo::Error>)> {
@@ -349,7 +356,7 @@ fn run_tier(
         not_run.read(line);
     };
     for group in (tier.groups)(targets) {
-        for (line, ran) in side_by_side(group, &mut watch) {
+        for (line, ran) in run_group(group, &mut watch) {
             let Ran { counts: of_run, succeeded: run_succeeded } = ran?;
             if run_succeeded && of_run.passed == 0 {
                 empty.push(line);
