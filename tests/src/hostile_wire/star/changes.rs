@@ -60,7 +60,7 @@ impl<B: Backend> World<B> {
         while changes < count {
             self.begin_round();
             self.ask(asks);
-            self.until("a round in which roles change", |world| {
+            self.pass_until("a round in which roles change", |world| {
                 let are_stateful = world.are_stateful();
                 // In the midst of a change each host says what it knows.
                 if are_stateful == were_stateful.map(|it| it.map(|it| !it)) {
