@@ -9,8 +9,8 @@
 //! exchange is repeated, and a result with losses says so.
 //!
 //! Three kinds: one exchange at a time ([`ping_pong`], [`four_hops`]), for latencies; many under
-//! way at once ([`pipeline`], [`pipelined_four_hops`]), for ops in a second; packets in one
-//! direction ([`flood`]), for bytes in a second.
+//! way at once ([`pipeline`]), for ops in a second; packets in one direction ([`flood`]), for bytes
+//! in a second.
 
 mod exchange;
 mod flood;
@@ -24,7 +24,7 @@ pub use self::{
     flood::flood,
     link::Link,
     pingpong::{FourHops, RoundTrips, four_hops, ping_pong},
-    pipeline::{pipeline, pipelined_four_hops},
+    pipeline::pipeline,
     wire::clock,
 };
 pub(crate) use self::{pingpong::timed, wire::StopOnDrop};

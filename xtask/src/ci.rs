@@ -37,7 +37,7 @@ pub(crate) enum Error {
     /// A simulated network broke a promise.
     #[error(transparent)]
     Swarm(#[from] swarm::Error),
-    /// The host without AF_XDP cannot be used.
+    /// A program that depends on the host could not be built or run.
     #[error(transparent)]
     Dependant(#[from] dependant::Error),
     /// The tree has more lines than it may have.
@@ -142,7 +142,7 @@ fn run_all(not_run: &mut NotRun) -> Result<(), Error> {
     // As the tests have built them: by package they would have other features, and be built anew.
     Cargo::new(&["build", "--workspace", "--examples"]).run()?;
     EXAMPLES.iter().try_for_each(|example| cargo::run_example(example))?;
-    println!("\n== a program that depends on the host without AF_XDP ==");
+    println!("\n== a program that depends on the host ==");
     dependant::run()?;
     println!("\n== other kernels, in virtual machines ==");
     vms::run(&vms::Options::short(), not_run)?;

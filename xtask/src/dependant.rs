@@ -1,9 +1,9 @@
-//! A program in a workspace of its own that links the host without AF_XDP, as somebody has it who
-//! depends on the crate.
+//! A program in a workspace of its own that links the host, as somebody has it who depends on the
+//! crate.
 //!
 //! Neither this workspace's settings nor its features reach it. It is built with nothing on the
-//! `PATH` but Rust and the linker: whatever else the build asks for is missing, as it is on a
-//! machine without the packages that AF_XDP needs.
+//! `PATH` but Rust and the linker, with AF_XDP and without: whatever else the build asks for is
+//! missing.
 //!
 //! The application's end alone, for whoever issues ops and runs no engine, is not built apart; what
 //! it links is looked at.
@@ -18,7 +18,7 @@ use crate::{
     host,
 };
 
-/// The reason why a dependant could not use the host without AF_XDP.
+/// The reason why a program could not use the host as others do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -31,7 +31,7 @@ pub(crate) enum Error {
         /// The command line.
         command: String,
     },
-    /// Something of AF_XDP is linked, or what builds it.
+    /// Something is linked that is to be left out.
     #[error("{by} depends on {package}: make it optional, or have another crate do what needs it")]
     Linked {
         /// The program that is linked, and its features.
@@ -60,7 +60,10 @@ pub(crate) enum Error {
 
 /// The packages that a program over UDP alone must not bring: AF_XDP's loader, and netlink, which
 /// finds paths for AF_XDP. Beginnings of names.
-const NOT_LINKED: [&str; 2] = ["aya", "netlink-"];
+const NOT_OVER_UDP: &[&str] = &["aya", "netlink-"];
+
+/// The packages by which others compile C, or look for C that is installed.
+const COMPILE_C: &[&str] = &["bindgen ", "cc ", "cmake ", "pkg-config "];
 
 /// How many packages the application's end is with all that it links: the protocol and its
 /// cryptography are most of them. More: every service that issues ops has to trust and build them.
@@ -74,17 +77,19 @@ const PROGRAMS: [&str; 6] = ["cargo", "rustc", "cc", "ld", "as", "ar"];
 fn manifest() -> String {
     let host = workspace().join("rma-xdp");
     format!(
-        "[package]\nname = \"dependant\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-         rma-xdp = {{ path = {host:?}, default-features = false }}\n"
+        "[package]\nname = \"dependant\"\nedition = \"2024\"\n\n[workspace]\n\n\
+         [features]\ndefault = [\"rma-xdp/default\"]\n\n\
+         [dependencies]\nrma-xdp = {{ path = {host:?}, default-features = false }}\n"
     )
 }
 
 /// Looks at what is linked, and builds and runs the README's first example.
 pub(crate) fn run() -> Result<(), Error> {
-    let of_host = linked(&["rma-xdp", "--no-default-features"])?;
-    check("rma-xdp without the feature `xdp`", &of_host)?;
+    check("rma-xdp", &linked(&["rma-xdp"])?, COMPILE_C)?;
+    let over_udp = linked(&["rma-xdp", "--no-default-features"])?;
+    check("rma-xdp without the feature `xdp`", &over_udp, NOT_OVER_UDP)?;
     let of_app = linked(&["rma-app", "--all-features"])?;
-    check("rma-app with all features", &of_app)?;
+    check("rma-app with all features", &of_app, NOT_OVER_UDP)?;
     println!(
         "rma-app with all features links {} packages, of at most {APP_PACKAGES_MAX}",
         of_app.len()
@@ -95,11 +100,13 @@ pub(crate) fn run() -> Result<(), Error> {
     let folder = env::temp_dir().join(format!("rma-dependant-{}", process::id()));
     let made = make(&folder).map_err(|source| Error::Folder { folder: folder.clone(), source });
     let target = workspace().join("target/dependant");
-    let ran = made.and_then(|()| {
-        let cargo = Cargo::new(&["run", "--quiet"]).directory(folder.clone());
+    let run = |features: &[&str]| {
+        let cargo = Cargo::new(&["run", "--quiet"]).args(features.iter().copied());
+        let cargo = cargo.directory(folder.clone());
         let cargo = cargo.variable("PATH", &folder.join("bin").to_string_lossy());
-        Ok(cargo.variable("CARGO_TARGET_DIR", &target.to_string_lossy()).run()?)
-    });
+        cargo.variable("CARGO_TARGET_DIR", &target.to_string_lossy()).run()
+    };
+    let ran = made.and_then(|()| Ok(run(&[]).and_then(|()| run(&["--no-default-features"]))?));
     // Nothing of it is needed any longer; what is left if this fails is a few small files.
     let _ = fs::remove_dir_all(&folder);
     ran
@@ -116,9 +123,9 @@ fn linked(package: &[&str]) -> Result<BTreeSet<String>, Error> {
     Ok(text.lines().map(first_two).collect())
 }
 
-/// An error if one of `packages`, which are those of `by`, is one of [`NOT_LINKED`].
-fn check(by: &'static str, packages: &BTreeSet<String>) -> Result<(), Error> {
-    let is_barred = |package: &&String| NOT_LINKED.iter().any(|barred| package.starts_with(barred));
+/// An error if one of `packages`, which are those of `by`, begins with one of `barred`.
+fn check(by: &'static str, packages: &BTreeSet<String>, barred: &[&str]) -> Result<(), Error> {
+    let is_barred = |package: &&String| barred.iter().any(|barred| package.starts_with(barred));
     match packages.iter().find(is_barred) {
         Some(package) => Err(Error::Linked { by, package: package.clone() }),
         None => Ok(()),

@@ -61,7 +61,7 @@ enum Task {
     /// Run all checks that a change must pass: lints, all tests, the object check, two pairs of
     /// virtual machines.
     Ci,
-    /// Build and run a program that depends on the host without AF_XDP, in a workspace of its own.
+    /// Build and run a program that depends on the host, in a workspace of its own.
     Dependant,
     /// Make a Debian package of `rma-bench` and `rmactl`.
     Package,

@@ -49,7 +49,7 @@ const TO_BUILD: &[Requirement] = &[
     needs(Look::Library("stdio.h", "c"), "libc6-dev", "every Rust program, as its linker's input"),
 ];
 
-/// To build libbpf, by which a test loads the steering program a second way.
+/// To build libbpf, by which tests load XDP programs a second way.
 const TO_BUILD_TESTS: &[Requirement] = &[
     needs(Look::Program("make"), "make", "the build of libbpf"),
     needs(Look::Program("pkg-config"), "pkg-config", "the build of libbpf"),

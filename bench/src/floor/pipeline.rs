@@ -1,9 +1,6 @@
 //! Many exchanges under way at once.
 
 use core::time::Duration;
-use std::collections::VecDeque;
-
-use rma_xdp::device::xdp::packet::Headers;
 
 use super::{
     exchange::{Exchange, Rate, Side},
@@ -43,45 +40,6 @@ pub fn pipeline(
             parts %= responses;
             wire.send(done);
             Progress { done, ahead: parts }
-        })
-    })
-}
-
-/// As [`pipeline`], with exchanges of four hops, of one packet with data each. Packets do not
-/// overtake each other, so the client knows which of its own each answer is for.
-///
-/// # Panics
-/// As [`pipeline`].
-#[must_use]
-pub fn pipelined_four_hops(
-    client: Side<'_>,
-    server: Side<'_>,
-    port: u16,
-    (small_len, data_len): (usize, usize),
-    depth: u64,
-    counts: (u64, u64),
-) -> Rate {
-    let small = Headers::len_for(client.address) + small_len;
-    let answers = Exchange { request_len: data_len, response_len: small_len, responses: 1 };
-    run((client, server), port, (data_len, small_len), echoing(answers), |wire| {
-        let data = wire.packet_len;
-        let stage = |wire: &mut Wire<'_>, packet_len: usize, count: u64| {
-            wire.packet_len = packet_len;
-            wire.stage(count);
-        };
-        stage(wire, small, depth);
-        wire.ring();
-        // The packets under way, in order: whether it is data.
-        let mut order: VecDeque<bool> = (0..depth).map(|_| false).collect();
-        keep_full(wire, depth, counts, |wire, arrived| {
-            let answered = order.drain(..(arrived as usize).min(order.len()));
-            let done = answered.filter(|&is_data| is_data).count() as u64;
-            let solicited = arrived - done;
-            stage(wire, data, solicited);
-            stage(wire, small, done);
-            wire.ring();
-            order.extend((0..solicited).map(|_| true).chain((0..done).map(|_| false)));
-            Progress { done, ahead: 0 }
         })
     })
 }

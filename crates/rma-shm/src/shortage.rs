@@ -14,8 +14,8 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// How many descriptors a library may want at once, to load a program or make a socket. It gives
-/// them back when it fails, and may tell another error then.
+/// How many descriptors a library may want at once, to load a program. It gives them back when it
+/// fails, and may tell another error then.
 const WANTED_AT_ONCE: usize = 8;
 
 /// The limit that was met.

@@ -1,18 +1,15 @@
-//! Throughput of large transfers: over a raw flood, over a bound made of parts, over raw exchanges
-//! of all their frames, of jumbo frames over others, and over the UDP backend.
+//! Throughput of large transfers: over a raw flood, over a bound made of parts, of jumbo frames
+//! over others, and over the UDP backend.
 
 use rma_bench::{
     aead, compare,
     error::PairError,
-    floor::{self, Exchange, Sides},
+    floor::{self, Sides},
     interrupt::Interrupt,
     pair::{Pair, PairConfig, Place, cores, pinned},
     rates::{self, Measure, Rates},
 };
-use rma_core::wire::{
-    mutation::MUTATION_REQUEST_LEN,
-    read::{REQUEST_LEN, RESPONSE_OVERHEAD},
-};
+use rma_core::wire::read::RESPONSE_OVERHEAD;
 use rma_lab::Lab;
 use rma_xdp::{
     HostAddr, OpType,
@@ -35,10 +32,6 @@ const ROUNDS: u64 = 11;
 const LARGE: (u64, u64) = (24, PIPELINED);
 /// Packets of the flood in a round: for nothing, and counted.
 const FLOOD: (u64, u64) = (2_000, 30_000);
-/// Raw exchanges of the frames of large ops in a round: for nothing, and counted.
-const EXCHANGES: (u64, u64) = (1_000, 20_000);
-/// Raw exchanges under way at once.
-const DEPTH: u64 = 32;
 /// The MTU of jumbo frames.
 const JUMBO: u32 = 9000;
 /// Bytes of an MTU that IPv4 and UDP headers take.
@@ -88,12 +81,6 @@ pub(super) const READS: Side = Side {
     open: |stage| large(stage, OpType::Read),
 };
 
-pub(super) const WRITES: Side = Side {
-    words: "4 MiB WRITEs, payload",
-    unit: GBIT_PER_S,
-    open: |stage| large(stage, OpType::Write),
-};
-
 /// A pair on a lab of its own, with an executor.
 struct Apart {
     // Dropped in this order.
@@ -125,35 +112,6 @@ pub(super) const SEGMENTED: Side = Side {
             let len = MTU as usize - IP_AND_UDP;
             let rate = compare::segmented(stage.sockets()?, len, FLOOD)?;
             Ok(rate.without_loss("datagrams")?.bytes_per_second(len))
-        }))
-    },
-};
-
-pub(super) const READ_FRAMES: Side = Side {
-    words: "raw exchanges of all frames of such READs, 32 under way, as payload, which nobody reads or writes",
-    unit: GBIT_PER_S,
-    open: |_| {
-        Ok(Box::new(|stage, _| {
-            let Sides { client, server, port } = stage.link()?.sides();
-            let frame = Frame::to(client.address);
-            let (request_len, response_len) = (REQUEST_LEN, frame.udp_payload());
-            let exchange = Exchange { request_len, response_len, responses: 1 };
-            let rate = floor::pipeline(client, server, port, exchange, DEPTH, EXCHANGES);
-            Ok(rate.without_loss("frames of raw exchanges")?.bytes_per_second(frame.payload))
-        }))
-    },
-};
-
-pub(super) const WRITE_FRAMES: Side = Side {
-    words: "raw exchanges of all frames of such WRITEs, 32 under way, as payload, which nobody reads or writes",
-    unit: GBIT_PER_S,
-    open: |_| {
-        Ok(Box::new(|stage, _| {
-            let Sides { client, server, port } = stage.link()?.sides();
-            let frame = Frame::to(client.address);
-            let lens = (MUTATION_REQUEST_LEN, frame.udp_payload());
-            let rate = floor::pipelined_four_hops(client, server, port, lens, DEPTH, EXCHANGES);
-            Ok(rate.without_loss("frames of raw exchanges")?.bytes_per_second(frame.payload))
         }))
     },
 };

@@ -386,14 +386,6 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         ],
     ),
     turns(
-        ratio("read_goodput_over_exchange").by_name(),
-        Turns::new(goodput::READS, goodput::READ_FRAMES, 11),
-    ),
-    turns(
-        ratio("write_goodput_over_exchange").by_name(),
-        Turns::new(goodput::WRITES, goodput::WRITE_FRAMES, 11),
-    ),
-    turns(
         ratio("read_goodput_jumbo_gain").at_least(0.95).goal_at_least(1.15),
         Turns::new(goodput::JUMBO_READS, goodput::READS, 11),
     ),

@@ -367,6 +367,9 @@ impl core::fmt::Display for Refusal {
     }
 }
 
+/// The call by which the kernel says what it has not: a queue, or a mode.
+pub(super) const BIND: &str = "binding an AF_XDP socket";
+
 impl XdpError {
     /// A failed system call, by its error number.
     pub(crate) fn from_call(interface: &str, call: &'static str, source: io::Error) -> Self {
@@ -437,11 +440,13 @@ impl XdpError {
 
     /// A UMEM of so many bytes that could not be had.
     pub(crate) fn from_umem(interface: &str, bytes: u64, source: io::Error) -> Self {
-        let interface = interface.into();
         match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                Self::from_call(interface, "registering a UMEM", source)
+            }
             // See `Umem::register`.
-            Some(libc::ENOBUFS) => Self::UmemLockedMemory { interface, bytes },
-            _ => Self::UmemAllocation { interface, bytes, source },
+            Some(libc::ENOBUFS) => Self::UmemLockedMemory { interface: interface.into(), bytes },
+            _ => Self::UmemAllocation { interface: interface.into(), bytes, source },
         }
     }
 
@@ -450,7 +455,7 @@ impl XdpError {
         if source.raw_os_error() == Some(libc::EBUSY) {
             return Self::QueueInUse { interface: interface.into(), queue, holder: None };
         }
-        Self::from_call(interface, "binding an AF_XDP socket", source)
+        Self::from_call(interface, BIND, source)
     }
 }
 

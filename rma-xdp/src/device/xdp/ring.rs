@@ -40,8 +40,12 @@ use rustix::{
 use super::memory::Memory;
 
 /// An entry of a ring.
-pub(super) trait Entry: Copy + Default {
-    /// Its place in a ring: atomic words, for which all bytes are a value.
+///
+/// # Safety
+/// A place consists of atomic words: all bytes are a value of it, and it may be shared with others
+/// who write there.
+pub(super) unsafe trait Entry: Copy + Default {
+    /// Its place in a ring.
     type Place;
 
     /// Writes it to a place.
@@ -52,7 +56,8 @@ pub(super) trait Entry: Copy + Default {
 }
 
 /// A chunk's address in the UMEM: an entry of the fill and the completion ring.
-impl Entry for u64 {
+// SAFETY: the place is an atomic word.
+unsafe impl Entry for u64 {
     type Place = AtomicU64;
 
     #[inline]
@@ -85,7 +90,8 @@ pub(super) struct DescPlace {
     options: AtomicU32,
 }
 
-impl Entry for Desc {
+// SAFETY: the place is three atomic words.
+unsafe impl Entry for Desc {
     type Place = DescPlace;
 
     #[inline]
@@ -133,10 +139,24 @@ impl<E: Entry> Ring<E> {
         Ok(Self::new(Memory::of(socket, offset, len)?, at, size))
     }
 
+    /// How many entries have been put in, from the beginning on.
     #[inline]
-    fn word(&self, at: NonNull<AtomicU32>) -> &AtomicU32 {
-        // SAFETY: called with this ring's pointers only, which are to words in its memory.
-        unsafe { at.as_ref() }
+    fn produced(&self) -> &AtomicU32 {
+        // SAFETY: it is a word in the ring's memory.
+        unsafe { self.produced.as_ref() }
+    }
+
+    /// How many have been taken out.
+    #[inline]
+    fn consumed(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { self.consumed.as_ref() }
+    }
+
+    #[inline]
+    fn flags(&self) -> Option<&AtomicU32> {
+        // SAFETY: as above.
+        self.flags.as_ref().map(|flags| unsafe { flags.as_ref() })
     }
 
     #[inline]
@@ -162,8 +182,8 @@ pub(super) struct Producer<E: Entry> {
 
 impl<E: Entry> Producer<E> {
     fn new(ring: Ring<E>) -> Self {
-        let produced = ring.word(ring.produced).load(Relaxed);
-        let consumed = ring.word(ring.consumed).load(Acquire);
+        let produced = ring.produced().load(Relaxed);
+        let consumed = ring.consumed().load(Acquire);
         Self { ring, produced, consumed }
     }
 
@@ -176,7 +196,7 @@ impl<E: Entry> Producer<E> {
     /// How many places are free. Looks at the kernel's index.
     #[inline]
     pub(super) fn room(&mut self) -> usize {
-        self.consumed = self.ring.word(self.ring.consumed).load(Acquire);
+        self.consumed = self.ring.consumed().load(Acquire);
         self.room_seen()
     }
 
@@ -191,16 +211,16 @@ impl<E: Entry> Producer<E> {
             entry.store(self.ring.place(self.produced));
             self.produced = self.produced.wrapping_add(1);
         }
-        self.ring.word(self.ring.produced).store(self.produced, Release);
+        self.ring.produced().store(self.produced, Release);
         count
     }
 
-    /// Whether the kernel takes nothing out before a system call asks it to. Always, if it cannot
-    /// tell.
+    /// Whether the kernel takes nothing out before a system call asks it to. Yes, if a ring has no
+    /// flags.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
-        let is_asked = |flags| flags & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0;
-        self.ring.flags.is_none_or(|flags| is_asked(self.ring.word(flags).load(Relaxed)))
+        let asked = XdpRingFlags::XDP_RING_NEED_WAKEUP.bits();
+        self.ring.flags().is_none_or(|flags| flags.load(Relaxed) & asked != 0)
     }
 }
 
@@ -214,8 +234,8 @@ pub(super) struct Consumer<E: Entry> {
 
 impl<E: Entry> Consumer<E> {
     fn new(ring: Ring<E>) -> Self {
-        let consumed = ring.word(ring.consumed).load(Relaxed);
-        let produced = ring.word(ring.produced).load(Acquire);
+        let consumed = ring.consumed().load(Relaxed);
+        let produced = ring.produced().load(Acquire);
         Self { ring, consumed, produced }
     }
 
@@ -224,16 +244,18 @@ impl<E: Entry> Consumer<E> {
     #[inline]
     pub(super) fn consume(&mut self, into: &mut [E]) -> usize {
         if self.produced == self.consumed {
-            self.produced = self.ring.word(self.ring.produced).load(Acquire);
+            self.produced = self.ring.produced().load(Acquire);
         }
         let there = self.produced.wrapping_sub(self.consumed) as usize;
-        let count = there.min(into.len()).min(self.ring.places().len());
+        // More than there is room for was never put in.
+        let there = if there > self.ring.places().len() { 0 } else { there };
+        let count = there.min(into.len());
         if count > 0 {
             for entry in &mut into[..count] {
                 *entry = E::load(self.ring.place(self.consumed));
                 self.consumed = self.consumed.wrapping_add(1);
             }
-            self.ring.word(self.ring.consumed).store(self.consumed, Release);
+            self.ring.consumed().store(self.consumed, Release);
         }
         count
     }
@@ -298,8 +320,8 @@ mod tests {
         ftruncate(&file, 4096).unwrap();
         let ring = || Ring::map(file.as_fd(), 0, &AT, SIZE).unwrap();
         let first: Ring<E> = ring();
-        first.word(first.produced).store(u32::MAX - 5, Relaxed);
-        first.word(first.consumed).store(u32::MAX - 5, Relaxed);
+        first.produced().store(u32::MAX - 5, Relaxed);
+        first.consumed().store(u32::MAX - 5, Relaxed);
         (Producer::new(first), Consumer::new(ring()))
     }
 
@@ -335,22 +357,22 @@ mod tests {
     }
 
     #[test]
-    fn indices_that_make_no_sense_give_no_more_than_the_ring_has() {
+    fn indices_that_make_no_sense_give_no_entries_and_no_room() {
         let (mut producer, mut consumer) = ends::<u64>();
-        producer.ring.word(producer.ring.produced).store(1 << 31, Relaxed);
-        assert_eq!(consumer.consume(&mut [0; 64]), SIZE as usize);
-        producer.ring.word(producer.ring.consumed).store(1 << 30, Relaxed);
+        producer.ring.produced().store(1 << 31, Relaxed);
+        assert_eq!(consumer.consume(&mut [0; 64]), 0);
+        producer.ring.consumed().store(1 << 30, Relaxed);
         assert_eq!((producer.room(), producer.produce([1].into_iter())), (0, 0));
     }
 
     #[test]
-    fn a_wakeup_is_needed_if_the_kernel_says_so_or_cannot_say() {
+    fn a_wakeup_is_needed_if_the_kernel_says_so_or_has_no_flags() {
         let (mut producer, _consumer) = ends::<u64>();
         assert!(!producer.needs_wakeup());
         let flags = producer.ring.flags.take();
         assert!(producer.needs_wakeup());
         producer.ring.flags = flags;
-        producer.ring.word(flags.unwrap()).store(1, Relaxed);
+        producer.ring.flags().unwrap().store(1, Relaxed);
         assert!(producer.needs_wakeup());
     }
 }

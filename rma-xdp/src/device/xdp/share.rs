@@ -18,7 +18,7 @@ use super::{
     config::XdpConfig,
     counters::Counters,
     device::RxQueues,
-    error::XdpError,
+    error::{BIND, XdpError},
     linear::Linearizer,
     occupant,
     socket::{Options, Socket},
@@ -105,14 +105,16 @@ impl Share {
             let socket = match opened {
                 Ok(socket) => socket,
                 // So the kernel says that there are no more, to whoever has one already.
-                Err(XdpError::System { source, .. } | XdpError::MultiBuffer { source, .. })
-                    if queue > 0
-                        && matches!(there, RxQueues::AtMost(_))
-                        && source.raw_os_error() == Some(libc::EINVAL) =>
+                Err(
+                    XdpError::System { call: BIND, source, .. }
+                    | XdpError::MultiBuffer { source, .. },
+                ) if queue > 0
+                    && matches!(there, RxQueues::AtMost(_))
+                    && source.raw_os_error() == Some(libc::EINVAL) =>
                 {
                     break;
                 }
-                Err(XdpError::System { interface, source, .. })
+                Err(XdpError::System { interface, call: BIND, source })
                     if attachment.copying == Copying::ZeroCopy =>
                 {
                     let reason = attachment.why_copy();
@@ -200,7 +202,7 @@ fn open_socket(
     opened.map_err(|error| match error {
         // The errors by which kernels and drivers without multi-buffer support refuse the flag for
         // it.
-        XdpError::System { interface, source, .. }
+        XdpError::System { interface, call: BIND, source }
             if options.multi_buffer
                 && options.copying != Copying::ZeroCopy
                 && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>

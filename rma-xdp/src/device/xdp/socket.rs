@@ -85,7 +85,8 @@ pub(crate) struct Options<'a> {
 
 /// An AF_XDP socket bound to one receive queue. One thread at a time uses it.
 pub struct Socket {
-    // Closed before the UMEM is unmapped: fields are dropped in this order.
+    // The kernel's socket ends when its descriptor is closed and its rings are unmapped, so both
+    // come before the UMEM: fields are dropped in this order.
     fd: OwnedFd,
     rings: Rings,
     umem: Umem,
@@ -145,7 +146,7 @@ impl Socket {
         read_sign: ReadSign,
         counters: Arc<Counters>,
     ) -> Result<Self, XdpError> {
-        let Options { interface, index, queue, .. } = *options;
+        let Options { interface, queue, .. } = *options;
         let chunk_count = options.rx_chunks + options.tx_chunks;
         let bytes = u64::from(chunk_count) * u64::from(CHUNK_SIZE);
         let umem_error = |errno: Errno| XdpError::from_umem(interface, bytes, errno.into());
@@ -184,6 +185,13 @@ impl Socket {
             counters,
         };
         socket.fill_with(frames);
+        socket.bind(options)?;
+        Ok(socket)
+    }
+
+    /// Binds it to its queue, in the mode that is asked for or, if either will do, the driver's.
+    fn bind(&mut self, options: &Options<'_>) -> Result<(), XdpError> {
+        let Options { interface, index, queue, .. } = *options;
         let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         match options.copying {
             Copying::Either => {}
@@ -191,16 +199,16 @@ impl Socket {
             Copying::ZeroCopy => flags |= SocketAddrXdpFlags::XDP_ZEROCOPY,
         }
         flags.set(SocketAddrXdpFlags::XDP_USE_SG, options.multi_buffer);
-        rustix::net::bind(socket.fd(), &SocketAddrXdp::new(flags, index, queue))
+        rustix::net::bind(self.fd(), &SocketAddrXdp::new(flags, index, queue))
             .map_err(|errno| XdpError::from_bind(interface, queue, errno.into()))?;
         let system = |call| move |error| XdpError::from_call(interface, call, error);
-        socket.zero_copy = sockopt::is_zero_copy(socket.fd())
+        self.zero_copy = sockopt::is_zero_copy(self.fd())
             .map_err(system("asking for the socket's copy mode"))?;
         if let Some(us) = options.busy_poll_us {
-            sockopt::prefer_busy_poll(socket.fd(), us.get(), BATCH as u32)
+            sockopt::prefer_busy_poll(self.fd(), us.get(), BATCH as u32)
                 .map_err(system("switching on busy polling"))?;
         }
-        Ok(socket)
+        Ok(())
     }
 
     /// Puts the receive chunks on the fill ring.

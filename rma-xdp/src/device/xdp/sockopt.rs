@@ -54,7 +54,7 @@ pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// lock that frames do not.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XskStatistics> {
     let kernel = xdp_statistics(fd)?;
-    // A kernel before 5.9 does not have the others.
+    // The others are not there before Linux 5.9, on which hosts do not open.
     Ok(XskStatistics {
         rx_dropped: kernel.rx_dropped,
         rx_invalid_descs: kernel.rx_invalid_descs,

@@ -203,7 +203,10 @@ impl Umem {
     #[inline]
     pub(super) fn reclaim(&self, desc: Desc, side: Side) -> Option<Frame> {
         let is_ours = self.owners.reclaim(desc.addr as usize, desc.len as usize, side);
-        is_ours.then_some(Frame { desc, umem: self.id })
+        // Of a packet that was sent the chunk alone counts.
+        let start = desc.addr - desc.addr % u64::from(CHUNK_SIZE) + u64::from(KERNEL_HEADROOM);
+        let addr = if side == Side::Transmit { start } else { desc.addr };
+        is_ours.then_some(Frame { desc: Desc { addr, ..desc }, umem: self.id })
     }
 }
 
