@@ -224,11 +224,11 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     ),
     Own(star::flat, &[exact("sim_star_flat", "ratio").at_least(0.95).by_name()]),
     turns(
-        ratio("star_send_over_floor").at_most(2.4).goal_at_most(1.5),
+        ratio("star_send_over_floor").at_most(2.9).goal_at_most(1.5),
         Turns::new(queue_pairs::SEND, queue_pairs::HALF_PING_PONG, 21).on(Hosts::Star),
     ),
     turns(
-        ratio("star_send_back_over_floor").at_most(2.5).goal_at_most(1.8),
+        ratio("star_send_back_over_floor").at_most(3.0).goal_at_most(1.8),
         Turns::new(queue_pairs::SEND_BACK, queue_pairs::HALF_PING_PONG, 21).on(Hosts::Star),
     ),
     turns(
