@@ -128,6 +128,8 @@ fn prepare() -> Result<Result<(), String>, Error> {
             "they are x86-64, and this machine builds programs for another processor".into()
         ));
     }
+    // Some rows run tests.
+    requirements::to_test()?;
     if let Err(lacks) = requirements::for_the_lab()? {
         return Ok(Err(lacks.into_error("vms").to_string()));
     }

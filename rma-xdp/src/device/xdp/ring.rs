@@ -10,8 +10,8 @@
 //! names one at all, is up to [`super::umem`].
 //!
 //! Invariant: an entry is written before the index that shows it, and read after it. Whatever the
-//! kernel has put into entries and indices, no access leaves the ring, and no more entries are
-//! taken or given than it has places. Nothing here allocates, waits or calls the kernel once the
+//! kernel has put into entries and indices, no access leaves the ring, and indices that make no
+//! sense give neither entries nor room. Nothing here allocates, waits or calls the kernel once the
 //! ring is mapped.
 
 use core::{
@@ -76,7 +76,7 @@ unsafe impl Entry for u64 {
 pub(super) struct Desc {
     /// The first byte's address in the UMEM.
     pub(super) addr: u64,
-    /// In bytes.
+    /// Octets from there on, in the same chunk.
     pub(super) len: u32,
     /// `XDP_PKT_CONTD`, or none.
     pub(super) options: u32,
